@@ -13,6 +13,8 @@
 # BED_STATE              a directory for what it needs (below $TMPDIR if not set); one for each bed that is up
 # HOST1_DIR, HOST2_DIR...   what node I sees at the path $SHARED_DIR, for instance from `fuse-double.sh env`; if not set, a
 #                        directory that all share. Take that bed down after this one.
+# BED_LINK               a file of settings of link.py, which then connects the nodes, as slow as these say; head is not on
+#                        that network, and `link` is of no use
 #
 # $LOCAL_DIR is one path, and on each host a directory of its own. $REMOTE_SHELL is used as ssh is, by mpirun.
 set -euo pipefail
@@ -56,18 +58,33 @@ make() {
   ' - "$host" "$BED_STATE" "$own" "${!shared:-}")
 }
 
-# A bridge on head, and a cable from each node to it.
+# A bridge on head, and a cable from each node to it; or link.py, and a cable from each node to that.
 connect() {
   local i
+  if [ -n "${BED_LINK:-}" ]; then
+    # It runs until its standard input ends.
+    background link "$BED_STATE/link.log" nsenter -t "$(recall host.head)" --net sh -c "tail -f /dev/null | exec python3 '$here/link.py' '$BED_LINK' $1"
+    until_true 5 grep -qx ready "$BED_STATE/link.log" || die "no link: $(cat "$BED_STATE/link.log")"
+    for i in $(seq "$1"); do
+      (at head ip link set "cable$i" netns "$(recall "host.node$i")" name eth0)
+      plug_in "$i"
+    done
+    return
+  fi
   (at head ip link add bridge0 type bridge)
   (at head ip address add "$network.10/24" dev bridge0)
   (at head ip link set bridge0 up)
   for i in $(seq "$1"); do
     (at head ip link add "port$i" type veth peer name eth0 netns "$(recall "host.node$i")")
     (at head ip link set "port$i" master bridge0 up)
-    (at "node$i" ip address add "$network.$((10 + i))/24" dev eth0)
-    (at "node$i" ip link set eth0 up)
+    plug_in "$i"
   done
+}
+
+# plug_in I: gives the network card of a node its address.
+plug_in() {
+  (at "node$1" ip address add "$network.$((10 + $1))/24" dev eth0)
+  (at "node$1" ip link set eth0 up)
 }
 
 # The calling convention of ssh: options, host, a command line for a shell.
@@ -118,9 +135,17 @@ clear_host() {
   for process in $(processes_on "$1"); do kill -KILL "$process" 2>/dev/null || true; done
 }
 
+# link.py and what feeds it, a session of their own.
+clear_link() {
+  local link
+  link=$(recall link) || return 0
+  kill -KILL -- "-$link" 2>/dev/null || true
+}
+
 down() {
   [ -d "$BED_STATE" ] || return 0
   local name
+  clear_link
   for name in $(remembered host.); do
     clear_host "${name#host.}"
     end_all "$name"

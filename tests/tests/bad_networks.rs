@@ -127,6 +127,56 @@ fn a_delay_of_200_ms_each_way_costs_round_trips_only() {
     assert!(took < allowed(Duration::from_secs(20)), "{took:?}");
 }
 
+/// Of an all-gather by memory that fits a window nothing is left to come once it is decided.
+#[test]
+fn what_fits_a_window_is_there_with_the_verdict() {
+    const ROUND_TRIP: Duration = Duration::from_millis(400);
+    const CALLS: usize = 5;
+    let Some(hosts) = Hosts::far_apart(2) else {
+        return;
+    };
+    hosts.distort("* * delay=200");
+    let place = place();
+    let world = World::new(2, place.path())
+        .with("FSGATHER_JOB", "networks")
+        .with("FSGATHER_CONTROL", "tcp")
+        .with("FSGATHER_TRANSPORT", "memory");
+    let kinds = ["barrier", "all_gather_bytes:300000"];
+    // TCP begins slowly, so that the first calls of each kind do not count.
+    let script = kinds.map(|call| {
+        format!("{call} ").repeat(CALLS) + &format!("at:next {call} ").repeat(CALLS) + "at:next "
+    });
+    let mut stage = Stage::new();
+    for rank in 0..world.ranks {
+        let steps = format!("join {} close", script.concat());
+        stage.start(&mut hosts.rank(rank + 1, &world, rank, &steps));
+    }
+    let ranks = everybody(world.ranks);
+    let since = Instant::now();
+    // The fastest is the one that other work of this machine has disturbed least.
+    let took = kinds.map(|_| {
+        stage.wait_at(ranks.clone(), "next");
+        let each = (0..CALLS).map(|_| {
+            let since = Instant::now();
+            stage.go_all(ranks.clone());
+            stage.wait_at(ranks.clone(), "next");
+            since.elapsed()
+        });
+        let fastest = each.min().unwrap_or_default();
+        stage.go_all(ranks.clone());
+        fastest
+    });
+    let ends = stage.end_all(ranks.clone());
+    let [barrier, all_gather] = took;
+    let what =
+        format!("200 ms each way: {barrier:?} for a barrier, {all_gather:?} for an all-gather");
+    tell(&what, since, &ends);
+    stage.succeed(ranks);
+    // Were nothing sent before the verdict, it would take half a round trip more.
+    assert!(all_gather < barrier + ROUND_TRIP / 4, "{what}");
+    assert_nothing_left(place.path());
+}
+
 #[test]
 fn five_packets_of_a_hundred_lost_are_sent_again() {
     let took = succeed_over("5 % loss, 5 ms each way", "* * delay=5 loss=5");

@@ -116,28 +116,100 @@ fn hosts_without_a_shared_directory_hand_payloads_over_directly() {
 }
 
 #[test]
-fn a_ring_goes_round_hosts_however_ranks_are_spread_over_them() {
+fn a_payload_enters_each_host_once_however_ranks_are_spread_over_them() {
     const LEN: u64 = 3_000_000;
-    let Some(hosts) = Hosts::with(2, "", PLAIN) else {
+    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
         return;
     };
     let place = place();
-    let world = through_memory(6, place.path());
+    let world = through_memory(9, place.path());
     let mut stage = Stage::new();
     // As launchers do that deal ranks out to hosts in turn.
     for rank in 0..world.ranks {
         let steps = format!("join all_gather_bytes:{LEN} barrier close");
-        stage.start(&mut hosts.rank(rank % 2 + 1, &world, rank, &steps));
+        stage.start(&mut hosts.rank(rank % 3 + 1, &world, rank, &steps));
     }
     stage.succeed(everybody(world.ranks));
     stage.end_all(everybody(world.ranks));
     for host in hosts.all() {
-        // One rank of each host sends to the other host what it has, and what came to it, but for the receiver's own.
         let sent = hosts.sent_by(host);
+        // To the next host what that lacks: the payloads of six ranks.
         assert!(
-            sent > 5 * LEN && sent < 6 * LEN,
+            sent > 6 * LEN && sent < 6 * LEN + LEN / 2,
             "host {host}: {sent} bytes"
         );
+    }
+}
+
+/// A group has other places than the world, and its members lie on hosts in another order.
+#[test]
+fn a_payload_of_a_group_enters_each_host_once_as_well() {
+    const LEN: u64 = 2_000_000;
+    // Of hosts 3, 3, 1, 2, 1, 2.
+    const GROUP: [u32; 6] = [8, 5, 6, 7, 3, 4];
+    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
+        return;
+    };
+    for world_first in [true, false] {
+        let place = place();
+        let world = through_memory(9, place.path());
+        let before = hosts.all().map(|host| hosts.sent_by(host));
+        let before: Vec<u64> = before.collect();
+        let mut stage = Stage::new();
+        let join = if world_first {
+            "join"
+        } else {
+            "join_to_set_up_later"
+        };
+        for rank in 0..world.ranks {
+            let calls = if GROUP.contains(&rank) {
+                let group = GROUP.map(|member| member.to_string()).join(",");
+                // Then some of these, in an order of their own.
+                let nested = if [8, 3, 4].contains(&rank) {
+                    "group:5,0,4 all_gather_bytes:50000* gather_bytes:2:50000 close_group "
+                } else {
+                    ""
+                };
+                format!("group:{group} all_gather_bytes:{LEN} {nested}close_group ")
+            } else {
+                String::new()
+            };
+            let steps = format!("{join} {calls}barrier close");
+            stage.start(&mut hosts.rank(rank % 3 + 1, &world, rank, &steps));
+        }
+        stage.succeed(everybody(world.ranks));
+        stage.end_all(everybody(world.ranks));
+        for (host, before) in hosts.all().zip(before) {
+            let sent = hosts.sent_by(host) - before;
+            // To the next host what that lacks: the payloads of four members.
+            assert!(
+                sent > 4 * LEN && sent < 4 * LEN + LEN / 2,
+                "host {host}: {sent} bytes"
+            );
+        }
+    }
+}
+
+/// Every kind of call, the world first and groups first, from one thread and from two.
+#[test]
+fn groups_of_all_shapes_over_several_hosts_get_what_each_has_handed_in() {
+    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
+        return;
+    };
+    for steps in [
+        "join routes:world_first:memory close",
+        "join routes:groups_first:default close",
+        "join_to_set_up_later numbered_groups close",
+    ] {
+        let place = place();
+        let world = through_memory(6, place.path());
+        let mut stage = Stage::new();
+        // Two of the first host, one of the second, three of the third, mixed.
+        for (rank, host) in (0..world.ranks).zip([3, 1, 3, 2, 1, 3]) {
+            stage.start(&mut hosts.rank(host, &world, rank, steps));
+        }
+        stage.succeed(everybody(world.ranks));
+        assert_nothing_left(place.path());
     }
 }
 
@@ -398,24 +470,28 @@ fn payloads_that_go_through_rank_0_are_not_seen_between_hosts() {
     );
 }
 
-/// Three ranks on hosts of their own that take a step over a slow network, when rank 2 has sent a part of
-/// what it sends.
-fn in_the_middle_of(step: &str, timeout: &str) -> Option<(Hosts, Stage, tempfile::TempDir)> {
+/// Ranks on three hosts that take a step over a slow network, when the last host has sent a part of what it sends.
+fn in_the_middle_of(
+    ranks: u32,
+    step: &str,
+    timeout: &str,
+) -> Option<(Hosts, Stage, tempfile::TempDir)> {
     let hosts = Hosts::new(3)?;
     hosts.slow_down(40);
     let place = place();
     let mut stage = Stage::new();
     let steps = format!("join {step} at:through close");
-    let world = through_memory(3, place.path()).with("FSGATHER_TIMEOUT", timeout);
+    let world = through_memory(ranks, place.path()).with("FSGATHER_TIMEOUT", timeout);
     start(&mut stage, &hosts, &world, &steps);
     stage.wait_until("a part", || hosts.sent_by(3) > 1_000_000);
     Some((hosts, stage, place))
 }
 
 /// Asserts that the survivors of a kill have ended in time, all naming the dead rank in the same words.
-fn told_of(stage: &mut Stage, victim: usize, killed: Instant) {
-    let (error, ends) = stage.fail_alike(others(3, victim), PEER_FAILED);
-    let name = name_on(&format!("node{}", victim + 1), victim, stage.pid(victim));
+fn told_of(stage: &mut Stage, ranks: u32, victim: usize, killed: Instant) {
+    let (error, ends) = stage.fail_alike(others(ranks, victim), PEER_FAILED);
+    let host = victim / (ranks as usize / 3) + 1;
+    let name = name_on(&format!("node{host}"), victim, stage.pid(victim));
     assert!(
         error.starts_with(&format!("{name} was lost")),
         "{name}: {error}"
@@ -433,7 +509,7 @@ fn told_of(stage: &mut Stage, victim: usize, killed: Instant) {
 #[test]
 fn payloads_on_their_way_in_a_job_that_is_suspended_for_longer_than_its_time_out_arrive() {
     for step in ["all_gather_bytes:16000000", "gather_bytes:0:16000000"] {
-        let Some((_hosts, mut stage, place)) = in_the_middle_of(step, "4s") else {
+        let Some((_hosts, mut stage, place)) = in_the_middle_of(3, step, "4s") else {
             return;
         };
         for rank in 0..3 {
@@ -452,13 +528,14 @@ fn payloads_on_their_way_in_a_job_that_is_suspended_for_longer_than_its_time_out
 
 #[test]
 fn a_rank_killed_in_the_middle_of_a_ring_is_named_by_all() {
-    for victim in [1, 0] {
-        let Some((_hosts, mut stage, place)) = in_the_middle_of("all_gather_bytes:16000000", "5m")
-        else {
+    // Alone on their hosts; then one that hands on within its host, and ones that send to and receive from other hosts.
+    for (ranks, victim) in [(3, 1), (3, 0), (9, 4), (9, 8), (9, 3)] {
+        let step = format!("all_gather_bytes:{}", 48_000_000 / ranks);
+        let Some((_hosts, mut stage, place)) = in_the_middle_of(ranks, &step, "5m") else {
             return;
         };
         let killed = stage.kill(victim);
-        told_of(&mut stage, victim, killed);
+        told_of(&mut stage, ranks, victim, killed);
         if victim != 0 {
             assert_nothing_left(place.path());
         }
@@ -468,7 +545,7 @@ fn a_rank_killed_in_the_middle_of_a_ring_is_named_by_all() {
 #[test]
 fn a_rank_killed_while_the_root_fetches_its_payload_is_named_by_all() {
     for victim in [2, 0] {
-        let Some((_hosts, mut stage, place)) = in_the_middle_of("gather_bytes:0:16000000", "5m")
+        let Some((_hosts, mut stage, place)) = in_the_middle_of(3, "gather_bytes:0:16000000", "5m")
         else {
             return;
         };
@@ -476,7 +553,7 @@ fn a_rank_killed_while_the_root_fetches_its_payload_is_named_by_all() {
         stage.wait_at([1, 2], "through");
         let killed = stage.kill(victim);
         stage.go_all(others(3, victim).into_iter().filter(|rank| *rank != 0));
-        told_of(&mut stage, victim, killed);
+        told_of(&mut stage, 3, victim, killed);
         if victim != 0 {
             assert_nothing_left(place.path());
         }

@@ -23,8 +23,10 @@ use crate::{
     call::{blocking, open_calls::OpenCalls},
     payload::{
         known_paths::KnownPaths,
+        mesh::MeshPath,
         path::{PayloadPath, call_id},
         path_request::PathRequest,
+        ring_order::RingOrder,
     },
     world_state::WorldState,
 };
@@ -40,6 +42,8 @@ pub(crate) struct GroupState {
     pub(crate) members: Vec<Rank>,
     /// Where its payloads go.
     pub(crate) known_paths: KnownPaths,
+    /// In which order payloads go round it, once that has been asked.
+    ring_order: OnceLock<RingOrder>,
     /// Whether its members share memory, once that has been asked.
     shares_memory: OnceLock<bool>,
     /// Whether this is the world itself, which sees to what all groups leave behind.
@@ -63,6 +67,7 @@ impl GroupState {
             exchange,
             world,
             known_paths: KnownPaths::default(),
+            ring_order: OnceLock::new(),
             shares_memory: OnceLock::new(),
             is_world: true,
             ended: AtomicBool::new(false),
@@ -165,6 +170,7 @@ impl GroupState {
             exchange,
             world: Arc::clone(&self.world),
             known_paths: KnownPaths::beginning_with(self.world.settled_from_the_start()),
+            ring_order: OnceLock::new(),
             shares_memory: OnceLock::new(),
             members,
             is_world: false,
@@ -277,6 +283,13 @@ impl GroupState {
     /// What a rank of this group is in the world.
     pub(crate) fn in_world(&self, rank: Rank) -> Rank {
         self.members.get(rank.index()).copied().unwrap_or(rank)
+    }
+
+    /// In which order payloads go round this group, given connections that may have been made for another one.
+    pub(crate) fn ring_order(&self, mesh: &MeshPath) -> &RingOrder {
+        // Where ranks are does not depend on who has asked them.
+        self.ring_order
+            .get_or_init(|| RingOrder::of_group(&self.members, &mesh.hosts))
     }
 
     /// Whether its members share memory with each other.

@@ -156,7 +156,8 @@ async fn try_all(core: &Core, to: Rank, addresses: &[SocketAddr]) -> Result<Link
     })
 }
 
-/// Says who we are, and hears whether the other side agrees.
+/// Says who we are, and hears whether the other side wants encryption if we do not. That it is the rank that is meant it
+/// has proved already.
 async fn greet(core: &Core, to: Rank, mut connection: Connection) -> Result<Link, Refusal> {
     let ours = Greeting {
         rank: core.rank,
@@ -164,21 +165,26 @@ async fn greet(core: &Core, to: Rank, mut connection: Connection) -> Result<Link
     };
     let asked = async {
         connection.writer.send(&ours).await?;
-        connection.reader.next::<Greeting>().await
+        if ours.encrypted {
+            // Nothing depends on an answer, so that a transfer can begin a round trip earlier.
+            return Ok(None);
+        }
+        connection.reader.next::<Greeting>().await.map(Some)
     };
     let theirs = tokio::time::timeout(HANDSHAKE_LIMIT, asked)
         .await
         .unwrap_or(Err(TransportError::Silent))
         .map_err(Refusal::from)?;
-    if theirs.rank != to {
+    if let Some(theirs) = theirs.filter(|theirs| theirs.rank != to) {
         let (ours, other) = (core.peer(core.rank), core.peer(to));
         return Err(Refusal::Final(Error::config(format!(
             "{ours} looked for {other} and found rank {}",
             theirs.rank
         ))));
     }
-    let bare = connection.into_bare().map_err(Refusal::from)?;
-    Ok(Link::new(to, bare, ours.encrypted || theirs.encrypted))
+    let is_sealed = theirs.is_none_or(|theirs| theirs.encrypted);
+    let bare = connection.into_bare(is_sealed).map_err(Refusal::from)?;
+    Ok(Link::new(to, bare, is_sealed))
 }
 
 /// Brings a connection that somebody has made to this rank from its first byte to a link.
@@ -208,11 +214,13 @@ async fn welcome(core: &Core, stream: TcpStream) -> Result<Link, TransportError>
             rank: core.rank,
             encrypted: !core.is_safe(peer, &connection),
         };
-        connection.writer.send(&ours).await?;
+        if !theirs.encrypted {
+            connection.writer.send(&ours).await?;
+        }
         Ok((peer, ours.encrypted || theirs.encrypted))
     };
     let (peer, encrypted) = tokio::time::timeout(HANDSHAKE_LIMIT, greeted)
         .await
         .map_err(|_| TransportError::Silent)??;
-    Ok(Link::new(peer, connection.into_bare()?, encrypted))
+    Ok(Link::new(peer, connection.into_bare(encrypted)?, encrypted))
 }

@@ -24,6 +24,9 @@ use super::{
     stalls::Eye,
 };
 
+/// How long a rank that has to know waits for others to say that they got everything.
+const LAST_WORD: Duration = Duration::from_millis(500);
+
 /// The shared state of a mesh and the right to run it.
 pub(super) struct Engine {
     /// The process that made it; a forked child must not touch it.
@@ -120,10 +123,14 @@ impl Engine {
 
     /// A link to another rank: one that is idle, or a new one.
     pub(super) fn link_to(&self, to: Rank, progress: &mut Progress<'_>) -> Result<Link, Error> {
-        if let Some(link) = self.core.idle.take(to) {
+        if let Some(link) = self.core.idle.take(to, None) {
             return Ok(link);
         }
-        self.wait(dial(&self.core, to, Silent::GiveUp), progress)
+        let core = &self.core;
+        self.wait(
+            settled_or(core, to, dial(core, to, Silent::GiveUp)),
+            progress,
+        )
     }
 
     /// The same in a call that cannot go on without it: a rank that is stopped has as long as in every other wait.
@@ -135,11 +142,12 @@ impl Engine {
         progress: &mut Progress<'_>,
     ) -> Result<Link, Error> {
         let core = &self.core;
-        if let Some(link) = core.idle.take(to) {
+        if let Some(link) = core.idle.take(to, Some(call.channel)) {
             return Ok(link);
         }
         let mut eye = Eye::new(&core.stalls, call, timeout);
-        self.wait(dial(core, to, Silent::Wait), &mut |moved| {
+        let found = settled_or(core, to, dial(core, to, Silent::Wait));
+        self.wait(found, &mut |moved| {
             eye.saw(moved, || vec![to]);
             progress(moved)?;
             eye.check(|| core.timed_out(&[to], timeout))
@@ -168,9 +176,40 @@ impl Engine {
                 tracing::debug!("some ranks did not take their payloads in time");
             }
         }
+        // A connection that is closed before all has been read that has come may take with it what it has sent.
+        let mut idle = core.idle.take_all();
+        let settling = async {
+            for link in &mut idle {
+                if let Err(error) = link.settle().await {
+                    tracing::trace!("the link to rank {} has ended: {error}", link.peer);
+                }
+            }
+        };
+        let limit = limit.min(LAST_WORD);
+        if runtime
+            .run(async { tokio::time::timeout(limit, settling).await })
+            .is_err()
+        {
+            tracing::debug!("some ranks did not say in time that they got everything");
+        }
+        drop(idle);
         drop(self.lock().take());
-        self.core.idle.clear();
     }
+}
+
+/// An idle link, once its other end has said that the transfers before went well; else what comes of `dialled`.
+async fn settled_or(
+    core: &Core,
+    to: Rank,
+    dialled: impl Future<Output = Result<Link, Error>>,
+) -> Result<Link, Error> {
+    if let Some(mut link) = core.idle.take_any(to) {
+        let settled = tokio::time::timeout(LAST_WORD, link.settle()).await;
+        if matches!(settled, Ok(Ok(()))) {
+            return Ok(link);
+        }
+    }
+    dialled.await
 }
 
 impl Drop for Engine {

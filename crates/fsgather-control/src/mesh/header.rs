@@ -1,6 +1,7 @@
 //! The messages on a link besides payloads: [`Greeting`], [`Header`], [`Reply`]. Pure.
 //!
-//! After the handshake both sides send a greeting, as a message. From then on the side that has dialled
+//! After the handshake the side that has dialled sends a greeting, as a message, which the other one answers if the first
+//! does not want encryption. From then on the side that has dialled
 //! begins each transfer with a header, and the other side answers a pull with a reply. All numbers are
 //! little-endian.
 //!
@@ -20,8 +21,7 @@
 //! | | 8 | 8 | length of the payload |
 //! | | 16 | 8 | xxh3-64 of bytes 0 to 15 |
 //!
-//! After a ring transfer the receiver sends one byte, 6, to say that everything was right and the link
-//! can be used again.
+//! After a ring transfer the receiver sends one byte, 6, to say that everything was right.
 
 use fsgather_core::{ChannelId, Epoch, Rank};
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ use super::CallId;
 /// What the receiver of a ring transfer says once everything was right.
 pub(super) const RECEIVED: u8 = 6;
 
-/// The first message in each direction.
+/// The first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Greeting {
     /// Who says it.

@@ -1,4 +1,4 @@
-//! Receives from the left neighbour in a ring: [`Inflow`].
+//! Receives from one neighbour in a ring: [`Inflow`].
 
 use std::{
     io::{self, IoSlice},
@@ -72,42 +72,38 @@ pub(super) fn room(core: &Core, origin: StreamOrigin) -> Result<Vec<u8>, Error> 
     Err(Error::storage("receive", what, cause).raised_by(&core.peer(core.rank), doing))
 }
 
-/// The receiving side of a ring.
+/// What comes from one neighbour in a ring.
 pub(super) struct Inflow {
     core: Arc<Core>,
     call: CallId,
     from: Rank,
     /// Once the neighbour has come to the call.
     link: Option<Link>,
-    /// In the order in which they come; without empty ones.
-    incoming: Vec<Incoming>,
+    /// Which of all that comes in, in the order in which they come; without empty ones.
+    expected: Vec<usize>,
     /// Which of them is being received.
     at: usize,
 }
 
 impl Inflow {
-    pub(super) fn new(core: Arc<Core>, call: CallId, from: Rank, incoming: Vec<Incoming>) -> Self {
+    pub(super) const fn new(
+        core: Arc<Core>,
+        call: CallId,
+        from: Rank,
+        expected: Vec<usize>,
+    ) -> Self {
         Self {
             core,
             call,
             from,
             link: None,
-            incoming,
+            expected,
             at: 0,
         }
     }
 
     pub(super) const fn from(&self) -> Rank {
         self.from
-    }
-
-    /// All payloads, as far as they have arrived.
-    pub(super) fn incoming(&self) -> &[Incoming] {
-        &self.incoming
-    }
-
-    pub(super) fn into_incoming(self) -> Vec<Incoming> {
-        self.incoming
     }
 
     /// The link, if there is one.
@@ -117,12 +113,14 @@ impl Inflow {
 
     /// Whether everything has arrived and is right.
     pub(super) fn is_complete(&self) -> bool {
-        self.at == self.incoming.len()
+        self.at == self.expected.len()
     }
 
     /// Receives what has arrived, up to [`PIECE`] bytes.
-    pub(super) fn step(&mut self) -> Result<TransferStep, Error> {
-        let (Some(incoming), Some(link)) = (self.incoming.get_mut(self.at), &mut self.link) else {
+    pub(super) fn step(&mut self, all: &mut [Incoming]) -> Result<TransferStep, Error> {
+        let expected = self.expected.get(self.at);
+        let incoming = expected.and_then(|index| all.get_mut(*index));
+        let (Some(incoming), Some(link)) = (incoming, &mut self.link) else {
             return Ok(TransferStep::Nothing);
         };
         let Incoming {

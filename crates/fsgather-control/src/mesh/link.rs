@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::BufMut;
-use fsgather_core::Rank;
+use fsgather_core::{ChannelId, Rank};
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
@@ -17,6 +17,8 @@ use crate::tcp::{
     noise::Sealed,
     unsealing::Unsealing,
 };
+
+use super::header::RECEIVED;
 
 /// How many bytes are encrypted at a time.
 const SEAL_SIZE: usize = 128 << 10;
@@ -31,8 +33,17 @@ pub(super) struct Link {
     stream: Arc<TcpStream>,
     /// Unless both ends are sure that it does not leave their host.
     seal: Option<Seal>,
+    /// Last words of ring transfers that the other end has still to say, and of which channel these were.
+    due: Option<Due>,
     /// The process that made it.
     pid: u32,
+}
+
+/// What is still to come of transfers that have ended here.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    channel: ChannelId,
+    words: u32,
 }
 
 /// What it takes to encrypt both directions.
@@ -90,8 +101,54 @@ impl Link {
             peer,
             stream: Arc::new(stream),
             seal,
+            due: None,
             pid: std::process::id(),
         }
+    }
+
+    /// Notes that a transfer of a channel has ended here, and that the other end has still to say that everything was
+    /// right.
+    pub(super) fn expect_word(&mut self, channel: ChannelId) {
+        let words = self.due.map_or(0, |due| due.words) + 1;
+        self.due = Some(Due { channel, words });
+    }
+
+    /// Whether a transfer of this channel may begin at once. One of another channel may not as long as the end of an
+    /// earlier one is not known: should that have failed, its link ends.
+    pub(super) fn is_open_to(&self, channel: Option<ChannelId>) -> bool {
+        self.due.is_none_or(|due| Some(due.channel) == channel)
+    }
+
+    /// Waits for all that the other end has still to say of earlier transfers.
+    pub(super) async fn settle(&mut self) -> io::Result<()> {
+        while !self.try_settle()? {
+            self.readable().await?;
+        }
+        Ok(())
+    }
+
+    /// Hears what has come of that; whether nothing is due any more.
+    pub(super) fn try_settle(&mut self) -> io::Result<bool> {
+        while let Some(due) = &mut self.due {
+            let mut word = [0];
+            let mut into = word.as_mut_slice();
+            let received = match &mut self.seal {
+                None => unless_ended(unless_blocked(self.stream.try_read_buf(&mut into))),
+                Some(seal) => seal.try_receive(&self.stream, &mut into, 1),
+            };
+            if received?.is_none() {
+                return Ok(false);
+            }
+            if word != [RECEIVED] {
+                let wrong = "it has not said that it got everything";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, wrong));
+            }
+            due.words -= 1;
+            if due.words == 0 {
+                self.due = None;
+            }
+        }
+        Ok(true)
     }
 
     /// Appends what has arrived to `into`, at most `most` bytes, which must not be 0. Nothing if nothing
@@ -101,6 +158,9 @@ impl Link {
         into: &mut impl BufMut,
         most: usize,
     ) -> io::Result<Option<usize>> {
+        if !self.try_settle()? {
+            return Ok(None);
+        }
         match &mut self.seal {
             None => {
                 let read = self.stream.try_read_buf(&mut (&mut *into).limit(most));
@@ -175,12 +235,22 @@ impl Link {
         }
     }
 
-    /// Whether a link on which nothing is expected to arrive can still be used.
+    /// Whether a link on which nothing is expected to arrive, but last words that are due, can still be used.
     pub(super) fn is_fresh(&self) -> bool {
+        self.is_fresh_or_heard(false)
+    }
+
+    /// The same, where something may have arrived as well if `may_be_heard`.
+    pub(super) fn is_fresh_or_heard(&self, may_be_heard: bool) -> bool {
+        let may_be_heard = may_be_heard || self.due.is_some();
         let mut nothing = [MaybeUninit::uninit()];
         // Asks the kernel rather than the runtime, which nobody may have run for a while.
         let peeked = SockRef::from(&*self.stream).peek(&mut nothing);
-        matches!(unless_blocked(peeked), Ok(None))
+        match unless_blocked(peeked) {
+            Ok(None) => true,
+            Ok(Some(bytes)) => bytes > 0 && may_be_heard,
+            Err(_) => false,
+        }
     }
 }
 

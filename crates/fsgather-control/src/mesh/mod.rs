@@ -22,11 +22,12 @@
 //!
 //! - `stream`, `header`: what goes over a link, as bytes (pure).
 //! - `link`: one connection. `pool`: those that are not used. `dial`, `attend`: the two sides of one.
-//! - `ring` and its two halves, `inflow` and `outflow`; `pull`; `offers`.
+//! - `ring`, `course` (pure): who receives what from whom in it; `inflow` and `outflow`, its two sides; `pull`; `offers`.
 //! - `stalls`: transfers in which nothing moves. `core`: what they share. `engine`: what runs them.
 
 mod call_id;
 mod config;
+mod course;
 mod header;
 mod idle;
 mod stream;
@@ -58,8 +59,16 @@ pub(crate) fn try_reading(bytes: &[u8]) {
 pub use call_id::CallId;
 pub use config::{MeshAddress, MeshConfig};
 pub use offers::Source;
+pub use outflow::Begun;
 pub use pull::Pull;
 pub use ring::RingPart;
+
+/// To whom the member of a ring at `place` sends, by their places; `hosts` are those of [`RingPart`].
+#[must_use]
+pub fn neighbours(place: usize, hosts: &[usize]) -> Vec<usize> {
+    let course = course::Course::of(place, hosts).unwrap_or_default();
+    course.sends.iter().map(|leg| leg.neighbour).collect()
+}
 
 use std::{
     fmt,
@@ -73,8 +82,10 @@ use crate::join::addresses;
 
 use engine::Engine;
 use link::Link;
+use outflow::{Outflow, RingPayload};
 use ring::Ring;
 use stalls::Eye;
+use stream::StreamOrigin;
 
 /// How many bytes are received or sent, and hashed, at a time: few enough to be in the cache still.
 const PIECE: usize = 256 << 10;
@@ -236,7 +247,7 @@ impl Mesh {
         Ok(())
     }
 
-    /// Brings the payloads of all `members` of a group to all of them; all must call this.
+    /// Brings the payloads of all `members` of a group, as if on one host, to all of them; all must call this.
     ///
     /// `members` are ranks of the world in the order of the group, `own` is this rank's payload, and `lens`
     /// says how long everybody's is, in the same order; all members must give the same. `progress` is
@@ -260,16 +271,17 @@ impl Mesh {
     ) -> Result<Vec<Vec<u8>>, Error> {
         let part = RingPart {
             members,
+            hosts: &vec![0; members.len()],
             own,
             lens,
             has_checksums: true,
         };
-        self.ring_within(self.timeout(), call, &part, progress)
+        self.ring_within(self.timeout(), call, &part, Vec::new(), progress)
             .map_err(|halted| halted.cause)
     }
 
-    /// The same for a call with a time-out of its own, with checksums or, where all members have agreed on that,
-    /// without. On an error the links to the neighbours are kept.
+    /// The same for a call with a time-out of its own, of members on several hosts, with checksums or, where all members
+    /// have agreed on that, without, and with what this rank has [begun](Self::begin_ring). On an error the links to the neighbours are kept.
     ///
     /// # Errors
     ///
@@ -279,15 +291,47 @@ impl Mesh {
         timeout: Duration,
         call: CallId,
         part: &RingPart<'_>,
+        begun: Vec<Begun>,
         progress: &mut Progress<'_>,
     ) -> Result<Vec<Vec<u8>>, Halted> {
-        let mut ring = Ring::new(self.engine.core(), call, part)?;
+        let mut ring = Ring::new(self.engine.core(), call, part, begun)?;
         if let Err(cause) = self.turn(&mut ring, timeout, call, progress) {
             let links = ring.into_links();
             return Err(Halted { cause, links });
         }
         self.engine.leave_to_itself();
         Ok(ring.into_payloads())
+    }
+
+    /// Sends the beginning of this rank's own payload to a neighbour in a ring, as much as goes without waiting, before all
+    /// members are known to take part: what fits into a window is there by then. Nothing where there is no link yet, as
+    /// [`prepare_for`](Self::prepare_for) makes one.
+    #[must_use]
+    pub fn begin_ring(
+        &self,
+        call: CallId,
+        to: Rank,
+        own: &[u8],
+        has_checksums: bool,
+    ) -> Option<Begun> {
+        let core = self.engine.core();
+        let link = core.idle.take(to, Some(call.channel))?;
+        let origin = StreamOrigin {
+            communicator: core.communicator(),
+            call,
+            rank: core.rank,
+            len: own.len() as u64,
+            has_checksums,
+        };
+        let outgoing = vec![RingPayload::Own(origin)];
+        let mut outflow = Outflow::new(Arc::clone(core), call, to, own, outgoing);
+        outflow.send_over(link);
+        let begun = self.engine.run(async {
+            // So that it is known what the socket takes.
+            tokio::task::yield_now().await;
+            outflow.begin()
+        });
+        begun.ok().flatten()
     }
 
     /// Goes round until everything has arrived and has been handed on.
@@ -299,8 +343,8 @@ impl Mesh {
         progress: &mut Progress<'_>,
     ) -> Result<(), Error> {
         let engine = &self.engine;
-        if let Some(right) = ring.needs_link_to() {
-            ring.send_over(engine.link_for(call, right, timeout, progress)?);
+        while let Some(to) = ring.needs_link_to() {
+            ring.send_over(engine.link_for(call, to, timeout, progress)?);
         }
         let core = engine.core();
         let mut eye = Eye::new(&core.stalls, call, timeout);

@@ -1,13 +1,13 @@
-//! Sends to the right neighbour in a ring: [`Outflow`].
+//! Sends to one neighbour in a ring: [`Outflow`].
 
-use std::{io::IoSlice, sync::Arc};
+use std::{fmt, io::IoSlice, sync::Arc};
 
 use fsgather_core::{Error, Rank};
 
 use super::{
     CallId, PIECE, TransferStep,
     core::Core,
-    header::{Header, RECEIVED, TransferKind},
+    header::{Header, TransferKind},
     inflow::Incoming,
     link::Link,
     stream::{Checksum, Sending, StreamOrigin},
@@ -25,17 +25,51 @@ pub(super) enum RingPayload {
 /// What has to happen before more can be done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Awaits {
-    /// Bytes from the left neighbour, or nothing at all.
+    /// Bytes that others send, or nothing at all.
     Nothing,
     /// The neighbour has to take what was sent.
     Room,
-    /// The neighbour has to say that everything was right.
-    LastWord,
 }
 
-/// The sending side of a ring.
+/// This rank's own payload on its way to a neighbour in a ring of which it is not decided yet whether it will turn.
+///
+/// It holds nothing but the link; dropping it ends that.
+#[must_use = "what was sent is in vain when it is dropped"]
+pub struct Begun {
+    link: Link,
+    /// How much of the header is sent,
+    header: usize,
+    /// whether all of the payload is,
+    is_sent: bool,
+    /// and how far it is otherwise.
+    sending: Option<Sending>,
+}
+
+impl Begun {
+    /// To whom it goes.
+    pub(super) const fn to(&self) -> Rank {
+        self.link.peer
+    }
+
+    /// Whether its link still works: a rank that does not come to the call for long gives it up. Where all has been sent, the
+    /// neighbour may have said that it has got it.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.link.is_fresh_or_heard(self.is_sent)
+    }
+}
+
+impl fmt::Debug for Begun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Begun")
+            .field("to", &self.to())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What goes to one neighbour in a ring.
 pub(super) struct Outflow<'a> {
     core: Arc<Core>,
+    call: CallId,
     to: Rank,
     own: &'a [u8],
     /// Gone once it is not needed any more.
@@ -67,6 +101,7 @@ impl<'a> Outflow<'a> {
         };
         Self {
             core,
+            call,
             to,
             own,
             link: None,
@@ -92,6 +127,33 @@ impl<'a> Outflow<'a> {
         self.link = Some(link);
     }
 
+    /// Goes on with what was begun before, which is the first that is to be sent.
+    pub(super) fn go_on(&mut self, begun: Begun) {
+        self.link = Some(begun.link);
+        self.begun = begun.header;
+        self.at = usize::from(begun.is_sent);
+        self.sending = begun.sending;
+    }
+
+    /// Sends what can be sent without waiting; nothing if the link has ended.
+    pub(super) fn begin(mut self) -> Option<Begun> {
+        while !self.is_sent() {
+            match self.step(&[]).ok()? {
+                TransferStep::Moved(_) => {}
+                TransferStep::Blocked | TransferStep::Nothing => break,
+            }
+        }
+        let is_sent = self.is_sent();
+        let mut link = self.link?;
+        link.try_flush().ok()?;
+        Some(Begun {
+            link,
+            header: self.begun,
+            is_sent,
+            sending: self.sending,
+        })
+    }
+
     /// The link, if there is one.
     pub(super) fn into_link(self) -> Option<Link> {
         self.link
@@ -112,14 +174,6 @@ impl<'a> Outflow<'a> {
         self.awaits == Awaits::Room
     }
 
-    /// Does not wait any longer for the neighbour to say that everything was right. The link ends; what
-    /// is on its way arrives all the same.
-    pub(super) fn give_up_last_word(&mut self) {
-        if self.awaits == Awaits::LastWord {
-            self.link = None;
-        }
-    }
-
     /// Sends up to [`PIECE`] bytes of what has come.
     pub(super) fn step(&mut self, incoming: &[Incoming]) -> Result<TransferStep, Error> {
         self.awaits = Awaits::Nothing;
@@ -137,7 +191,7 @@ impl<'a> Outflow<'a> {
             return Ok(TransferStep::Moved(sent));
         }
         let Some(&outgoing) = self.outgoing.get(self.at) else {
-            return self.hear_last_word();
+            return self.release_link();
         };
         let origin = match outgoing {
             RingPayload::Own(origin) => origin,
@@ -173,8 +227,9 @@ impl<'a> Outflow<'a> {
         }
     }
 
-    /// After the last byte.
-    fn hear_last_word(&mut self) -> Result<TransferStep, Error> {
+    /// After the last byte. That the neighbour has got everything it says when it has; nobody waits for that, since only
+    /// whether the link can be used again depends on it.
+    fn release_link(&mut self) -> Result<TransferStep, Error> {
         let Some(link) = &mut self.link else {
             return Ok(TransferStep::Nothing);
         };
@@ -185,33 +240,20 @@ impl<'a> Outflow<'a> {
             self.awaits = Awaits::Room;
             return Ok(TransferStep::Blocked);
         }
-        let mut word = [0; 1];
-        match link.try_receive(&mut word.as_mut_slice(), 1) {
-            Ok(None) => {
-                self.awaits = Awaits::LastWord;
-                return Ok(TransferStep::Blocked);
-            }
-            Ok(Some(_)) if word == [RECEIVED] => {
-                if let Some(link) = self.link.take() {
-                    self.core.idle.put(link);
-                }
-            }
-            // All we had to do is done; the neighbour's trouble is its own.
-            Ok(Some(_)) | Err(_) => self.link = None,
+        // What has come of earlier words need not lie in the socket.
+        let works = link.try_settle().is_ok();
+        if let Some(mut link) = self.link.take().filter(|_| works) {
+            link.expect_word(self.call.channel);
+            self.core.idle.put(link);
         }
         Ok(TransferStep::Moved(0))
     }
 
     /// Waits until more may be sent; for ever when it does not depend on the neighbour.
     pub(super) async fn ready(&self) {
-        // What is wrong shows when sending.
         match (&self.link, self.awaits) {
-            (Some(link), Awaits::Room) => {
-                let _ = link.writable().await;
-            }
-            (Some(link), Awaits::LastWord) => {
-                let _ = link.readable().await;
-            }
+            // What is wrong shows when sending.
+            (Some(link), Awaits::Room) => drop(link.writable().await),
             _ => std::future::pending().await,
         }
     }

@@ -3,7 +3,7 @@
 use fsgather_core::lock;
 use std::{collections::HashMap, sync::Mutex};
 
-use fsgather_core::Rank;
+use fsgather_core::{ChannelId, Rank};
 use tokio::sync::{Notify, oneshot};
 
 use super::{CallId, link::Link};
@@ -15,10 +15,10 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Ends all links.
-    pub(super) fn clear(&self) {
-        let ended = std::mem::take(&mut *lock(&self.links));
-        drop(ended);
+    /// Takes all links.
+    pub(super) fn take_all(&self) -> Vec<Link> {
+        let links = std::mem::take(&mut *lock(&self.links));
+        links.into_values().flatten().collect()
     }
 
     /// Keeps a link for later.
@@ -26,16 +26,23 @@ impl Idle {
         lock(&self.links).entry(link.peer).or_default().push(link);
     }
 
-    /// A link that still works, if there is one. Those that have ended meanwhile go.
-    pub(super) fn take(&self, to: Rank) -> Option<Link> {
+    /// A link that still works, if there is one, and over which a transfer of this channel can begin
+    /// [at once](Link::is_open_to). Those that have ended meanwhile go.
+    pub(super) fn take(&self, to: Rank, channel: Option<ChannelId>) -> Option<Link> {
+        self.take_where(to, |link| link.is_open_to(channel))
+    }
+
+    /// A link that still works, if there is one.
+    pub(super) fn take_any(&self, to: Rank) -> Option<Link> {
+        self.take_where(to, |_| true)
+    }
+
+    fn take_where(&self, to: Rank, fits: impl Fn(&Link) -> bool) -> Option<Link> {
         let mut links = lock(&self.links);
         let to_it = links.get_mut(&to)?;
-        while let Some(link) = to_it.pop() {
-            if link.is_fresh() {
-                return Some(link);
-            }
-        }
-        None
+        to_it.retain(Link::is_fresh);
+        let fitting = to_it.iter().rposition(fits)?;
+        Some(to_it.remove(fitting))
     }
 }
 

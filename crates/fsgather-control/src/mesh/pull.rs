@@ -71,7 +71,7 @@ impl Pull {
         // Ask at once if that is possible without waiting, so that the payload is on its way when it is
         // wanted. What goes wrong shows then.
         if len > 0 {
-            pull.link = pull.engine.core().idle.take(from);
+            pull.link = pull.engine.core().idle.take(from, Some(call.channel));
             if pull.try_ask().is_err() {
                 pull.link = None;
                 pull.asked = 0;

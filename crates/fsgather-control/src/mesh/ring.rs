@@ -1,37 +1,32 @@
 //! An all-gather in which payloads go from neighbour to neighbour: [`Ring`].
 //!
-//! Each rank receives from its left neighbour and sends to its right one, at the same time: first its own
-//! payload, then its left neighbour's, and so on, each handed on while it is still arriving. So every
-//! payload crosses every link once, but for the one that leads to where it came from.
+//! Each rank sends its own payload and hands on what it receives while that is still arriving; [`Course`] says from whom to
+//! whom. A payload comes to each rank once, and to each host once from another one.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use fsgather_core::{Error, Rank};
 
 use super::{
     CallId, REPORT, SLICE, TransferStep,
     core::Core,
+    course::Course,
     inflow::{Incoming, Inflow},
     link::Link,
-    outflow::{Outflow, RingPayload},
+    outflow::{Begun, Outflow, RingPayload},
     stream::StreamOrigin,
 };
-
-/// How long a rank that has got and sent everything waits for its neighbour to say that it has, too.
-/// Only whether the link is used again depends on it.
-const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// What a rank has to say of a ring; the same on all members but for `own`.
 #[derive(Clone, Copy, Debug)]
 pub struct RingPart<'a> {
-    /// The ranks of the world that take part, in the order of their group.
+    /// The ranks of the world that take part, in the order of the ring.
     pub members: &'a [Rank],
+    /// On which host each of them is, by any numbers; those of one host follow each other.
+    pub hosts: &'a [usize],
     /// This rank's payload.
     pub own: &'a [u8],
-    /// How long everybody's is, in the order of the group, in bytes.
+    /// How long everybody's is, in the order of the ring, in bytes.
     pub lens: &'a [u64],
     /// Whether payloads have checksums on their way; without them members notice another payload, and one that is not
     /// whole, but not a changed byte.
@@ -41,95 +36,123 @@ pub struct RingPart<'a> {
 /// One rank's side of a ring.
 pub(super) struct Ring<'a> {
     members: usize,
-    inflow: Inflow,
-    outflow: Outflow<'a>,
-    /// When nothing was left but to hear the neighbour's last word.
-    done_at: Option<Instant>,
+    /// All that comes in, whatever way.
+    incoming: Vec<Incoming>,
+    /// From one neighbour, or from two where one of them is on another host.
+    inflows: Vec<Inflow>,
+    outflows: Vec<Outflow<'a>>,
 }
 
 impl<'a> Ring<'a> {
-    /// Prepares a rank's part; nothing moves.
-    pub(super) fn new(core: &Arc<Core>, call: CallId, part: &RingPart<'a>) -> Result<Self, Error> {
+    /// Prepares a rank's part, of which something may have been begun; nothing moves.
+    pub(super) fn new(
+        core: &Arc<Core>,
+        call: CallId,
+        part: &RingPart<'a>,
+        begun: Vec<Begun>,
+    ) -> Result<Self, Error> {
         let RingPart {
             members,
             own,
             lens,
             has_checksums,
+            ..
         } = *part;
-        let count = members.len();
-        let place = check(core, members, own, lens)?;
+        let (place, course) = check(core, part)?;
+        let origin = |place: usize| StreamOrigin {
+            communicator: core.communicator(),
+            call,
+            rank: members[place],
+            len: lens[place],
+            has_checksums,
+        };
         let mut incoming = Vec::new();
-        let mut outgoing = Vec::new();
-        for distance in 0..count {
-            let place = (place + count - distance) % count;
-            let origin = StreamOrigin {
-                communicator: core.communicator(),
-                call,
-                rank: members[place],
-                len: lens[place],
-                has_checksums,
-            };
-            if origin.len == 0 {
-                continue;
+        let mut index_of = vec![None; members.len()];
+        let mut inflows = Vec::new();
+        for leg in course.receives {
+            let mut expected = Vec::new();
+            for place in leg.payloads {
+                if lens[place] == 0 {
+                    continue;
+                }
+                index_of[place] = Some(incoming.len());
+                expected.push(incoming.len());
+                incoming.push(Incoming::new(core, place, origin(place))?);
             }
-            // The right neighbour's own payload is not sent back to it.
-            if distance + 1 < count {
-                outgoing.push(match distance {
-                    0 => RingPayload::Own(origin),
-                    _ => RingPayload::HandedOn(incoming.len()),
-                });
-            }
-            if distance > 0 {
-                incoming.push(Incoming::new(core, place, origin)?);
+            let from = members[leg.neighbour];
+            inflows.push(Inflow::new(Arc::clone(core), call, from, expected));
+        }
+        let mut outflows = Vec::new();
+        for leg in course.sends {
+            let to_send = leg.payloads.into_iter().filter(|place| lens[*place] > 0);
+            let outgoing = to_send.filter_map(|sent| {
+                if sent == place {
+                    return Some(RingPayload::Own(origin(place)));
+                }
+                index_of[sent].map(RingPayload::HandedOn)
+            });
+            let to = members[leg.neighbour];
+            let outgoing = outgoing.collect();
+            outflows.push(Outflow::new(Arc::clone(core), call, to, own, outgoing));
+        }
+        // Each stream begins with the own payload.
+        for begun in begun.into_iter().filter(Begun::is_fresh) {
+            if let Some(flow) = outflows.iter_mut().find(|flow| flow.to() == begun.to()) {
+                flow.go_on(begun);
             }
         }
-        let left = members[(place + count - 1) % count];
-        let right = members[(place + 1) % count];
         Ok(Self {
-            members: count,
-            inflow: Inflow::new(Arc::clone(core), call, left, incoming),
-            outflow: Outflow::new(Arc::clone(core), call, right, own, outgoing),
-            done_at: None,
+            members: members.len(),
+            outflows,
+            incoming,
+            inflows,
         })
     }
 
     /// To whom this rank needs a link that it does not have, if it has anything to send.
     pub(super) fn needs_link_to(&self) -> Option<Rank> {
-        self.outflow.lacks_link().then(|| self.outflow.to())
+        let mut lacking = self.outflows.iter().filter(|flow| flow.lacks_link());
+        lacking.next().map(Outflow::to)
     }
 
-    /// Hands in the link to the right.
+    /// Hands in a link that is needed.
     pub(super) fn send_over(&mut self, link: Link) {
-        self.outflow.send_over(link);
+        let mut flows = self.outflows.iter_mut();
+        if let Some(flow) = flows.find(|flow| flow.to() == link.peer) {
+            flow.send_over(link);
+        }
     }
 
     /// Whether everything has arrived and has been handed on.
     pub(super) fn is_complete(&self) -> bool {
-        self.inflow.is_complete() && self.outflow.is_complete()
+        let has_all = self.inflows.iter().all(Inflow::is_complete);
+        has_all && self.outflows.iter().all(Outflow::is_complete)
     }
 
     /// Who keeps this rank from getting on.
     pub(super) fn waited_for(&self) -> Vec<Rank> {
-        let mut ranks = Vec::new();
-        if !self.inflow.is_complete() {
-            ranks.push(self.inflow.from());
-        }
-        if self.outflow.awaits_room() && !ranks.contains(&self.outflow.to()) {
-            ranks.push(self.outflow.to());
+        let silent = self.inflows.iter().filter(|flow| !flow.is_complete());
+        let mut ranks: Vec<Rank> = silent.map(Inflow::from).collect();
+        let full = self.outflows.iter().filter(|flow| flow.awaits_room());
+        for to in full.map(Outflow::to) {
+            if !ranks.contains(&to) {
+                ranks.push(to);
+            }
         }
         ranks
     }
 
     /// Gives up; its links, which end when they are dropped.
     pub(super) fn into_links(self) -> Vec<Link> {
-        let links = self.inflow.into_link().into_iter();
-        links.chain(self.outflow.into_link()).collect()
+        let links = self.inflows.into_iter().filter_map(Inflow::into_link);
+        let outgoing = self.outflows.into_iter().filter_map(Outflow::into_link);
+        links.chain(outgoing).collect()
     }
 
     /// What has arrived, by place in the group; the own place, and those of empty payloads, are empty.
     pub(super) fn into_payloads(self) -> Vec<Vec<u8>> {
         let mut payloads = vec![Vec::new(); self.members];
-        for incoming in self.inflow.into_incoming() {
+        for incoming in self.incoming {
             let place = incoming.place;
             if let Some(payload) = payloads.get_mut(place) {
                 *payload = incoming.into_bytes();
@@ -144,9 +167,17 @@ impl<'a> Ring<'a> {
         let until = tokio::time::Instant::now() + SLICE;
         let mut moved = 0;
         loop {
-            let received = self.inflow.step()?;
-            let sent = self.outflow.step(self.inflow.incoming())?;
-            moved += received.bytes() + sent.bytes();
+            let mut is_stuck = true;
+            let mut note = |step: TransferStep| {
+                is_stuck &= !matches!(step, TransferStep::Moved(_));
+                moved += step.bytes();
+            };
+            for flow in &mut self.inflows {
+                note(flow.step(&mut self.incoming)?);
+            }
+            for flow in &mut self.outflows {
+                note(flow.step(&self.incoming)?);
+            }
             if self.is_complete() {
                 return Ok(moved);
             }
@@ -155,54 +186,70 @@ impl<'a> Ring<'a> {
                 tokio::task::yield_now().await;
                 return Ok(moved);
             }
-            let is_stuck = !matches!(received, TransferStep::Moved(_))
-                && !matches!(sent, TransferStep::Moved(_));
-            if is_stuck {
-                let (inflow, outflow) = (&mut self.inflow, &self.outflow);
-                let ready = async {
-                    tokio::select! {
-                        () = inflow.ready() => {}
-                        () = outflow.ready() => {}
-                    }
-                };
-                if tokio::time::timeout_at(until, ready).await.is_err() {
-                    self.mind_last_word();
-                    return Ok(moved);
-                }
+            if is_stuck && tokio::time::timeout_at(until, self.ready()).await.is_err() {
+                return Ok(moved);
             }
         }
     }
 
-    fn mind_last_word(&mut self) {
-        if self.inflow.is_complete() && self.outflow.is_sent() {
-            let done_at = *self.done_at.get_or_insert_with(Instant::now);
-            if done_at.elapsed() >= LAST_WORD {
-                self.outflow.give_up_last_word();
-            }
+    /// Waits until something may be moved.
+    async fn ready(&mut self) {
+        let mut inflows = self.inflows.iter_mut();
+        let mut outflows = self.outflows.iter();
+        // There are two of each at most.
+        tokio::select! {
+            () = can_receive(inflows.next()) => {}
+            () = can_receive(inflows.next()) => {}
+            () = can_send(outflows.next()) => {}
+            () = can_send(outflows.next()) => {}
         }
     }
 }
 
-/// This rank's place in the group.
-fn check(core: &Core, members: &[Rank], own: &[u8], lens: &[u64]) -> Result<usize, Error> {
+async fn can_receive(flow: Option<&mut Inflow>) {
+    match flow {
+        Some(flow) => flow.ready().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn can_send(flow: Option<&Outflow<'_>>) {
+    match flow {
+        Some(flow) => flow.ready().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// This rank's place in the group, and its course.
+fn check(core: &Core, part: &RingPart<'_>) -> Result<(usize, Course), Error> {
+    let RingPart {
+        members, own, lens, ..
+    } = part;
     let place = members.iter().position(|&member| member == core.rank);
     let known = members
         .iter()
         .all(|member| member.index() < core.world_size());
-    let (Some(place), true, true) = (place, known, lens.len() == members.len()) else {
+    let fits = [lens.len(), part.hosts.len()] == [members.len(); 2];
+    let (Some(place), true, true) = (place, known, fits) else {
         return Err(Error::config(format!(
             "rank {} does not belong to the ring that it is to take part in",
             core.rank
         )));
     };
-    if lens[place] == own.len() as u64 {
-        Ok(place)
-    } else {
-        Err(Error::config(format!(
+    if lens[place] != own.len() as u64 {
+        return Err(Error::config(format!(
             "rank {} has announced {} bytes and hands in {}",
             core.rank,
             lens[place],
             own.len()
-        )))
+        )));
     }
+    let course = Course::of(place, part.hosts);
+    let course = course.ok_or_else(|| {
+        Error::config(format!(
+            "the members of a ring that rank {} is to take part in do not follow each other host by host",
+            core.rank
+        ))
+    })?;
+    Ok((place, course))
 }

@@ -333,14 +333,15 @@ impl Connection {
         peer.is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
     }
 
-    /// The connection as it is below messages, for those who have said all they had to say in them.
+    /// The connection as it is below messages, for those who have said all they had to say in them. What comes after is
+    /// in records if it `is_sealed`, and may have come already.
     ///
     /// # Errors
     ///
-    /// When the other side has begun with what comes after already.
-    pub(crate) fn into_bare(self) -> Result<Bare, TransportError> {
+    /// When the other side has begun with something else already.
+    pub(crate) fn into_bare(self, is_sealed: bool) -> Result<Bare, TransportError> {
         let Self { reader, writer } = self;
-        if !reader.deframer.is_empty() || !reader.records.is_empty() {
+        if !reader.deframer.is_empty() || !is_sealed && !reader.records.is_empty() {
             return Err(TransportError::Stranger);
         }
         Ok(Bare {

@@ -350,9 +350,9 @@ pub(crate) fn enter(
             nonce,
         },
     };
-    // From its first call on a member has to notice when rank 0's host vanishes.
-    let watched = runtime.run(watch.open());
-    runtime.spawn(watch.watch(Arc::clone(&node), watched));
+    // A member has to notice when rank 0's host vanishes; what it agrees on with the others meanwhile need not wait for that.
+    runtime.spawn(watch.watch(Arc::clone(&node)));
+    runtime.nudge();
     node.obey_interrupt(config);
     node.open_eyes(config);
     let line = TcpCarrier::new(node, runtime, None);
@@ -387,13 +387,11 @@ impl WatchLine {
         Ok(connection)
     }
 
-    /// Waits for the end of the second connection, which is the end of rank 0's host; opens it again if
-    /// it could not be opened the first time.
-    async fn watch(self, node: Arc<TcpNode>, first: Result<Connection, TransportError>) {
+    /// Opens the second connection, again if that fails, and waits for its end, which is the end of rank 0's host.
+    async fn watch(self, node: Arc<TcpNode>) {
         let mut pauses = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-        let mut opened = first;
         loop {
-            match opened {
+            match self.open().await {
                 Ok(connection) => {
                     match server::silence(connection.reader).await {
                         // The first connection tells of the end of the process, after its last words.
@@ -405,7 +403,6 @@ impl WatchLine {
                 Err(error) => {
                     tracing::debug!("no second connection to rank 0 yet: {error}");
                     tokio::time::sleep(pauses.next_jittered(fresh())).await;
-                    opened = self.open().await;
                 }
             }
         }

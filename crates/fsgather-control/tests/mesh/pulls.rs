@@ -151,11 +151,12 @@ fn a_transfer_may_have_a_time_out_of_its_own() {
     let members = [0, 1].map(Rank::new);
     let part = RingPart {
         members: &members,
+        hosts: &[0, 1],
         own: b"a",
         lens: &[1, 1],
         has_checksums: true,
     };
-    let ring = meshes[0].ring_within(own, call(1), &part, &mut ignore);
+    let ring = meshes[0].ring_within(own, call(1), &part, Vec::new(), &mut ignore);
     for error in [given_up, ring.unwrap_err().cause] {
         let Error::Timeout { timeout, hint, .. } = error else {
             panic!("{error}");

@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use fsgather_control::mesh::Begun;
 use fsgather_core::{Arrival, Call, Error, Missing, Rank, Verdict};
 use fsgather_rendezvous::local_context::is_dispensable;
 use fsgather_store::Payload;
@@ -36,6 +37,8 @@ pub(crate) struct StartedCall<'a> {
     guard: CallGuard,
     payload_path: PayloadPath,
     own: HeldInput<'a>,
+    /// What of it is on its way to neighbours already.
+    begun: Vec<Begun>,
     retention: Retention,
     /// Where the members share memory.
     share: Option<Share>,
@@ -126,13 +129,21 @@ impl<'a> StartedCall<'a> {
         };
         let ready = publish(&guard, &place, retention, input).map_err(|cause| guard.fail(cause));
         let ready = ready.inspect_err(|_| place.take_back(&guard))?;
+        let way = PayloadHeader::way(&ready.contribution.body);
         guard
             .contribute(ready.contribution, ready.len)
             .inspect_err(|_| place.take_back(&guard))?;
+        let begun = match (&payload_path, retention, way) {
+            (PayloadPath::Mesh(mesh), Retention::Passing, Way::Link) if ready.own.len() > 0 => {
+                mesh::begin(&guard, mesh, ready.own.as_slice())
+            }
+            _ => Vec::new(),
+        };
         let mut started = Self {
             guard,
             payload_path,
             own: ready.own,
+            begun,
             retention,
             share,
             early: None,
@@ -207,7 +218,8 @@ impl<'a> StartedCall<'a> {
                     (&self.payload_path, self.retention)
                 {
                     // The links end after the others have been told why.
-                    mesh::pass_on(guard, mesh, &bodies, &own, &mut incoming)
+                    let begun = std::mem::take(&mut self.begun);
+                    mesh::pass_on(guard, mesh, &bodies, &own, begun, &mut incoming)
                         .map_err(|halted| guard.fail(halted.cause.clone()))?;
                 }
                 // What this rank has handed in itself need not come back to it.
@@ -444,6 +456,7 @@ impl<'a> StartedCall<'a> {
             guard: self.guard,
             payload_path: self.payload_path,
             own: self.own.into_kept(),
+            begun: self.begun,
             retention: self.retention,
             share: self.share,
             early: self.early,

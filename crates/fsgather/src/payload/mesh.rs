@@ -1,10 +1,10 @@
 //! Payloads over connections between ranks: announced, and passed on from neighbour to neighbour.
 
-use std::{ops::Deref, sync::Arc};
+use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use bytes::Bytes;
-use fsgather_control::mesh::{CallId, Halted, Mesh, RingPart, Source as Offered};
-use fsgather_core::{Contribution, Error, Leaves, Recipients};
+use fsgather_control::mesh::{Begun, CallId, Halted, Mesh, RingPart, Source as Offered};
+use fsgather_core::{Contribution, Error, Leaves, Rank, Recipients};
 
 use crate::{
     call::guard::CallGuard,
@@ -18,42 +18,16 @@ use crate::{
     },
 };
 
-/// The connections between the members of a group, and what they have agreed on.
+/// The connections between the members of a group, and what they have agreed on. Groups have it from the world, so that
+/// ranks are meant by their numbers in the world, and in which order payloads go round each group
+/// [knows for itself](crate::group_state::GroupState::ring_order).
 #[derive(Clone)]
 pub(crate) struct MeshPath {
     pub(crate) mesh: Arc<Mesh>,
-    /// In which order payloads go round.
-    pub(crate) order: Arc<RingOrder>,
+    /// On which host each rank is, by any numbers.
+    pub(crate) hosts: Arc<BTreeMap<Rank, usize>>,
     /// Whether payloads have checksums on their way.
     pub(crate) has_checksums: bool,
-}
-
-/// In which order the members of a group form a ring: host by host, so that as little as can be goes between hosts.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct RingOrder(Vec<usize>);
-
-impl RingOrder {
-    /// The order of members of these hosts, in the order of their group: hosts by their first members.
-    pub(crate) fn of<H: PartialEq>(hosts: &[H]) -> Self {
-        let first = |host: &H| hosts.iter().position(|other| other == host);
-        let mut places: Vec<usize> = (0..hosts.len()).collect();
-        // Members of one host stay in the order of the group.
-        places.sort_by_key(|place| first(&hosts[*place]));
-        Self(places)
-    }
-
-    /// Which place in the group comes after one.
-    pub(crate) fn after(&self, place: usize) -> usize {
-        let own = self.0.iter().position(|other| *other == place);
-        let next = own.map_or(0, |own| (own + 1) % self.0.len());
-        self.0.get(next).copied().unwrap_or(place)
-    }
-
-    /// What is in the order of the group, in that of the ring.
-    fn arrange<T: Copy>(&self, all: &[T]) -> Vec<T> {
-        let arranged = self.0.iter().filter_map(|place| all.get(*place));
-        arranged.copied().collect()
-    }
 }
 
 impl Deref for MeshPath {
@@ -111,20 +85,43 @@ pub(super) fn announced<'b>(
     })
 }
 
-/// Connects to the next rank, which is better told of now than after the verdict if it cannot be reached.
+/// Connects to those that this rank sends to, which is better told of now than after the verdict if they cannot be reached.
 pub(crate) fn prepare(guard: &CallGuard, mesh: &MeshPath) -> Result<(), Error> {
+    let next = next_in_ring(guard, mesh);
+    let timeout = guard.ticket.call.timeout.unwrap_or(mesh.timeout());
+    next.into_iter().try_for_each(|next| {
+        mesh.prepare_for(call_id(&guard.ticket), next, timeout, &mut |bytes| {
+            guard.moved(bytes)
+        })
+    })
+}
+
+/// Sends the beginning of a payload that has been announced to those on other hosts that this rank is connected to, which have it
+/// sooner if the call goes well. What of that does not work is done when it has. Within a host it would save nothing, and cost
+/// a receiver that is woken once more.
+pub(crate) fn begin(guard: &CallGuard, mesh: &MeshPath, own: &[u8]) -> Vec<Begun> {
     let inner = &guard.inner;
-    let next = mesh.order.after(inner.exchange.rank().index());
-    let Some(next) = inner.members.get(next) else {
-        return Ok(());
-    };
-    let timeout = guard.ticket.call.timeout;
-    mesh.prepare_for(
-        call_id(&guard.ticket),
-        *next,
-        timeout.unwrap_or(mesh.timeout()),
-        &mut |bytes| guard.moved(bytes),
-    )
+    let me = inner.members.get(inner.exchange.rank().index());
+    let own_host = me.and_then(|me| mesh.hosts.get(me));
+    let mut next = next_in_ring(guard, mesh);
+    next.retain(|next| mesh.hosts.get(next) != own_host);
+    // The announcement goes first: others wait for it.
+    if next.is_empty() || guard.moved(0).is_err() {
+        return Vec::new();
+    }
+    let call = call_id(&guard.ticket);
+    next.into_iter()
+        .filter_map(|next| mesh.begin_ring(call, next, own, mesh.has_checksums))
+        .collect()
+}
+
+/// To whom this rank sends in the ring of its group, by their numbers in the world.
+fn next_in_ring(guard: &CallGuard, mesh: &MeshPath) -> Vec<Rank> {
+    let inner = &guard.inner;
+    let next = inner.ring_order(mesh).after(inner.exchange.rank().index());
+    next.into_iter()
+        .filter_map(|next| inner.members.get(next).copied())
+        .collect()
 }
 
 /// Moves the payloads of a call in which all wait for each other, from neighbour to neighbour.
@@ -133,6 +130,7 @@ pub(crate) fn pass_on(
     mesh: &MeshPath,
     bodies: &[Bytes],
     own: &HeldInput<'_>,
+    begun: Vec<Begun>,
     incoming: &mut [IncomingPart],
 ) -> Result<(), Halted> {
     let inner = &guard.inner;
@@ -147,53 +145,26 @@ pub(crate) fn pass_on(
         return Ok(());
     }
     let timeout = guard.ticket.call.timeout;
+    let order = inner.ring_order(mesh);
     let part = RingPart {
-        members: &mesh.order.arrange(&inner.members),
+        members: &order.arrange(&inner.members),
+        hosts: order.hosts(),
         own: own.as_slice(),
-        lens: &mesh.order.arrange(&lens),
+        lens: &order.arrange(&lens),
         has_checksums: mesh.has_checksums,
     };
     let passed = mesh.ring_within(
         timeout.unwrap_or(mesh.timeout()),
         call_id(&guard.ticket),
         &part,
+        begun,
         &mut guard.turning(),
     )?;
-    for (place, passed) in mesh.order.0.iter().zip(passed) {
+    for (place, passed) in order.places().iter().zip(passed) {
         let is_there = lens.get(*place).is_some_and(|len| *len > 0);
         if let Some(part) = incoming.get_mut(*place).filter(|_| is_there) {
             *part = IncomingPart::Here(passed.into());
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn hosts_come_one_after_the_other() {
-        let order = RingOrder::of(&["a", "b", "a", "c", "b"]);
-        assert_eq!(order, RingOrder(vec![0, 2, 1, 4, 3]));
-        let after: Vec<usize> = (0..5).map(|place| order.after(place)).collect();
-        assert_eq!(after, [2, 4, 1, 0, 3]);
-        assert_eq!(order.arrange(&[10, 11, 12, 13, 14]), [10, 12, 11, 14, 13]);
-        assert_eq!(RingOrder::of(&["a"]).after(0), 0);
-    }
-
-    proptest! {
-        #[test]
-        fn everybody_is_in_it_once_and_every_host_is_left_once(hosts in prop::collection::vec(0..9_u8, 1..40)) {
-            let order = RingOrder::of(&hosts);
-            let mut all = order.0.clone();
-            all.sort_unstable();
-            prop_assert_eq!(all, (0..hosts.len()).collect::<Vec<_>>());
-            let leaving = (0..hosts.len()).filter(|place| hosts[*place] != hosts[order.after(*place)]);
-            let count = hosts.iter().collect::<std::collections::BTreeSet<_>>().len();
-            prop_assert_eq!(leaving.count(), if count > 1 { count } else { 0 });
-        }
-    }
 }

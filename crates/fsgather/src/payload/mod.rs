@@ -5,7 +5,7 @@
 //! - [`header`]: says so to the others.
 //! - [`origin`]: binds a payload to its rank and its call.
 //! - [`retention`]: how long it stays with its owner.
-//! - [`relay`]: moves through rank 0 what has no other way; [`mesh`]: from rank to rank.
+//! - [`relay`]: moves through rank 0 what has no other way; [`mesh`]: from rank to rank, in a [`ring_order`].
 //! - [`part`]: one rank's payload as it has arrived, whole or as a [`stream`].
 //! - [`spool`]: a stream too long to be held, in a nameless local file.
 //! - [`path`]: where payloads go; [`path_request`]: what a call asks for; [`known_paths`]: what a group has found.
@@ -24,6 +24,7 @@ pub(crate) mod path;
 pub(crate) mod path_request;
 pub(crate) mod relay;
 pub(crate) mod retention;
+pub(crate) mod ring_order;
 pub(crate) mod shared_memory;
 mod spool;
 pub(crate) mod stream;
