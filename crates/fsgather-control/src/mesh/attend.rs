@@ -19,7 +19,8 @@ use super::{
     stream::{CHUNK_LEN, Checksum, Sending, StreamOrigin},
 };
 
-/// How much longer than timeout a transfer that somebody has begun is kept for this rank to come to it.
+/// How much longer than timeout a transfer that somebody has begun, and ended, is kept for this rank to come to it; and how
+/// often it is looked then whether it has been ended.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Serves a link until it ends, or until a ring transfer has begun on it.
@@ -58,13 +59,19 @@ async fn next_header(link: &mut Link) -> io::Result<Header> {
 /// Keeps the link until this rank comes to the call, but not for ever: it may never come to it.
 async fn park(core: &Core, call: CallId, link: Link) {
     let from = link.peer;
-    let (serial, taken) = core.parked.put(call, link);
-    // Whoever waits at the other end gives up first, and knows more.
-    let limit = core.timeout.saturating_add(GRACE);
-    let mut deadline = AwakeDeadline::after(Instant::now(), limit);
-    tokio::select! {
-        _ = taken => {}
-        () = deadline.passed() => core.parked.expire(call, from, serial),
+    let (serial, mut taken) = core.parked.put(call, link);
+    let mut limit = core.timeout.saturating_add(GRACE);
+    loop {
+        let mut deadline = AwakeDeadline::after(Instant::now(), limit);
+        tokio::select! {
+            _ = &mut taken => return,
+            () = deadline.passed() => {}
+        }
+        // Whoever waits at the other end gives up first, and knows more.
+        if core.parked.expire(call, from, serial) {
+            return;
+        }
+        limit = GRACE;
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 
 use bytes::BufMut;
 use fsgather_core::{ChannelId, Rank};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
@@ -233,6 +234,13 @@ impl Link {
                 return;
             }
         }
+    }
+
+    /// Whether the other end has ended it, or the network has, also where what has come before is unread.
+    pub(super) fn has_ended(&self) -> bool {
+        let mut asked = [PollFd::new(&*self.stream, PollFlags::RDHUP)];
+        let found = rustix::event::poll(&mut asked, Some(&Timespec::default()));
+        found.is_ok_and(|found| found > 0)
     }
 
     /// Whether a link on which nothing is expected to arrive, but last words that are due, can still be used.

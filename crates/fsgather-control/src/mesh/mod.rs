@@ -480,6 +480,27 @@ mod tests {
     }
 
     #[test]
+    fn what_was_begun_early_stays_for_as_long_as_its_sender_waits() {
+        let [one, other] = meshes();
+        let (to, timeout) = (Rank::new(1), one.timeout());
+        one.prepare_for(call(), to, timeout, &mut |_| Ok(()))
+            .unwrap();
+        let begun = one.begin_ring(call(), to, b"abc", true).unwrap();
+        let parked = &other.engine.core().parked;
+        let arrived = other.engine.run(parked.take(call(), Rank::ZERO));
+        // It is kept for the call again, and its time is up, with unread bytes in it.
+        let (serial, _taken) = parked.put(call(), arrived.unwrap());
+        assert!(!parked.expire(call(), Rank::ZERO, serial));
+        assert!(begun.is_fresh());
+        drop(begun);
+        while !parked.expire(call(), Rank::ZERO, serial) {
+            std::thread::yield_now();
+        }
+        // Another one that has taken its place is another one's.
+        assert!(parked.expire(call(), Rank::ZERO, serial + 1));
+    }
+
+    #[test]
     fn a_forked_child_can_use_nothing_and_its_end_changes_nothing() {
         let [one, mut other] = meshes();
         other.offer(call(), Source::Memory(Bytes::from_static(b"abc")));

@@ -51,8 +51,8 @@ impl Begun {
         self.link.peer
     }
 
-    /// Whether its link still works: a rank that does not come to the call for long gives it up. Where all has been sent, the
-    /// neighbour may have said that it has got it.
+    /// Whether its link still works: the network may have cut it meanwhile. Where all has been sent, the neighbour may have
+    /// said that it has got it.
     pub(super) fn is_fresh(&self) -> bool {
         self.link.is_fresh_or_heard(self.is_sent)
     }

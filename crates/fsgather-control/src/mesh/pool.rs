@@ -88,21 +88,24 @@ impl Parked {
         (serial, taken)
     }
 
-    /// Ends a link that nobody has come for.
-    pub(super) fn expire(&self, call: CallId, from: Rank, serial: u64) {
+    /// Lets a link go that nobody has come for, once its other end [has been ended](Link::has_ended); whether it is gone.
+    ///
+    /// Whoever began that transfer goes on with it as soon as all have come to the call, at any time: were it ended here
+    /// just then, that one could not tell, and would have sent in vain what this rank waits for.
+    pub(super) fn expire(&self, call: CallId, from: Rank, serial: u64) -> bool {
         let mut arrivals = lock(&self.arrivals);
         let key = (call, from);
-        let is_there = arrivals
-            .waiting
-            .get(&key)
-            .is_some_and(|waiting| waiting.serial == serial);
-        let expired = if is_there {
-            arrivals.waiting.remove(&key)
-        } else {
-            None
+        let waiting = arrivals.waiting.get(&key);
+        let Some(waiting) = waiting.filter(|waiting| waiting.serial == serial) else {
+            return true;
         };
+        if !waiting.link.has_ended() {
+            return false;
+        }
+        let expired = arrivals.waiting.remove(&key);
         drop(arrivals);
         drop(expired);
+        true
     }
 
     /// Waits for the link of a call.
