@@ -404,7 +404,7 @@ def test_the_place_of_a_call_that_a_thread_was_told_to_make_is_that_thread() -> 
         assert pool.submit(lambda: caller()).result().startswith("test_hanging.py:")
 
 
-@pytest.mark.parametrize("minor", range(9, 14))
+@pytest.mark.parametrize("minor", range(9, 15))
 def test_of_a_thread_that_goes_down_and_up_the_functions_are_told_that_it_does_not_leave(minor: int) -> None:
     python = shutil.which(f"python3.{minor}")
     if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode != 0:
@@ -416,7 +416,7 @@ def test_of_a_thread_that_goes_down_and_up_the_functions_are_told_that_it_does_n
     assert int(ended.stdout) >= 30, ended.stdout
 
 
-@pytest.mark.parametrize("minor", range(9, 14))
+@pytest.mark.parametrize("minor", range(9, 15))
 def test_a_thread_that_runs_is_never_seen_where_it_was_not(minor: int) -> None:
     python = shutil.which(f"python3.{minor}")
     if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode != 0:

@@ -78,7 +78,7 @@ fn one(memory: &impl Memory, layout: &Layout, at: u64) -> io::Result<(Option<Cha
         Frames::Objects { .. } => memory.bytes(at)?,
         Frames::Structures { .. } => {
             let mut bytes = [0; 120];
-            memory.read(at, &mut bytes[..72])?;
+            memory.read(at, &mut bytes[..80])?;
             bytes
         }
     };
@@ -125,8 +125,9 @@ fn one(memory: &impl Memory, layout: &Layout, at: u64) -> io::Result<(Option<Cha
         } => {
             let owner = bytes.get(usize::try_from(owner).unwrap_or(usize::MAX));
             let owner = owner.copied().unwrap_or(OWNED_BY_C);
-            let (code, back) = (word(code), word(back));
-            if owner == OWNED_BY_C {
+            // From 3.14 on the lowest bits of a reference tell how it counts.
+            let (code, back) = (word(code) & !7, word(back));
+            if owner >= OWNED_BY_C {
                 return Ok((None, back));
             }
             let (start, first) = layout.code.instructions.unwrap_or_default();

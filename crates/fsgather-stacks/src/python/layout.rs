@@ -65,7 +65,7 @@ pub(super) enum LineCounts {
 /// A frame of a generator.
 pub(super) const OWNED_BY_GENERATOR: u8 = 1;
 
-/// A frame that stands between two of the interpreter's own in C.
+/// A frame that stands between two of the interpreter's own in C, and all kinds after it, which are no functions either.
 pub(super) const OWNED_BY_C: u8 = 3;
 
 /// Of the flags of a code object: that it is a generator's, coroutine's or both.
@@ -134,6 +134,27 @@ const OLD_CODE: Code = Code {
     instructions: None,
 };
 
+/// Those of 3.9, which others have a part of.
+const FIRST: Layout = Layout {
+    previous_thread: 0,
+    next_thread: 8,
+    interpreter: 16,
+    thread_id: 176,
+    native_id: None,
+    frames: Frames::Objects {
+        innermost: 24,
+        back: 24,
+        code: 32,
+        last: 104,
+        unit: 1,
+        line: 108,
+        line_counts: LineCounts::Traced(80),
+    },
+    code: OLD_CODE,
+    text: OLD_TEXT,
+    lock: None,
+};
+
 impl Layout {
     /// Those of a version, if it is known: `sys.hexversion`.
     pub(super) fn of(version: u32) -> Option<Self> {
@@ -141,25 +162,7 @@ impl Layout {
         if !cfg!(all(target_os = "linux", target_pointer_width = "64")) {
             return None;
         }
-        let common = Self {
-            previous_thread: 0,
-            next_thread: 8,
-            interpreter: 16,
-            thread_id: 176,
-            native_id: None,
-            frames: Frames::Objects {
-                innermost: 24,
-                back: 24,
-                code: 32,
-                last: 104,
-                unit: 1,
-                line: 108,
-                line_counts: LineCounts::Traced(80),
-            },
-            code: OLD_CODE,
-            text: OLD_TEXT,
-            lock: None,
-        };
+        let common = FIRST;
         Some(match version >> 16 {
             0x0309 => common,
             0x030a => Self {
@@ -223,6 +226,23 @@ impl Layout {
                     owner: 70,
                 },
                 code: code(200, 184),
+                text: TEXT,
+                lock: Some(lock(16)),
+                ..common
+            },
+            // As the interpreter itself tells them in `_PyRuntime`, apart from the first instruction that counts.
+            0x030e => Self {
+                thread_id: 152,
+                native_id: Some(160),
+                frames: Frames::Structures {
+                    innermost: 72,
+                    through: None,
+                    back: 8,
+                    code: 0,
+                    instruction: 56,
+                    owner: 74,
+                },
+                code: code(208, 192),
                 text: TEXT,
                 lock: Some(lock(16)),
                 ..common
