@@ -19,6 +19,8 @@ import pytest
 LIMIT = 180
 """No test takes more seconds, however busy the machine is. Then its ranks are killed; and if it goes on even so, all ends."""
 
+BED = Path(__file__).parents[3] / "scripts/beds/fuse-double.sh"
+
 PRELUDE = """
 import json, os, sys
 import fsgather
@@ -169,3 +171,34 @@ def world(tmp_path: Path) -> Iterator[World]:
     world = World(tmp_path)
     yield world
     world.end()
+
+
+class FileServer:
+    """A directory behind a file server of its own, whose answers can be kept back."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self.back = state / "back"
+        """The directory as the server has it."""
+        self.mount = state / "host1"
+        """The same through the server."""
+
+    def bed(self, *arguments: str) -> bool:
+        environment = {**os.environ, "BED_STATE": str(self.state)}
+        return BED.exists() and subprocess.run([str(BED), *arguments], env=environment, capture_output=True).returncode == 0
+
+    def rule(self, rule: str) -> None:
+        """What it keeps back from now on, as `scripts/beds/cachefs.c` says; ``""``: nothing."""
+        assert self.bed("rules", "1", rule)
+
+
+@pytest.fixture
+def file_server(tmp_path: Path) -> Iterator[Optional[FileServer]]:
+    """One, where it can be made: by root, where FUSE is."""
+    server = FileServer(tmp_path / "bed")
+    if not server.bed("up"):
+        yield None
+        return
+    yield server
+    server.rule("")
+    server.bed("down")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 import threading
 from pathlib import Path
-from typing import Iterator, Optional
+from typing import Optional
 
 import pytest
 
-from conftest import World
-
-BED = Path(__file__).parents[3] / "scripts/beds/fuse-double.sh"
+from conftest import FileServer, World
 
 JOB = """
 import ctypes, pickle, threading, time, zlib
@@ -89,22 +86,13 @@ nap()
 
 
 @pytest.fixture
-def hanging_file(tmp_path: Path) -> Iterator[Optional[Path]]:
+def hanging_file(file_server: Optional[FileServer]) -> Optional[Path]:
     """A file on a mount whose reads hang, where one can be made."""
-    state = tmp_path / "bed"
-    environment = {**os.environ, "BED_STATE": str(state)}
-
-    def bed(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([str(BED), *arguments], env=environment, capture_output=True, text=True)
-
-    if not BED.exists() or bed("up").returncode != 0:
-        yield None
-        return
-    (state / "back/x.h5").write_bytes(b"data" * 1000)
-    bed("rules", "1", "read x.h5 hang")
-    yield state / "host1/x.h5"
-    bed("rules", "1", "")
-    bed("down")
+    if file_server is None:
+        return None
+    (file_server.back / "x.h5").write_bytes(b"data" * 1000)
+    file_server.rule("read x.h5 hang")
+    return file_server.mount / "x.h5"
 
 
 def first_warning(world: World, rank: int, patience: float) -> str:

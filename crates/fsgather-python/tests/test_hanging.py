@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import re
 import shutil
 import signal
 import subprocess
+import sys
+import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
 import fsgather
-from conftest import World
+from conftest import FileServer, World
 
 TIMEOUT = "4s"
 
@@ -43,6 +47,9 @@ def read():
 
 def keep_interpreter():
     ctypes.PyDLL(None).sleep(120)
+
+def call_library():
+    ctypes.PyDLL(os.environ["LIBRARY"]).nap_in_c(120)
 
 def nested():
     [nap() for _ in range(2)]
@@ -102,6 +109,115 @@ def test_every_rank_is_told_the_function_and_what_it_waits_for(world: World, wha
     else:
         assert re.fullmatch(f"waiting, in ({call})", state), state
     assert text.endswith(f"\n  rank 1: {line}"), text
+
+
+LIBRARY = """
+#include <unistd.h>
+
+static __attribute__((noinline)) unsigned nap_within(unsigned seconds) {
+    return sleep(seconds) + 1;
+}
+
+unsigned nap_in_c(unsigned seconds) {
+    return nap_within(seconds) + 1;
+}
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["-O2"], ["-O2", "-fno-omit-frame-pointer"], ["-O2", "-s"]], ids="".join)
+def test_a_library_that_waits_is_told_with_its_function(world: World, tmp_path: Path, options: list[str]) -> None:
+    compiler = shutil.which("gcc")
+    if compiler is None or platform.machine() != "x86_64":
+        pytest.skip("this needs gcc and x86-64")
+    (tmp_path / "nap.c").write_text(LIBRARY)
+    library = tmp_path / "libnap.so"
+    subprocess.run([compiler, *options, "-shared", "-fPIC", "-o", str(library), str(tmp_path / "nap.c")], check=True)
+    text, [[_, line, frames, state, _]] = stacks_of(world, "call_library", LIBRARY=str(library))
+    # What is not for others has no name in a library without its own symbols.
+    function = "nap_in_c" if "-s" in options else "nap_within"
+    assert frames[-1] == [str(library), None, function], frames
+    assert [name for _, _, name in frames[:-1]] == ["<module>", "call_library"], frames
+    told = rf"program.py:\d+ in call_library \({state}, in {function} of libnap.so\)(, holding the interpreter's lock)?"
+    assert re.fullmatch(told, line), line
+    assert text.endswith(f"\n  rank 1: {line}"), text
+
+
+PAGES = """
+static const char *const pages[1 << 19] = {"x"};
+
+const char *const *all_pages(void) {
+    return pages;
+}
+"""
+"""Moves tables of exceptions in a file away from what is read as the library is loaded."""
+
+LOOKED_AT = """
+import ctypes, mmap, sys, threading, time
+from fsgather import _fsgather
+
+def tick():
+    last = time.monotonic()
+    while not over.is_set():
+        mmap.mmap(-1, 1 << 20).close()
+        now = time.monotonic()
+        gaps.append(now - last)
+        last = now
+        time.sleep(0.01)
+
+def look():
+    # By now the main thread is there.
+    time.sleep(0.5)
+    print("looks", flush=True)
+    sys.stdin.readline()
+    for _ in range(2):
+        start = time.monotonic()
+        [(frames, _)] = _fsgather.sample_stacks(1)
+        print(time.monotonic() - start, frames[-1][2], flush=True)
+    time.sleep(1)
+    over.set()
+    ticks.join()
+    print(max(gaps), flush=True)
+
+over, gaps, ticks = threading.Event(), [], threading.Thread(target=tick)
+_fsgather.sample_stacks(1)
+ticks.start()
+threading.Thread(target=look).start()
+ctypes.CDLL(sys.argv[1]).nap_in_c(120)
+"""
+
+
+def test_a_look_at_a_library_whose_file_server_hangs_keeps_nobody_from_work(file_server: Optional[FileServer]) -> None:
+    compiler = shutil.which("gcc")
+    if file_server is None or compiler is None or platform.machine() != "x86_64":
+        pytest.skip("this needs root, FUSE, gcc and x86-64")
+    source = file_server.back / "nap.c"
+    source.write_text(LIBRARY + PAGES)
+    built = ["-O2", "-shared", "-fPIC", "-o", str(file_server.back / "libnap.so"), str(source)]
+    subprocess.run([compiler, *built], check=True)
+    library = file_server.mount / "libnap.so"
+    command = [sys.executable, "-c", LOOKED_AT, str(library)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        guard = threading.Timer(30, lambda: (file_server.rule(""), process.kill()))
+        guard.start()
+        assert process.stdin and process.stdout
+        try:
+            assert process.stdout.readline() == "looks\n"
+            with library.open() as file:
+                # What nobody has needed yet.
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            file_server.rule("read libnap.so hang")
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            told = [process.stdout.readline().split() for _ in range(3)]
+        finally:
+            file_server.rule("")
+            process.kill()
+            guard.cancel()
+    (first, *function), (second, *again), longest = told
+    assert (function, again) == (["<module>"], ["<module>"]), "nothing of it can be read"
+    # It waits for half a second, and then for no look that has not come back.
+    assert 0.5 <= float(first) < 5 and float(second) < 0.5, told
+    assert float(*longest) < 5, told
 
 
 def test_a_rank_that_is_stopped_is_told_as_such_by_its_neighbours(world: World) -> None:

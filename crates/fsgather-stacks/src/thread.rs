@@ -29,7 +29,7 @@ pub(crate) fn state_of_own(thread: u32) -> Option<ThreadState> {
 /// Where `/proc` tells of a thread of this process.
 ///
 /// A `/proc` of another pid namespace, as in some containers, has other numbers; each tells the own one as its last.
-fn directory_of(thread: u32) -> Option<String> {
+pub(crate) fn directory_of(thread: u32) -> Option<String> {
     let own = fs::read_link("/proc/self").ok()?;
     if own.as_os_str().to_str() == Some(process::id().to_string().as_str()) {
         return Some(format!("/proc/self/task/{thread}"));
