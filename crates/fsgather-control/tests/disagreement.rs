@@ -24,6 +24,8 @@ struct Room {
     telling: Vec<usize>,
     /// Who of them has other threads in calls as well.
     threaded: Vec<usize>,
+    /// Who has not said it, and the number of the question.
+    owing: Vec<(usize, u64)>,
 }
 
 impl Room {
@@ -36,7 +38,24 @@ impl Room {
             members,
             telling: telling.to_vec(),
             threaded: Vec::new(),
+            owing: Vec::new(),
         }
+    }
+
+    /// A rank says what it is called from, later than others.
+    fn answer(&mut self, rank: usize) {
+        let owes = |(which, _): &(usize, u64)| *which == rank;
+        let place = self.owing.iter().position(owes).unwrap();
+        let (_, number) = self.owing.remove(place);
+        self.say(rank, number);
+        self.pump();
+    }
+
+    fn say(&mut self, rank: usize, number: u64) {
+        let who = Rank::new(u32::try_from(rank).unwrap());
+        let mut its = called_from(rank);
+        its.is_only_caller = !self.threaded.contains(&rank);
+        self.members[rank].seen(number, who, Some(its));
     }
 
     fn call(&mut self, rank: usize, operation: Operation, site: &str) {
@@ -53,8 +72,8 @@ impl Room {
     fn pump(&mut self) {
         loop {
             let mut is_idle = true;
-            for (rank, member) in self.members.iter_mut().enumerate() {
-                for action in member.take_actions() {
+            for rank in 0..self.members.len() {
+                for action in self.members[rank].take_actions() {
                     is_idle = false;
                     match action {
                         MemberAction::Send(message) => {
@@ -62,11 +81,9 @@ impl Room {
                             self.coordinator.on_message(from, message, self.now);
                         }
                         MemberAction::Look { number, .. } if self.telling.contains(&rank) => {
-                            let who = Rank::new(u32::try_from(rank).unwrap());
-                            let mut its = called_from(rank);
-                            its.is_only_caller = !self.threaded.contains(&rank);
-                            member.seen(number, who, Some(its));
+                            self.say(rank, number);
                         }
+                        MemberAction::Look { number, .. } => self.owing.push((rank, number)),
                         _ => {}
                     }
                 }
@@ -145,22 +162,58 @@ fn who_does_not_say_it_is_waited_for_shortly_and_nothing_is_decided_meanwhile() 
     assert!(room.coordinator.all_told());
 }
 
-#[test]
-fn what_happens_while_they_are_asked_is_not_told_instead() {
+/// Both that are in different calls have still to say what they were called from.
+fn asked() -> Room {
     let mut room = Room::new(&[]);
     room.call(0, Operation::Barrier, "job.py:10");
     room.call(1, Operation::AllGather, "job.py:11");
+    room
+}
+
+#[test]
+fn what_happens_while_they_are_asked_is_not_told_instead_and_takes_no_answer_away() {
+    type Event = fn(&mut Room);
+    let events: [(&str, Event); 3] = [
+        ("lost", |room| {
+            room.coordinator.lost(Rank::new(2), "its process has ended");
+        }),
+        ("left", |room| room.members[2].leave(None)),
+        ("failed", |room| {
+            let cause = Error::config("no such file");
+            room.members[2].leave(Some(cause));
+        }),
+    ];
+    for (what, event) in events {
+        let mut room = asked();
+        event(&mut room);
+        room.pump();
+        assert_eq!(room.failure(1), None, "{what}");
+        room.answer(1);
+        assert_eq!(room.failure(1), None, "{what}");
+        room.answer(0);
+        let text = room.failure(1).unwrap().to_string();
+        let told = "\n  rank 0: job.py:10 in branch_0\n  rank 1: job.py:11 in branch_1";
+        assert!(text.ends_with(told), "{what}: {text}");
+    }
+}
+
+#[test]
+fn who_is_gone_is_not_waited_for() {
+    let mut room = asked();
+    room.answer(0);
     room.coordinator.lost(Rank::new(1), "its process has ended");
     room.pump();
-    let error = room.failure(2).unwrap();
-    assert!(matches!(error, Error::Desync { .. }), "{error}");
+    let text = room.failure(2).unwrap().to_string();
+    assert!(matches!(room.failure(2), Some(Error::Desync { .. })));
+    assert!(
+        text.ends_with("\n  rank 0: job.py:10 in branch_0"),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_world_that_rank_0_gives_up_is_told_before() {
-    let mut room = Room::new(&[]);
-    room.call(0, Operation::Barrier, "job.py:10");
-    room.call(1, Operation::AllGather, "job.py:11");
+    let mut room = asked();
     room.coordinator.abandon();
     room.pump();
     let error = room.failure(2).unwrap();

@@ -58,12 +58,25 @@ impl Coordinator {
         self.tell_disagreements(now);
     }
 
+    /// Has a communicator fail because of a rank that has failed or is gone, unless it is to be told of different calls: those came
+    /// first, and others who are in them have still to say what they were called from.
+    pub(super) fn fail_after_answers(&mut self, id: ChannelId, cause: &Error) {
+        let channel = self.channels.get(&id);
+        let disagreement = channel.and_then(|channel| channel.disagreement.as_ref());
+        if disagreement.is_none_or(|its| self.is_answered(its)) {
+            self.fail_channel(id, cause);
+        }
+    }
+
+    /// Whether nothing more is to be heard of those who were asked.
+    fn is_answered(&self, its: &Disagreement) -> bool {
+        let mut asked = its.asked.iter();
+        asked.all(|rank| self.has_answered(*rank, its.since))
+    }
+
     /// Tells of those about which everybody who was asked has answered, or had time for it.
     pub(super) fn tell_disagreements(&mut self, now: Instant) {
-        let is_ripe = |its: &Disagreement| {
-            let mut asked = its.asked.iter();
-            its.until <= now || asked.all(|rank| self.has_answered(*rank, its.since))
-        };
+        let is_ripe = |its: &Disagreement| its.until <= now || self.is_answered(its);
         let channels = self.channels.values();
         let ripe = channels.filter_map(|channel| {
             let disagreement = channel.disagreement.as_ref()?;

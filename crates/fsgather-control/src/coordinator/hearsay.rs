@@ -114,7 +114,7 @@ impl Coordinator {
             return;
         }
         if about.is_empty() || gone.is_some() {
-            self.fail_channel(id, &gone.unwrap_or(cause));
+            self.fail_after_answers(id, &gone.unwrap_or(cause));
             return;
         }
         let wait = if is_timeout(&cause) {
@@ -146,7 +146,7 @@ impl Coordinator {
         if hearsay.is_some_and(|hearsay| hearsay.is_about(rank))
             && let Some(cause) = self.departure(rank)
         {
-            self.fail_channel(id, &cause);
+            self.fail_after_answers(id, &cause);
         }
     }
 
@@ -161,7 +161,7 @@ impl Coordinator {
             let channel = self.channels.get_mut(&id);
             let hearsay = channel.and_then(|channel| channel.hearsay.take());
             if let Some(cause) = hearsay.and_then(|hearsay| self.belief(id, &hearsay, now)) {
-                self.fail_channel(id, &cause);
+                self.fail_after_answers(id, &cause);
             }
         }
     }

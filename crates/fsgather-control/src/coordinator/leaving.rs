@@ -57,7 +57,7 @@ impl Coordinator {
         let cause = cause.map(|_| Error::peer_failed(peer, activity, failure));
         for id in channels {
             match &cause {
-                Some(cause) => self.fail_channel(id, cause),
+                Some(cause) => self.fail_after_answers(id, cause),
                 None => self.fail_call_that_needs(from, id),
             }
             self.confirm_hearsay(from, id);
@@ -68,7 +68,7 @@ impl Coordinator {
     /// Aborts the calls of a communicator if `rank`, which will not contribute any more, is missing in one.
     pub(super) fn fail_call_that_needs(&mut self, rank: Rank, id: ChannelId) {
         if let Some(cause) = self.absence_from(id, rank) {
-            self.fail_channel(id, &cause);
+            self.fail_after_answers(id, &cause);
         }
     }
 

@@ -353,7 +353,7 @@ impl Coordinator {
         let concerned = self.depart(rank, Standing::Gone(failure));
         if !had_closed {
             for id in &concerned {
-                self.fail_channel(*id, &cause);
+                self.fail_after_answers(*id, &cause);
             }
         }
         // Also where it has left before, and others could not read what it stayed for.
