@@ -190,17 +190,22 @@ impl Channel {
     }
 
     pub(super) fn begin(&mut self, call: Call) -> Result<Ticket, Error> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.poisoned());
+        match &self.failure {
+            Some(failure) => Err(failure.poisoned()),
+            None => Ok(self.number(call)),
         }
+    }
+
+    /// The same whether it has failed or not.
+    pub(super) fn number(&mut self, call: Call) -> Ticket {
         let epoch = self.next;
         self.next = epoch.next();
         let call = call.counted(&mut self.calls);
-        Ok(Ticket {
+        Ticket {
             channel: self.id,
             epoch,
             call: Arc::new(call),
-        })
+        }
     }
 
     /// Takes a contribution; what to say to rank 0.

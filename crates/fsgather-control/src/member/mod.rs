@@ -1,5 +1,6 @@
 //! One rank's side of the control plane, as a machine without I/O: [`Member`].
 
+mod calls;
 mod channel;
 mod keeping;
 mod leaving;
@@ -15,8 +16,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Arrival, Call, CallName, ChannelId, Contribution, Epoch, Error, Neighbour, Peer,
-    PeerFailure, Phase, Rank, Round, Site, Step, Table, Ticket, Verdict, Whereabouts,
+    Activity, CallName, ChannelId, Epoch, Error, Neighbour, Peer, PeerFailure, Phase, Rank, Round,
+    Site, Step, Table, Verdict, Whereabouts,
 };
 
 use self::{
@@ -226,74 +227,6 @@ impl Member {
             }
             self.go_if_free(id);
         }
-    }
-
-    /// Numbers a call.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Poisoned`] after a failure.
-    pub fn begin(&mut self, channel: ChannelId, call: Call) -> Result<Ticket, Error> {
-        self.channel(channel)?.begin(call)
-    }
-
-    /// Hands in a contribution to one round of a call.
-    ///
-    /// # Errors
-    ///
-    /// The agreed error when the communicator has failed meanwhile.
-    pub fn contribute(
-        &mut self,
-        ticket: &Ticket,
-        round: Round,
-        contribution: Contribution,
-        now: Instant,
-    ) -> Result<(), Error> {
-        let leaves = contribution.leaves;
-        let channel = self.channel(ticket.channel)?;
-        let message = channel.contribute(ticket, round, contribution, now)?;
-        let is_early = ticket.call.is_early();
-        self.keeping
-            .publish(ticket.channel, ticket.epoch, leaves, is_early);
-        self.doing = ticket.activity(Phase::Waiting);
-        self.actions.push(MemberAction::Send(message));
-        Ok(())
-    }
-
-    /// The verdict on one round, once it is there; a verdict is handed out once.
-    pub fn take_verdict(&mut self, step: Step) -> Option<Result<Verdict, Error>> {
-        match self.channel(step.channel) {
-            Ok(channel) => channel.take_verdict(step),
-            Err(closed) => Some(Err(closed)),
-        }
-    }
-
-    /// The next contribution to an early call that this rank has been told of, or else its verdict; each is handed
-    /// out once.
-    pub fn take_arrival(&mut self, step: Step) -> Option<Result<Arrival, Error>> {
-        match self.channel(step.channel) {
-            Ok(channel) => channel.take_arrival(step),
-            Err(closed) => Some(Err(closed)),
-        }
-    }
-
-    /// Whether there is a verdict on a round, or a failure instead.
-    #[must_use]
-    pub fn has_verdict(&self, step: Step) -> bool {
-        let channel = self.channels.get(&step.channel);
-        channel.is_none_or(|channel| channel.has_verdict(step))
-    }
-
-    /// Drops the verdict on a call that nobody here wants any more, now or when it comes. What others need of
-    /// this rank is done; where that cannot be, the call fails with `cause`.
-    pub fn abandon(&mut self, ticket: &Ticket, cause: Error, now: Instant) {
-        self.now = now;
-        let channel = self.channels.get_mut(&ticket.channel);
-        let message = channel.and_then(|channel| channel.abandon(ticket.epoch, cause, now));
-        if let Some(message) = message {
-            self.send(message);
-        }
-        self.go_if_free(ticket.channel);
     }
 
     /// Handles what rank 0 says.
