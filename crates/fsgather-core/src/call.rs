@@ -321,6 +321,14 @@ impl Call {
             || (self.operation == Operation::Gather && self.deadline.is_some())
     }
 
+    /// The name of the function that users call: a gather with a deadline is one of its own.
+    const fn name(&self) -> &'static str {
+        match (self.operation, self.deadline) {
+            (Operation::Gather, Some(_)) => "gather_partial",
+            (operation, _) => operation.name(),
+        }
+    }
+
     /// The same call with typed values.
     #[must_use]
     pub fn with_type(mut self, tag: TypeTag) -> Self {
@@ -349,7 +357,7 @@ impl Call {
         if let Some(difference) = self.difference_of_ways(other) {
             return Some(difference);
         }
-        if self.operation != other.operation {
+        if self.name() != other.name() {
             return Some(if self.is_switched(other) {
                 "different operations at one place: what FSGATHER_ROOT_ONLY says has to be the same on all ranks"
             } else {
@@ -409,7 +417,7 @@ impl Call {
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.operation.fmt(f)?;
+        f.write_str(self.name())?;
         if let Some(tag) = &self.type_tag {
             write!(f, "::<{}> in {}", tag.name, tag.codec)?;
         }

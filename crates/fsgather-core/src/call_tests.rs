@@ -119,9 +119,25 @@ fn whether_there_is_a_deadline_is_compared_and_not_how_long_it_is() {
     let hasty = gather().with_deadline(Duration::from_secs(1));
     let patient = gather().with_deadline(Duration::from_secs(9));
     assert_eq!(hasty.difference(&patient), None);
+    let as_completed = |call: Call| Call {
+        operation: Operation::GatherAsCompleted,
+        ..call
+    };
+    let (bound, unbound) = (as_completed(hasty), as_completed(gather()));
     let difference = Some("a deadline on some ranks only");
-    assert_eq!(hasty.difference(&gather()), difference);
-    assert_eq!(gather().difference(&hasty), difference);
+    assert_eq!(bound.difference(&unbound), difference);
+    assert_eq!(unbound.difference(&bound), difference);
+}
+
+#[test]
+fn a_gather_with_a_deadline_is_another_operation_and_reads_so() {
+    let partial = gather().with_deadline(Duration::from_secs(1));
+    assert_eq!(partial.difference(&gather()), Some("different operations"));
+    assert_eq!(gather().difference(&partial), Some("different operations"));
+    assert_eq!(
+        partial.beside(&gather()),
+        "gather_partial to rank 0 at a.rs:1:1"
+    );
 }
 
 #[test]

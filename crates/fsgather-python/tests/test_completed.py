@@ -82,6 +82,25 @@ def test_a_failure_comes_after_what_was_in(world: World) -> None:
     assert [world.hear(rank) for rank in (0, 1)] == [[2, 2], [2, 0]]
 
 
+def test_a_rank_that_gathers_all_and_one_that_gathers_in_time_are_told_apart(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        try:
+            if rank == 0:
+                fsgather.gather_partial(rank, deadline=60)
+            else:
+                fsgather.gather_object(rank)
+        except fsgather.Desync as error:
+            tell([str(error), list(error.calls)])
+        """,
+    ).told()
+    assert told[0] == told[1], told
+    ((text, calls),) = told[0]
+    assert "(different operations)" in text, text
+    assert [call.partition(" to ")[0] for call in calls] == ["gather_partial", "gather"], calls
+
+
 def test_alone_all_is_there_at_once() -> None:
     with fsgather.Communicator.solo() as alone:
         with alone.gather_as_completed({"a": 1}) as parts:
