@@ -11,8 +11,8 @@ use std::{
 
 use fsgather_core::{
     Arrival, Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, IsDecided,
-    Onlooker, Operation, Peer, Phase, Rank, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize,
-    lock,
+    Onlooker, Operation, Peer, Phase, Rank, RankNames, ReclaimSink, Round, Site, Ticket, Verdict,
+    WorldSize, lock,
 };
 use fsgather_system::clock;
 
@@ -498,6 +498,12 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             self.carrier()
                 .act(|member, _| member.done(ticket.channel, ticket.epoch));
         }
+    }
+
+    fn name_ranks(&self, names: &RankNames) {
+        let carrier = self.carrier();
+        carrier.act(|member, _| member.name_ranks(names));
+        carrier.coordinate(|coordinator, _| coordinator.name_ranks(names));
     }
 
     fn set_reclaim_sink(&self, sink: ReclaimSink) {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Activity, Call, CallName, ChannelId, Epoch, Error, Missing, Operation, Peer, Phase, Rank,
-    RollCall, Round, Site, Step, WorldSize,
+    RankNames, RollCall, Round, Site, Step, WorldSize,
 };
 
 /// What a rank has published for others to read, and who removes it.
@@ -297,6 +297,9 @@ pub trait Exchange: Send + Sync {
 
     /// Says that this recipient has read all payloads of the call.
     fn done(&self, ticket: &Ticket);
+
+    /// Says what messages call the ranks of the world. Errors go on having their numbers, but for the texts of rank 0.
+    fn name_ranks(&self, _names: &RankNames) {}
 
     /// Sets who removes payloads once nobody needs them any more: one for the world and all its groups.
     fn set_reclaim_sink(&self, sink: ReclaimSink);

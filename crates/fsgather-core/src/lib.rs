@@ -29,6 +29,7 @@ mod control;
 mod error;
 mod error_kind;
 mod peer;
+mod rank_names;
 mod whereabouts;
 
 mod interrupt;
@@ -65,6 +66,7 @@ pub use lock::lock;
 pub use mailbox::{Beat, InboundMessage, Mailbox, MailboxFactory, Retirement};
 pub use peer::{Missing, Peer, ProcessId};
 pub use rank::{Rank, WorldSize};
+pub use rank_names::RankNames;
 pub use received::{DEEPEST_VALUE, Unreadable, read_message, read_value};
 pub use rendezvous_backend::RendezvousBackend;
 pub use room::room_for;

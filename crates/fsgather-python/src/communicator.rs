@@ -6,6 +6,7 @@ use std::{
 };
 
 use fsgather::{Payload, Pieces, Rendezvous, codec::Postcard};
+use fsgather_core::{Rank, RankNames};
 use pyo3::{
     exceptions::PyException,
     prelude::*,
@@ -41,7 +42,8 @@ pub(crate) struct Communicator {
 impl Communicator {
     /// Joins the world that the launcher and variables describe, or the one that is described here.
     #[staticmethod]
-    #[pyo3(signature = (settings, *, site, publish, fetch, set_up_later=false, stop=None))]
+    #[pyo3(signature = (settings, *, site, publish, fetch, set_up_later=false, stop=None, numbers=None))]
+    #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn join(
         py: Python<'_>,
         settings: BTreeMap<String, Option<Said>>,
@@ -50,11 +52,16 @@ impl Communicator {
         fetch: Option<Py<PyAny>>,
         set_up_later: bool,
         stop: Option<Py<Stop>>,
+        numbers: Option<Vec<u32>>,
     ) -> PyResult<Self> {
         logging::install(py)?;
         stacks::register(py);
+        let names = numbers.map(|numbers| RankNames::new(numbers.into_iter().map(Rank::new)));
+        let names = names.unwrap_or_default();
         let waiting = stop.map_or_else(Waiter::new, |stop| stop.get().waiting());
+        let waiting = waiting.naming_ranks(names.clone());
         let mut builder = RustCommunicator::builder()
+            .name_ranks(&names)
             .interrupt(waiting.interrupt())
             .made_at(site);
         for (name, said) in settings {
@@ -180,8 +187,8 @@ impl Communicator {
         let partial = self.hand_in(value, carrying, |pieces| {
             member.call_with(&options).gather_bytes_partial(pieces, dst)
         })?;
-        let missing = errors::missing_peers(&partial.missing);
-        let decoded = |(rank, payload): (fsgather::Rank, Payload)| {
+        let missing = errors::missing_peers(self.waiting.names(), &partial.missing);
+        let decoded = |(rank, payload): (Rank, Payload)| {
             let object = object::decode(py, payload, carrying.pickling, rank)?;
             Ok((rank.get(), object))
         };

@@ -62,7 +62,7 @@ impl Completed {
     fn missing(&self) -> Vec<MissingPeer> {
         let left = lock(&self.left);
         let missing = left.as_ref().map(fsgather::parts::Completed::missing);
-        errors::missing_peers(missing.unwrap_or_default())
+        errors::missing_peers(self.waiting.names(), missing.unwrap_or_default())
     }
 
     /// Whether it is known who had not handed in.

@@ -5,7 +5,7 @@
 //! been logged. So Ctrl-C ends a wait, on all ranks, and the exception that a signal handler has raised is the
 //! one that the caller gets. SIGTERM, which would end the process, ends the call before: see `_terminating.py`.
 
-use fsgather_core::lock;
+use fsgather_core::{RankNames, lock};
 use std::{
     sync::{Arc, Mutex, mpsc},
     thread::{self, ThreadId},
@@ -28,6 +28,8 @@ const SLICE: Duration = Duration::from_millis(50);
 pub(crate) struct Waiter {
     interrupt: Interrupt,
     raised: Raised,
+    /// What errors call ranks.
+    names: RankNames,
 }
 
 /// What a signal handler has raised, and in which thread.
@@ -71,7 +73,21 @@ impl Waiter {
         let raised = Raised::default();
         let seen = Arc::clone(&raised);
         let interrupt = Interrupt::polled_by(move || look_for_signals(&seen));
-        Self { interrupt, raised }
+        Self {
+            interrupt,
+            raised,
+            names: RankNames::default(),
+        }
+    }
+
+    /// The same where errors call the ranks so.
+    pub(crate) fn naming_ranks(self, names: RankNames) -> Self {
+        Self { names, ..self }
+    }
+
+    /// What errors call ranks.
+    pub(crate) const fn names(&self) -> &RankNames {
+        &self.names
     }
 
     pub(crate) const fn interrupt(&self) -> &Interrupt {
@@ -138,7 +154,8 @@ impl Waiter {
         let forwarded = logging::forward(py);
         match self.take_raised() {
             Some(raised) => Err(raised),
-            None => forwarded.and(result.map_err(|error| errors::raise(py, &error))),
+            None => forwarded
+                .and(result.map_err(|error| errors::raise(py, &self.names.of_error(error)))),
         }
     }
 

@@ -135,3 +135,39 @@ def test_threads_go_on_while_one_waits(world: World) -> None:
 def test_importing_needs_neither_torch_nor_numpy() -> None:
     code = "import sys, fsgather; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_ranks_of_a_part_of_a_job_are_called_by_their_numbers_in_it(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        import time
+
+        record = os.environ["FSGATHER_DIR"] + "/record"
+
+        def publish(found):
+            with open(record + ".draft", "wb") as file:
+                file.write(found)
+            os.rename(record + ".draft", record)
+
+        def fetch(seconds):
+            while not os.path.exists(record):
+                time.sleep(0.01)
+            return open(record, "rb").read()
+
+        part = fsgather.Communicator.meet(rank, 2, publish, fetch, timeout=3, _numbers=[3, 7])
+        assert part.rank == rank and part.all_gather(rank) == [0, 1]
+        failed = os.environ["FSGATHER_DIR"] + "/failed"
+        while rank == 1 and not os.path.exists(failed):
+            time.sleep(0.01)
+        try:
+            part.barrier()
+        except fsgather.Timeout as error:
+            open(failed, "w").close()
+            tell([str(error), list(error.missing), [number for stack in error.stacks for number in stack.ranks]])
+        """,
+    ).told()
+    assert told[0] == told[1], told
+    ((text, missing, stacks),) = told[0]
+    assert "waiting for rank 7 on " in text and "\n  rank 7: " in text, text
+    assert missing == stacks == [7], (missing, stacks)

@@ -8,7 +8,7 @@ use fsgather_config::{
     settings::{CompressionSetting, Control, Transport, Verify},
     words::Word,
 };
-use fsgather_core::{Call, Error, Interrupt, Operation, Phase, Site};
+use fsgather_core::{Call, Error, Interrupt, Operation, Phase, RankNames, Site};
 use fsgather_rendezvous::{
     join::{Joined, Purpose, Request, join},
     rendezvous::Rendezvous,
@@ -51,6 +51,7 @@ pub struct Builder {
     made_at: Option<String>,
     interrupt: Interrupt,
     sets_up_later: bool,
+    names: RankNames,
 }
 
 impl Communicator {
@@ -247,6 +248,14 @@ impl Builder {
         self
     }
 
+    /// What messages call the ranks, where the world is a part of a job; for bindings, which have [errors told](RankNames::of_error)
+    /// so as well.
+    #[doc(hidden)]
+    pub fn name_ranks(mut self, names: &RankNames) -> Self {
+        self.names = names.clone();
+        self
+    }
+
     /// A switch that ends meeting, and all calls after it, from another thread; or from the one that waits,
     /// if it is one that [is asked](Interrupt::polled_by).
     ///
@@ -326,6 +335,7 @@ impl Builder {
             interrupt: self.interrupt.clone(),
             purpose: Purpose::Gather,
         })?;
+        exchange.name_ranks(&self.names);
         let rank = exchange.rank();
         let mut world = WorldState::new(
             communicator,

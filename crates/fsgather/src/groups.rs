@@ -260,6 +260,31 @@ mod tests {
     }
 
     #[test]
+    fn the_root_of_a_call_of_a_group_is_told_by_its_number_in_the_world() {
+        let ranks = Communicator::threads(3).unwrap();
+        let gather = |rank: usize, root: u32| {
+            let group = ranks[rank].group(&[2, 0])?;
+            group.gather(&rank, root).map(drop)
+        };
+        let error = std::thread::scope(|scope| {
+            let other = scope.spawn(|| gather(2, 0));
+            let own = gather(0, 1).unwrap_err();
+            assert_eq!(other.join().unwrap().unwrap_err(), own);
+            own
+        });
+        let Error::Desync {
+            one_call,
+            other_call,
+            ..
+        } = error
+        else {
+            unreachable!("{error}");
+        };
+        assert!(one_call.contains("to rank 0 at"), "{one_call}");
+        assert!(other_call.contains("to rank 2 at"), "{other_call}");
+    }
+
+    #[test]
     fn a_group_that_is_agreed_on_is_not_one_that_is_counted() {
         let ranks = Communicator::threads(2).unwrap();
         let gather = |rank: &Communicator| {

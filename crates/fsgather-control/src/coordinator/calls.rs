@@ -35,7 +35,8 @@ impl Coordinator {
             is_here.then(|| channel.place_of(from)).flatten()
         });
         let (Some(channel), Some(place)) = (channel, place) else {
-            let cause = Error::config(format!("rank {from} made a call in a group it is not in"));
+            let who = self.names.of(from);
+            let cause = Error::config(format!("rank {who} made a call in a group it is not in"));
             return self.turn_away(from, step, &arrival, cause);
         };
         if let Some(cause) = channel.failure.clone() {
@@ -209,7 +210,7 @@ impl Coordinator {
         let difference = first.difference(call)?.into();
         let name = channel.name();
         let said = |rank, one: &Call, other: &Call| {
-            let call = format!("{}{name}", one.beside(other));
+            let call = format!("{}{name}", channel.told(one).beside(other));
             (self.roster.peer(rank), call)
         };
         let earlier = channel.rank_at(*place)?;
@@ -363,7 +364,7 @@ impl Coordinator {
             });
         let waiting = self.channels.get(&step.channel).and_then(|channel| {
             let (other, call) = channel.undecided.get(&step)?.first()?;
-            let text = format!("{call}{}", channel.name());
+            let text = format!("{}{}", channel.told(call), channel.name());
             Some((self.roster.peer(channel.rank_at(other)?), text, call.number))
         });
         let standing = self.roster.get(rank).map(|member| &member.standing);

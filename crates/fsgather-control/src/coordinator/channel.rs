@@ -6,7 +6,7 @@ use std::{
 };
 
 use fsgather_core::{
-    Call, ChannelId, Epoch, Error, Leaves, Missing, Operation, Rank, Recipients,
+    Call, ChannelId, Epoch, Error, Leaves, Missing, Operation, Rank, RankNames, Recipients,
     Round as RoundNumber, Step,
 };
 
@@ -83,6 +83,8 @@ pub(super) struct Channel {
     pub(super) stalls: Stalls,
     /// Members that have been told of the failure and have not said that they know.
     pub(super) untold: BTreeSet<Rank>,
+    /// What messages call its ranks.
+    names: RankNames,
 }
 
 impl Channel {
@@ -92,8 +94,11 @@ impl Channel {
     }
 
     /// A group; its members are still to come.
-    pub(super) fn group(id: ChannelId, members: &[Rank]) -> Self {
-        Self::new(id, members.iter().copied(), Attendance::Expected)
+    pub(super) fn group(id: ChannelId, members: &[Rank], names: &RankNames) -> Self {
+        Self {
+            names: names.clone(),
+            ..Self::new(id, members.iter().copied(), Attendance::Expected)
+        }
     }
 
     fn new(id: ChannelId, ranks: impl Iterator<Item = Rank>, part: Attendance) -> Self {
@@ -119,6 +124,7 @@ impl Channel {
             hearsay: None,
             stalls: Stalls::default(),
             untold: BTreeSet::new(),
+            names: RankNames::default(),
         }
     }
 
@@ -353,13 +359,23 @@ impl Channel {
             .unwrap_or_default()
     }
 
+    /// A call of its members as messages tell it: its root, if it has one, by the number in the world.
+    pub(super) fn told(&self, call: &Call) -> Call {
+        let root = call.root.and_then(|root| self.rank_at(root.index()));
+        Call {
+            root: root.map(|rank| self.names.of(rank)).or(call.root),
+            ..call.clone()
+        }
+    }
+
     /// What messages call it, with a blank before; nothing for the world.
     pub(super) fn name(&self) -> String {
         const IN_FULL: usize = 8;
         match self.size() {
             _ if self.id == ChannelId::WORLD => String::new(),
             1..=IN_FULL => {
-                let ranks: Vec<String> = self.ranks().map(|rank| rank.to_string()).collect();
+                let ranks = self.ranks().map(|rank| self.names.of(rank).to_string());
+                let ranks: Vec<String> = ranks.collect();
                 format!(" in the group of ranks {}", ranks.join(" "))
             }
             size => format!(" in a group of {size} ranks"),

@@ -13,9 +13,9 @@ impl Coordinator {
             self.send(vec![from], ToMember::Abort { channel: id, cause });
             return;
         }
-        let roster = &self.roster;
+        let (roster, names) = (&self.roster, &self.names);
         let channel = self.channels.entry(id).or_insert_with(|| {
-            let mut channel = Channel::group(id, members);
+            let mut channel = Channel::group(id, members, names);
             // Those that are gone already will not come, and need not leave.
             for rank in members.iter().filter(|rank| roster.has_left(**rank)) {
                 channel.dismiss(*rank);
@@ -26,8 +26,9 @@ impl Coordinator {
         let returns = channel.has_left(from);
         let is_member = channel.includes(from);
         if differs || returns {
-            let peer = self.roster.peer(from);
-            let others: Vec<String> = channel.ranks().map(|rank| rank.to_string()).collect();
+            let peer = names.of_peer(roster.peer(from));
+            let others = channel.ranks().map(|rank| names.of(rank).to_string());
+            let others: Vec<String> = others.collect();
             let message = if returns {
                 format!("{peer} has left a group and takes part in it again; make a new group")
             } else {
@@ -66,7 +67,10 @@ impl Coordinator {
                 "a group has to be made of different ranks of a world of {world_size}"
             ))
         } else if !members.contains(&from) {
-            Some(format!("rank {from} made a group without itself"))
+            Some(format!(
+                "rank {} made a group without itself",
+                self.names.of(from)
+            ))
         } else {
             None
         }

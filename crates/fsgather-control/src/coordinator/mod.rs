@@ -34,7 +34,7 @@ use std::{
 
 use fsgather_core::{
     Activity, CallName, ChannelId, Epoch, Error, FIRST_WARNING, Leaves, PeerFailure, Phase,
-    ProcessId, Rank, Round as RoundNumber, Step, WorldSize,
+    ProcessId, Rank, RankNames, Round as RoundNumber, Step, WorldSize,
 };
 use uuid::Uuid;
 
@@ -138,6 +138,8 @@ pub struct Coordinator {
     woke: Option<Instant>,
     /// How often ranks were asked what they are doing.
     looks: u64,
+    /// What messages call ranks.
+    names: RankNames,
     gone: bool,
     actions: Vec<Action>,
 }
@@ -168,9 +170,15 @@ impl Coordinator {
             looked_after_staying: now,
             woke: None,
             looks: 0,
+            names: RankNames::default(),
             gone: false,
             actions: Vec::new(),
         }
+    }
+
+    /// Says what texts call ranks, from now on.
+    pub fn name_ranks(&mut self, names: &RankNames) {
+        self.names = names.clone();
     }
 
     /// What has to be done since the last time this was asked, in order.

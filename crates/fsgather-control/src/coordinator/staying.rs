@@ -120,7 +120,8 @@ impl Coordinator {
     fn warn_of_unread(&mut self, rank: Rank) {
         let unread = self.readers_of(rank);
         if let Some(reader) = unread.iter().next() {
-            let (reader, owner) = (self.roster.peer(*reader), self.roster.peer(rank));
+            let called = |rank| self.names.of_peer(self.roster.peer(rank));
+            let (reader, owner) = (called(*reader), called(rank));
             let more = match unread.len() - 1 {
                 0 => " has".to_owned(),
                 more => format!(" and {more} more have"),

@@ -357,12 +357,13 @@ impl Coordinator {
         now: Instant,
     ) -> String {
         const IN_FULL: usize = 16;
-        let stacks = self.roll_call(&missing, now);
+        let stacks = self.names.of_roll_call(self.roll_call(&missing, now));
         let more = missing.len().saturating_sub(IN_FULL);
         let named: Vec<String> = missing
             .into_iter()
             .take(IN_FULL)
-            .map(|rank| self.roster.missing(rank, now).to_string())
+            .map(|rank| self.names.of_missing(self.roster.missing(rank, now)))
+            .map(|missing| missing.to_string())
             .collect();
         let more = match more {
             0 => String::new(),
@@ -383,6 +384,7 @@ impl Coordinator {
             return;
         };
         let stacks = self.roll_call(&waiting.missing, now);
+        let stacks = self.names.of_roll_call(stacks);
         if !stacks.is_empty() {
             let text = format!("{} still waits:{stacks}", waiting.during);
             self.actions.push(Action::Warn(text.clone()));

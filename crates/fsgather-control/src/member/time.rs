@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use fsgather_core::{Activity, ChannelId, Deadline, Error, Missing, Phase, Rank, duration_text};
+use fsgather_core::{
+    Activity, ChannelId, Deadline, Error, Missing, Phase, Rank, RankNames, duration_text,
+};
 
 use super::{
     GRACE, Member, MemberAction,
@@ -99,6 +101,11 @@ impl Member {
             .filter(|_| !is_over)
     }
 
+    /// Says what warnings call ranks, from now on.
+    pub fn name_ranks(&mut self, names: &RankNames) {
+        self.watching.name_ranks(names);
+    }
+
     /// Asks a rank 0 that has said nothing for long whether it is there, and warns if it does not answer: only it
     /// could tell whom all wait for.
     pub(super) fn look_at_silence(&mut self, now: Instant) {
@@ -124,12 +131,13 @@ impl Member {
                 let call = channels.find_map(|id| self.first_awaited(id));
                 let call = call.or_else(|| self.stall.as_ref().map(StalledCall::call).cloned());
                 let during = call.map_or_else(|| "close".into(), |call| call.to_string());
+                let names = self.watching.names();
                 self.actions.push(MemberAction::Warn(format!(
                     "{during} is still waiting for {}, which has not said for {} that it is there; see whether it \
                      is stopped or its host unreachable{}",
-                    self.coordinator,
+                    names.of_peer(self.coordinator.clone()),
                     duration_text(silent),
-                    self.watching.roll_call()
+                    names.of_roll_call(self.watching.roll_call())
                 )));
             }
         }

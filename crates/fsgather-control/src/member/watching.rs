@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Neighbour, Rank, RollCall, ThreadState, Whereabouts};
+use fsgather_core::{Neighbour, Rank, RankNames, RollCall, ThreadState, Whereabouts};
 
 /// How long before something is told of it rank 0 is looked at.
 const LEAD: Duration = Duration::from_secs(2);
@@ -23,16 +23,27 @@ pub(super) struct Watching {
     root: Option<Neighbour>,
     looked: Option<Instant>,
     seen: Option<ThreadState>,
+    /// What messages call ranks.
+    names: RankNames,
 }
 
 impl Watching {
     /// Of this process.
-    pub(super) const fn of(root: Neighbour) -> Self {
+    pub(super) fn of(root: Neighbour) -> Self {
         Self {
             root: Some(root),
-            looked: None,
-            seen: None,
+            ..Self::default()
         }
+    }
+
+    /// Says what messages call ranks.
+    pub(super) fn name_ranks(&mut self, names: &RankNames) {
+        self.names = names.clone();
+    }
+
+    /// What messages call ranks.
+    pub(super) const fn names(&self) -> &RankNames {
+        &self.names
     }
 
     /// Whether rank 0, last heard of then, has been silent for so long that something may be told of it soon.

@@ -86,6 +86,7 @@ class Communicator(EarlyGathers):
         _set_up_later: bool = False,
         _stop: Optional[_fsgather.Stop] = None,
         _site: Optional[str] = None,
+        _numbers: Optional[Sequence[int]] = None,
     ) -> None:
         if rank is not None:
             rank = _arguments.whole("rank", rank, high=_MOST_RANKS - 1)
@@ -129,6 +130,7 @@ class Communicator(EarlyGathers):
                 fetch=_fetch,
                 set_up_later=_set_up_later,
                 stop=_stop,
+                numbers=_numbers,
             )
             have_met = True
         finally:

@@ -15,6 +15,7 @@ class Communicator:
         fetch: Optional[Callable[[float], bytes]],
         set_up_later: bool = False,
         stop: Optional[Stop] = None,
+        numbers: Optional[Sequence[int]] = None,
     ) -> Communicator: ...
     @staticmethod
     def solo() -> Communicator: ...

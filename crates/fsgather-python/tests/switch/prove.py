@@ -295,6 +295,39 @@ def groups_are_channels_of_a_world(directory: Path) -> None:
 
 
 @proof
+def ranks_of_a_group_are_called_by_their_numbers_in_the_job(directory: Path) -> None:
+    """Ranks 1 and 3 are a group, and would be 0 and 1 in a world of their own: in errors, what these have, stacks and warnings."""
+    who = {1: r"rank 1 on \S+ \(pid \d+", 3: r"rank 3 on \S+ \(pid \d+"}
+    group = "in the group of ranks 1 3"
+    cases = {
+        "desync, second": rf"Desync: .*: {who[1]}\) called all_gather at .* {group}, {who[3]}\) called broadcast from rank 3 at .* {group}",
+        "roots, second": rf"Desync: .*: {who[1]}\) called gather to rank 1 at .* {group}, {who[3]}\) called gather to rank 3 at .* {group}",
+        "late, second": rf"Timeout: timed out after 4 s .* {group} at .*: waiting for {who[3]}, .*\n  rank 3: ",
+        "first call, first": rf"Timeout: timed out after 4 s .* {group} at .*: waiting for {who[1]}, .*\n  rank 1: ",
+        "unformed, first": r"Timeout: rank 1 of process group .* did not come to its first call within 4 s, the time-out of the process group",
+        "raises, second": rf"PeerFailed: {who[3]}\) failed \(MemoryError: out of luck\)",
+        "warned, first": rf"Timeout: timed out after 35 s .* {group} at .*: waiting for {who[1]}, .*\n  rank 1: ",
+    }
+    facts = {"desync": {"ranks": [1, 3], "stacks": [1, 3]}, "roots": {"ranks": [1, 3], "stacks": [1, 3]}, "raises": {"rank": 3, "stacks": []}}
+    facts["late"] = {"missing": [3], "timeout": 4.0, "stacks": [3]}
+    facts["first call"] = {"missing": [1], "timeout": 4.0, "stacks": [1]}
+    facts["unformed"] = {"missing": [1], "timeout": 4.0, "stacks": []}
+    facts["warned"] = {"missing": [1], "timeout": 35.0, "stacks": [1]}
+    for case, wanted in cases.items():
+        output, name = directory / case.replace(", ", "-").replace(" ", "-"), case.partition(",")[0]
+        said = start("subgroups.py", output, succeeds=name != "raises", FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory), SWITCH_CASE=case)
+        told = [json.loads(path.read_text()) for path in sorted(output.glob("rank-*"))]
+        # Who was late where no world has formed begins another meeting.
+        told = told[1:] if name == "unformed" else told
+        assert len(told) == 1 + (name not in ("raises", "unformed")), told
+        for text, has in told:
+            assert re.match(wanted, text, re.S) and has == facts[name], (case, text, has)
+        if name == "warned":
+            (warning,) = re.findall(rf"^3 is told: .* {group} at .* is still waiting for {who[1]}, .*\n  rank 1: ", said, re.M)
+            assert "1 of 2 ranks is in" in warning, warning
+
+
+@proof
 def a_rank_of_torch_multiprocessing_that_raises_is_told_with_its_reason(directory: Path) -> None:
     """Torch catches the exception there, so that Python's own hook never hears of it."""
     with socket.socket() as free:

@@ -226,7 +226,7 @@ class Introduction:
             if silent and self.grace < self.group_timeout:
                 raise self._not_there(silent, waited)
             if waited >= self.group_timeout:
-                raise self._late(absent, waited)
+                raise self._late(absent)
             grace = 0.0
 
     def _until_look(self, waited: float) -> float:
@@ -255,9 +255,10 @@ class Introduction:
             "TORCH_DEVICE_BACKEND_AUTOLOAD not 0?"
         )
 
-    def _late(self, places: list[int], waited: float) -> _errors.Error:
+    def _late(self, places: list[int]) -> _errors.Error:
+        # Some have waited a few seconds longer, to hear it of others.
         error = _errors.Timeout(
-            f"{self._name(places)} did not come to its first call within {waited:.0f} s, the time-out of the "
+            f"{self._name(places)} did not come to its first call within {self.group_timeout:g} s, the time-out of the "
             f"process group; {TAKE_LONGER}"
         )
         error.missing = tuple(self.group.ranks[place] for place in places)
@@ -276,7 +277,7 @@ class Introduction:
         where = "; ".join(filter(None, (*map(self.lookout.where, named), is_set)))
         once(
             f"fsgather: still waiting, for {waited:.0f} s now, for {self._name(absent)} to come to its first call"
-            f"{f' ({where})' if where else ''}; the time-out of the process group is {self.group_timeout:.0f} s"
+            f"{f' ({where})' if where else ''}; the time-out of the process group is {self.group_timeout:g} s"
         )
 
     def _name(self, places: list[int]) -> str:

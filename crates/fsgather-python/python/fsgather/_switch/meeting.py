@@ -361,9 +361,9 @@ def _join(group: groups.Group, name: str, group_timeout: float, fetch: Any = Non
     from fsgather import Communicator
 
     timeout = None if os.environ.get("FSGATHER_TIMEOUT") else group_timeout
-    communicator = Communicator.meet(
-        group.rank, len(group.ranks), publish or _not_asked, fetch or _not_asked, timeout=timeout, _set_up_later=True
-    )
+    # Whoever reads what goes wrong there knows its ranks by their numbers in the job.
+    how = {"timeout": timeout, "_set_up_later": True, "_numbers": group.ranks}
+    communicator = Communicator.meet(group.rank, len(group.ranks), publish or _not_asked, fetch or _not_asked, **how)
     ground = Ground(name, group.ranks, communicator)
     ground.users = 1
     with _lock:
