@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +49,25 @@ def test_each_run_has_its_own_ranks_whatever_was_before_and_whatever_slurm_has_s
     assert dask.run(client, gathered, "reversed", workers=workers[::-1]) == expected("reversed", 3)
     assert dask.run(client, gathered, "fewer", workers=workers[1:]) == expected("fewer", 2)
     assert dask.run(client, gathered, "again") == expected("again", 3)
+
+
+def test_a_client_that_cannot_send_and_a_number_of_tries_that_is_none_are_told(client: Any) -> None:
+    for wrong in (-1, True, "3", 0.5, None):
+        with pytest.raises(fsgather.Config, match="retries="):
+            dask.run(client, gathered, "never", retries=wrong)  # type: ignore[arg-type]
+    with pytest.raises(fsgather.Config, match="no client of Dask"):
+        dask.run(None, gathered, "never")
+    closed = distributed.Client(client.scheduler.address)
+    closed.close()
+    with pytest.raises(fsgather.Config, match="this Dask client is closed, and not connected to a cluster"):
+        dask.run(closed, gathered, "never")
+
+    async def asked() -> None:
+        async with distributed.Client(client.scheduler.address, asynchronous=True) as other:
+            with pytest.raises(fsgather.Config, match="this Dask client is asynchronous"):
+                dask.run(other, gathered, "never")
+
+    asyncio.run(asked())
 
 
 def _alone() -> tuple[int, list[str]]:

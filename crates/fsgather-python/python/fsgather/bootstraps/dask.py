@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import reprlib
 import threading
 import uuid
 from typing import Any, Callable, Hashable, Optional, Sequence
 
-from fsgather import _own
+from fsgather import _arguments, _own
 from fsgather._errors import Config
 from fsgather.bootstraps._runs import ALONE, Said, is_task_of_dask
 from fsgather.bootstraps.key_value import KeyValue
@@ -31,9 +32,11 @@ def run(client: Any, function: Callable[..., Any], *args: Any, workers: Optional
         retries: how often Dask tries again when a rank fails or its worker is lost; the ranks meet anew then.
 
     Raises:
-        fsgather.Config: there is no worker with such an address, or none at all.
+        fsgather.Config: there is no worker with such an address, or none at all; the client is none, or not connected, or asynchronous;
+            ``retries`` is no number of times.
     """
-    chosen = _chosen(sorted(client.nthreads()), workers)
+    retries = _arguments.whole("retries", retries)
+    chosen = _chosen(_there(client), workers)
     name = uuid.uuid4().hex
     where = [{"workers": [worker], "allow_other_workers": retries > 0} for worker in chosen]
     futures = [
@@ -49,6 +52,18 @@ def run(client: Any, function: Callable[..., Any], *args: Any, workers: Optional
         # By what the ranks have met; nobody needs it any more. A scheduler that takes no functions keeps it.
         with contextlib.suppress(Exception):
             client.run_on_scheduler(_forget, name)
+
+
+def _there(client: Any) -> Sequence[str]:
+    """The addresses of the workers of a cluster."""
+    if not callable(getattr(client, "nthreads", None)):
+        raise Config(f"client={reprlib.repr(client)} is no client of Dask; give a distributed.Client")
+    status = getattr(client, "status", "running")
+    if status != "running":
+        raise Config(f"this Dask client is {status}, and not connected to a cluster; give one that is, such as distributed.Client(address)")
+    if getattr(client, "asynchronous", False):
+        raise Config("this Dask client is asynchronous, and run waits for its ranks; give one of its own thread, distributed.Client(address)")
+    return sorted(client.nthreads())
 
 
 def _chosen(there: Sequence[str], workers: Optional[Sequence[str]]) -> Sequence[str]:
