@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Iterator
 
 import pytest
+from fsgather import _leaving
 from fsgather._switch import callers, custom, finder, meeting, notices, replacing, selection
 
 
@@ -43,7 +44,8 @@ def test_the_list_is_read() -> None:
     assert chosen.functions == (("a.b", "c"),)
     assert chosen.problem == ""
     assert selection.parse("torch+internal").internal
-    assert selection.parse("mdetr").families == {"sam"}
+    assert selection.parse("mdetr").families == {"sam"} == selection.parse("mdetr").named
+    assert selection.parse("all,dpr").named == {"dpr"} and not selection.parse("all").named
     everything = selection.parse("all")
     assert everything.torch and everything.families == {"mmengine", "torchmetrics", "sam", "dpr"} and not everything.internal
 
@@ -148,12 +150,16 @@ def test_single_functions_are_told_by_their_parameters(name: str, parameters: tu
 
 
 def test_a_module_that_no_job_has_imported_is_named_at_its_end(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    named = ["mycod.dist", "sys", "mycod.dist"]
-    custom.tell_of_never_imported(named)
+    named = [("mycod.dist",), ("sys", "mycod.other"), ("mycod.dist",), ("sum.dist", "sam.dist")]
+    meeting.tell_of_never_imported(named)
     assert caplog.text == ""
     monkeypatch.setattr(meeting, "_was_in_a_job", True)
-    custom.tell_of_never_imported(named)
-    assert "this job has never imported mycod.dist, so nothing of that was replaced" in caplog.text
+    monkeypatch.setattr(_leaving, "_failure", ValueError("bad luck"))
+    meeting.tell_of_never_imported(named)
+    assert caplog.text == ""
+    monkeypatch.setattr(_leaving, "_failure", None)
+    meeting.tell_of_never_imported(named)
+    assert "this job has never imported mycod.dist, sum.dist or sam.dist, so nothing of that was replaced" in caplog.text
 
 
 def test_calls_from_inside_torch_are_told_apart() -> None:

@@ -286,6 +286,21 @@ def a_job_without_object_functions_notices_nothing(directory: Path) -> None:
 
 
 @proof
+def a_module_that_the_job_never_imports_is_named_at_its_end(directory: Path) -> None:
+    """Where it was asked for by its name, whatever names it; once, and nothing where all that there is was asked for."""
+    never = {
+        "sam": "training.utils.distributed or sam3.train.utils.distributed or util.dist",
+        "torch,dpr": "dpr.utils.dist_utils",
+        "torch,mycod.dist:gather": "mycod.dist",
+        "all": None,
+    }
+    for place, (patch, modules) in enumerate(never.items()):
+        said = launched(directory / str(place), "unused.py", "at once, destroying", FSGATHER_PATCH=patch, FSGATHER_DIR=str(directory))
+        told = "" if modules is None else f"FSGATHER_PATCH: this job has never imported {modules}, so nothing of that was replaced\n"
+        assert said == [told, "", "", ""], (patch, said)
+
+
+@proof
 def groups_are_channels_of_a_world(directory: Path) -> None:
     """They cost nothing each, fail by themselves, and do not depend on ranks that are not in them."""
     said = launched(directory / "out", "channels.py", "", FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory))

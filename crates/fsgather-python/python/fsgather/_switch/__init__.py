@@ -67,7 +67,15 @@ def install(selected: str) -> None:
 
         for name, function in chosen.functions:
             finder.when_imported(name, functools.partial(custom.install, chosen, function))
-        atexit.register(custom.tell_of_never_imported, [name for name, _ in chosen.functions])
+    wanted = [*((name,) for name, _ in chosen.functions), *(families[family].MODULES for family in sorted(chosen.named))]
+    if wanted:
+        atexit.register(_tell_of_never_imported, wanted)
+
+
+def _tell_of_never_imported(wanted: list[tuple[str, ...]]) -> None:
+    from fsgather._switch import meeting
+
+    meeting.tell_of_never_imported(wanted)
 
 
 def _register_scheme(module: ModuleType) -> None:

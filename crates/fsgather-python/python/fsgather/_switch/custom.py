@@ -22,15 +22,14 @@ parameters                                 name                         result
 from __future__ import annotations
 
 import re
-import sys
 from types import ModuleType
-from typing import Any, Callable, Iterable, Optional
+from typing import Any, Callable, Optional
 
 from fsgather._switch import dpr, mdetr, meeting, notices, replacing
 from fsgather._switch.replacing import Call
 from fsgather._switch.selection import Selection
 
-__all__ = ["install", "tell_of_never_imported"]
+__all__ = ["install"]
 
 _DATA = ("data", "obj", "object", "value")
 
@@ -51,13 +50,6 @@ def install(selection: Selection, name: str, module: ModuleType) -> None:
         )
         return
     replacing.replace(module, name, selection, ours)
-
-
-def tell_of_never_imported(names: Iterable[str]) -> None:
-    """Says at the end of a rank which of these modules its program has not imported: a name that is misspelt replaces nothing."""
-    missing = sorted({name for name in names if name not in sys.modules})
-    if missing and meeting.was_in_a_job():
-        notices.warn(f"FSGATHER_PATCH: this job has never imported {', '.join(missing)}, so nothing of that was replaced")
 
 
 def _recognise(name: str, found: tuple[str, ...]) -> Optional[replacing.Replacement]:

@@ -12,7 +12,7 @@ import secrets
 import sys
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence
 
 from fsgather import _errors, _leaving, _workers
 from fsgather._switch import groups, notices
@@ -223,9 +223,13 @@ def begin(began: float, problem: str) -> None:
     formation.start()
 
 
-def was_in_a_job() -> bool:
-    """Whether there was a default group in this process when functions had been replaced."""
-    return _was_in_a_job
+def tell_of_never_imported(wanted: Iterable[Sequence[str]]) -> None:
+    """Says at the end of a rank which modules its program has not imported, of each group of these not one: a name that is misspelt, or of
+    something else than the job uses, replaces nothing. Processes that were in no job need none of them, and what ends by an exception has
+    something else to say."""
+    missing = sorted({" or ".join(names) for names in wanted if not any(name in sys.modules for name in names)})
+    if missing and _was_in_a_job and _leaving.ended_by() is None:
+        notices.warn(f"FSGATHER_PATCH: this job has never imported {', '.join(missing)}, so nothing of that was replaced")
 
 
 def failing() -> Optional[str]:

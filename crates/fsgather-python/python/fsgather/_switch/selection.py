@@ -11,6 +11,8 @@ __all__ = ["Selection", "parse"]
 #: The words, as messages list them.
 WORDS = ("torch", "torch+internal", "mmengine", "torchmetrics", "sam", "mdetr", "dpr", "all")
 
+_FAMILIES = ("mmengine", "torchmetrics", "sam", "dpr")
+
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
@@ -25,6 +27,8 @@ class Selection(NamedTuple):
     """Those also where torch itself calls them."""
     families: frozenset[str] = frozenset()
     """Of ``mmengine``, ``torchmetrics``, ``sam`` and ``dpr``."""
+    named: frozenset[str] = frozenset()
+    """Those of them that the text names, rather than ``all``: the job is expected to use them."""
     functions: tuple[tuple[str, str], ...] = ()
     """Single functions: module and name."""
     problem: str = ""
@@ -34,7 +38,8 @@ class Selection(NamedTuple):
 def parse(text: str) -> Selection:
     """Reads a list separated by commas or blanks. Never raises: see :attr:`Selection.problem`."""
     words = [word for word in re.split(r"[,\s]+", text) if word]
-    families: set[str] = set()
+    named: set[str] = set()
+    is_all = False
     functions: list[tuple[str, str]] = []
     problems: list[str] = []
     torch = internal = False
@@ -43,12 +48,11 @@ def parse(text: str) -> Selection:
             torch = True
             internal = internal or word != "torch"
         elif word == "all":
-            torch = True
-            families.update(("mmengine", "torchmetrics", "sam", "dpr"))
-        elif word in ("mmengine", "torchmetrics", "dpr"):
-            families.add(word)
-        elif word in ("sam", "mdetr"):
-            families.add("sam")
+            torch = is_all = True
+        elif word in _FAMILIES:
+            named.add(word)
+        elif word == "mdetr":
+            named.add("sam")
         elif _FUNCTION.fullmatch(word):
             module, function = word.split(":")
             functions.append((module, function))
@@ -60,7 +64,8 @@ def parse(text: str) -> Selection:
             f"FSGATHER_PATCH={text}: {'; '.join(problems)}. Valid words are {', '.join(WORDS)} and package.module:function, "
             "separated by commas, for example FSGATHER_PATCH=torch,mmengine"
         )
-    return Selection(text, torch, internal, frozenset(families), tuple(functions), problem)
+    families = frozenset(_FAMILIES if is_all else named)
+    return Selection(text, torch, internal, families, frozenset(named), tuple(functions), problem)
 
 
 def _unknown(word: str) -> str:
