@@ -64,6 +64,40 @@ def test_a_picture_that_cannot_be_written_is_no_reason_to_fail(world: World) -> 
     assert len(warnings) == 1 and "No such file or directory" in warnings[0], warnings
 
 
+@pytest.mark.parametrize("leaver", [0, 1, 2])
+def test_a_rank_that_leaves_the_block_by_an_exception_and_goes_on_harms_nothing(world: World, leaver: int) -> None:
+    told = world.start(
+        3,
+        """
+        import logging
+        heard = []
+        handler = logging.Handler()
+        handler.emit = lambda record: heard.append(record.getMessage())
+        logging.getLogger("fsgather").addHandler(handler)
+        page = os.environ["FSGATHER_DIR"] + "/block.json"
+        for turn in range(2):
+            fsgather.barrier()
+            try:
+                with fsgather.trace(page) as traced:
+                    fsgather.all_gather(rank)
+                    if rank == int(os.environ["LEAVER"]) and turn == 0:
+                        raise KeyError("no such score")
+            except KeyError:
+                pass
+            tell([traced.summary is not None, os.path.exists(page), [text for text in heard if "not drawn" in text]])
+            assert fsgather.all_gather(rank) == [0, 1, 2]
+        fsgather.close()
+        """,
+        LEAVER=str(leaver),
+    ).told()
+    for rank, (first, second) in enumerate(told):
+        assert first[:2] == [False, False] and second[0] == (rank == 0), told
+        assert first[2] == second[2] and len(first[2]) == (rank == 0 != leaver), told
+    for warning in told[0][0][2]:
+        assert f"these calls are not drawn: rank {leaver} on " in warning and "no such score" in warning, warning
+    assert (world.directory / "block.json").exists()
+
+
 def test_a_file_of_no_known_form_is_refused_before_anything_is_called() -> None:
     with pytest.raises(ValueError, match=r"must end in .html or .json"):
         fsgather.trace("block.png")

@@ -22,6 +22,9 @@ K = TypeVar("K")
 HEAD = 16
 """What our layout adds to an object's bytes; not counted against bounds."""
 
+_OF_ALL = 2**62
+"""Where numbers of our own groups begin, above those of others."""
+
 _MOST_RANKS = 2**32 - 1
 """What the library counts to; it says itself how many a world may have."""
 
@@ -145,6 +148,7 @@ class Communicator(EarlyGathers):
         self._allow_pickle = allow_pickle
         self._timeout: Optional[float] = None
         """That of calls that say nothing, where it is not the world's."""
+        self._groups_of_all = 0
         self._pid = os.getpid()
         self._rank_here, self._size = member.rank, member.world_size
         self._rank_of_process = member.rank
@@ -489,6 +493,12 @@ class Communicator(EarlyGathers):
         key = _arguments.whole("key", key, low=-_arguments.LARGEST)
         group = self._member.split(color, key, self._how())
         return None if group is None else Communicator._of(group, self._allow_pickle, self._rank_of_process)
+
+    def _group_of_all(self) -> Communicator:
+        """A group of all ranks, which all of them make as often; nobody is waited for."""
+        self._groups_of_all += 1
+        member = self._member.group_agreed_on(list(range(self.world_size)), _OF_ALL + self._groups_of_all)
+        return Communicator._of(member, self._allow_pickle, self._rank_of_process)
 
     def close(self) -> None:
         """Ends the communicator together with all other ranks, and leaves nothing behind.

@@ -6,7 +6,7 @@ import logging
 import os
 from typing import Optional, Union
 
-from fsgather import _fsgather, _functions
+from fsgather import _errors, _fsgather, _functions
 from fsgather._communicator import Communicator
 
 __all__ = ["trace"]
@@ -21,9 +21,9 @@ class trace:
     rank 5 came last in 312 of 400 calls and cost the others 41 min, between eval.py:80 and eval.py:95
 
     When the block ends, its ranks hand over what they have called in it, the last 1000 calls at most, and rank 0 writes the
-    file. All ranks have to come to its end, as to a call: one that leaves it by an exception, and goes on, is missed there. If it ends
-    with an exception nothing is drawn: the calls stay, and ``fsgather trace`` draws them. A file that cannot be written is warned of on
-    rank 0, and fails nothing.
+    file. All ranks have to come to its end, as to a call. If it ends with an exception on some rank nothing is drawn, which rank 0 is warned
+    of: the calls stay, and ``fsgather trace`` draws them; ranks that go on after that can go on together. A file that cannot be written is
+    warned of on rank 0, too, and fails nothing.
 
     Args:
         path: what rank 0 writes: a page with a picture if it ends in ``.html``, else JSON for Perfetto and Chrome.
@@ -42,21 +42,36 @@ class trace:
         if not self.path.endswith((".html", ".json")):
             raise ValueError(f"path={self.path!r} must end in .html or .json")
         self._communicator = communicator
+        self._group: Optional[Communicator] = None
         self._before = 0
 
     def __enter__(self) -> trace:
         if self._communicator is None:
             self._communicator = _functions.default_communicator()
+        # What goes wrong at the end of a block is of no other call.
+        self._group = self._communicator._group_of_all()
         calls = self._communicator._member.last_calls()
         self._before = calls[0] if calls else 0
         return self
 
-    def __exit__(self, kind: object, _value: object, _traceback: object) -> None:
-        communicator = self._communicator
-        if kind is not None or communicator is None:
+    def __exit__(self, kind: object, error: Optional[BaseException], _traceback: object) -> None:
+        communicator, group = self._communicator, self._group
+        if communicator is None or group is None:
+            return
+        self._group = None
+        if error is not None:
+            group.fail(error)
             return
         own = communicator._member.last_calls()
-        handed_over = list(communicator.gather_iter((self._before, own[1]) if own else None))
+        try:
+            handed_over = list(group.gather_iter((self._before, own[1]) if own else None))
+            group.close()
+        except _errors.PeerFailed as failure:
+            if communicator.failed:
+                raise
+            if communicator.rank == 0:
+                logging.getLogger("fsgather").warning("these calls are not drawn: %s", failure)
+            return
         if communicator.rank != 0:
             return
         drawn = _fsgather.draw_trace(self.path, [calls for calls in handed_over if calls])
@@ -65,6 +80,6 @@ class trace:
             try:
                 with open(self.path, "w", encoding="utf-8") as file:
                     file.write(text)
-            except OSError as error:
+            except OSError as failure:
                 # A picture is not worth a job.
-                logging.getLogger("fsgather").warning("the trace of these calls cannot be written: %s", error)
+                logging.getLogger("fsgather").warning("the trace of these calls cannot be written: %s", failure)
