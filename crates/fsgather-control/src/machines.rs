@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::{
     coordinator::{Action, Coordinator, World},
-    join::config::Config,
+    join::config::{Config, Meeting},
     member::{Member, MemberAction},
     message::{ToCoordinator, ToMember, Welcome},
 };
@@ -73,7 +73,12 @@ impl Machines {
         };
         let me = coordinator_peer(&config.process);
         let member = Member::new(me, config.timeout, started);
-        let coordinator = Coordinator::new(world, started);
+        let mut coordinator = Coordinator::new(world, started);
+        if let Meeting::Board(board) = &config.meeting
+            && board.introduces()
+        {
+            coordinator = coordinator.introduced();
+        }
         Self::new(Rank::ZERO, vec![member], Some(coordinator))
     }
 

@@ -13,6 +13,11 @@ use crate::Error;
 /// Calls may block for as long as a file server is away. They are made on threads of their own, but for
 /// [`post`](Self::post), which is made on the thread that brings the world together.
 pub trait RendezvousBackend: Send + Sync {
+    /// Whether something that knows which process is which rank hands the record over: then nobody finds it by the name of a job.
+    fn introduces(&self) -> bool {
+        false
+    }
+
     /// Posts rank 0's record, whole or not at all.
     ///
     /// # Errors

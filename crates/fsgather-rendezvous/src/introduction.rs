@@ -88,6 +88,10 @@ impl Introduction {
 }
 
 impl RendezvousBackend for Introduction {
+    fn introduces(&self) -> bool {
+        true
+    }
+
     fn post(&self, record: &[u8]) -> Result<(), Error> {
         let leads_somewhere = RendezvousRecord::from_bytes(record)
             .is_ok_and(|record| !record.addresses.is_empty() || record.markers.is_some());

@@ -377,10 +377,15 @@ impl Coordinator {
             self.give_up(&cause);
             return refused(cause);
         }
+        let way_out = if self.is_introduced {
+            "Whoever introduces the ranks has said so of both: give each rank one process, and each run a name of its own \
+             (under Ray the name= of be_rank)"
+        } else {
+            "Either two jobs meet in one place (set FSGATHER_JOB to a different name for each), or the launcher's ranks \
+             were not recognised (set FSGATHER_RANK and FSGATHER_WORLD_SIZE)"
+        };
         let cause = Error::rendezvous(format!(
-            "two processes say that they are rank {}: {} and {}. Either two jobs meet in one place (set \
-             FSGATHER_JOB to a different name for each), or the launcher's ranks were not recognised (set \
-             FSGATHER_RANK and FSGATHER_WORLD_SIZE)",
+            "two processes say that they are rank {}: {} and {}. {way_out}",
             join.rank,
             self.name_of(join.rank),
             text_of(&join.process)

@@ -248,3 +248,28 @@ fn another_world_size_of_an_earlier_attempt_or_after_the_world_has_formed_harms_
     );
     assert_eq!(coordinator.failure(), None);
 }
+
+#[test]
+fn two_processes_of_one_rank_are_told_what_helps_where_they_meet() {
+    let now = Instant::now();
+    for is_introduced in [false, true] {
+        let world = world(now, None);
+        let mut world = if is_introduced {
+            world.introduced()
+        } else {
+            world
+        };
+        world.join(join(1, 11, "n7", None), now);
+        let answer = world.join(join(1, 12, "n8", None), now);
+        let JoinAnswer::Refused(ToMember::Abort { cause, .. }) = answer else {
+            unreachable!("{answer:?}");
+        };
+        let text = cause.to_string();
+        assert!(
+            text.contains("two processes say that they are rank 1"),
+            "{text}"
+        );
+        assert_eq!(text.contains("FSGATHER_JOB"), !is_introduced, "{text}");
+        assert_eq!(text.contains("be_rank"), is_introduced, "{text}");
+    }
+}

@@ -140,6 +140,8 @@ pub struct Coordinator {
     looks: u64,
     /// What messages call ranks.
     names: RankNames,
+    /// Whether ranks are introduced to each other, rather than find each other by the name of their job.
+    is_introduced: bool,
     gone: bool,
     actions: Vec<Action>,
 }
@@ -171,8 +173,18 @@ impl Coordinator {
             woke: None,
             looks: 0,
             names: RankNames::default(),
+            is_introduced: false,
             gone: false,
             actions: Vec::new(),
+        }
+    }
+
+    /// The same for a world whose ranks are introduced to each other, rather than find each other by the name of their job.
+    #[must_use]
+    pub fn introduced(self) -> Self {
+        Self {
+            is_introduced: true,
+            ..self
         }
     }
 

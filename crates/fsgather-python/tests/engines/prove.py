@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import socket
@@ -77,6 +78,7 @@ def spark(notes: Path) -> None:
 def ray(notes: Path) -> None:
     import ray
     from ray.cluster_utils import Cluster
+    from ray.util import list_named_actors
 
     # Two raylets, each of which takes itself for a host.
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
@@ -125,6 +127,27 @@ def ray(notes: Path) -> None:
             said = [actor.turned.remote(order.index(place)) for place, actor in enumerate(ranks)]
             wanted = [order.index(place) for place in range(3)]
             assert ray.get(said, timeout=LIMIT) == [sorted(wanted)] * 3
+        for rank in ranks:
+            ray.kill(rank)
+        # Coroutines of one actor, which come to two runs in different orders.
+        coroutines = ray.remote(num_cpus=1)(RayCoroutines)
+        ranks = [coroutines.remote(rank) for rank in range(2)]
+        for in_thread in (True, False):
+            said = [ranks[place].run.remote(word, word == ("one", "other")[place], in_thread) for word in ("one", "other") for place in range(2)]
+            wanted = [[f"{word} of {place}" for place in range(2)] for word in ("one", "one", "other", "other")]
+            found = ray.get(said, timeout=LIMIT)
+            assert found == wanted if in_thread else all("await asyncio.to_thread(" in text for text in found), found
+        # Meetings that fail: two processes are one rank, and one does not come. Nothing stays of them.
+        said = [actor.alone.remote(place, 3, "doubled") for actor, place in zip([*ranks, coroutines.remote(2)], (0, 1, 1))]
+        found = ray.get(said, timeout=LIMIT)
+        assert any("rank 1" in text and ("a name of its own" in text) for text in found), found
+        assert not any("FSGATHER_JOB" in text for text in found), found
+        said = [actor.alone.remote(place, 3, "missed") for place, actor in enumerate(ranks)]
+        assert all(text.startswith("Timeout: ") for text in ray.get(said, timeout=LIMIT))
+        until = time.monotonic() + LIMIT
+        while (left := [actor for actor in list_named_actors(all_namespaces=True) if actor["name"].startswith("fsgather-")]):
+            assert time.monotonic() < until, left
+            time.sleep(0.1)
     finally:
         ray.shutdown()
         cluster.shutdown()
@@ -214,6 +237,43 @@ class RayRank:
             return conformance.by_functions(notes)
         with being:
             return conformance.by_functions(notes)
+
+
+class RayCoroutines:
+    """An actor whose methods are coroutines of one event loop."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._said = asyncio.Event()
+
+    async def run(self, word: str, comes_first: bool, in_thread: bool) -> Any:
+        from fsgather.bootstraps import ray as bootstrap
+
+        with bootstrap.be_rank(self._rank, 2, word):
+            if comes_first:
+                # The other run has been said by then, and would be kept waiting.
+                await self._said.wait()
+                self._said.clear()
+            else:
+                self._said.set()
+                await asyncio.sleep(0.5)
+            if in_thread:
+                return await asyncio.to_thread(fsgather.all_gather, f"{word} of {self._rank}")
+            try:
+                return fsgather.all_gather(f"{word} of {self._rank}")
+            except fsgather.Config as error:
+                return str(error)
+
+    async def alone(self, rank: int, size: int, name: str) -> str:
+        from fsgather.bootstraps import ray as bootstrap
+
+        try:
+            with bootstrap.be_rank(rank, size, name), fsgather.Communicator(join_timeout=10) as world:
+                return f"met: {world.all_gather(rank)}"
+        except fsgather.Error as error:
+            # It keeps the frames of the meeting.
+            self._error = error
+            return f"{type(error).__name__}: {error}"
 
 
 @engine

@@ -168,7 +168,7 @@ class KeyValue:
                 f"another thread of this process meets as rank {self.rank} as well; let one communicator be made after the other, or make groups"
             )
         raise RuntimeError(
-            f"another process says that it is rank {self.rank} as well: {who.decode(errors='replace')}; give each rank one process, and each job a name of its own"
+            f"another process says that it is rank {self.rank} as well: {who.decode(errors='replace')}; give each rank one process, and each run a name of its own"
         )
 
     def __read(self, key: str) -> Optional[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import sys
@@ -32,6 +33,7 @@ class Ray(KeyValue):
 
         self._ray = ray
         self._store: Any = None
+        self._is_closed = False
         self._name = f"fsgather-{ray.get_runtime_context().get_job_id()}-{name}"
 
     def set(self, key: str, value: bytes) -> None:
@@ -44,13 +46,27 @@ class Ray(KeyValue):
     def delete(self, key: str) -> None:
         self._ask("delete", key)
 
+    def close(self, have_met: bool = False) -> None:
+        """As :meth:`KeyValue.close`, and gives up the actor: it ends with what its maker holds of it."""
+        super().close(have_met)
+        # What an exception keeps of this object would keep the actor; what still runs in a thread would make another one.
+        self._is_closed, self._store = True, None
+
+    def _actor(self) -> Any:
+        store = self._store
+        if store is None:
+            options = {"name": self._name, "namespace": "fsgather", "get_if_exists": True, "num_cpus": 0}
+            store = self._ray.remote(_Store).options(**options).remote()
+            if not self._is_closed:
+                self._store = store
+        return store
+
     def _ask(self, what: str, *arguments: Any) -> Any:
         for is_last in (False, True):
-            if self._store is None:
-                options = {"name": self._name, "namespace": "fsgather", "get_if_exists": True, "num_cpus": 0}
-                self._store = self._ray.remote(_Store).options(**options).remote()
+            if self._is_closed:
+                raise RuntimeError("this meeting is over")
             try:
-                return self._ray.get(getattr(self._store, what).remote(*arguments))
+                return self._ray.get(getattr(self._actor(), what).remote(*arguments))
             except self._ray.exceptions.RayActorError:
                 # Its maker has ended, and it has with it.
                 self._store = None
@@ -102,6 +118,9 @@ class BeingRank:
     def __init__(self, said: Said) -> None:
         self._said = said
         self._task = _Task.here()
+        self._coroutine = _coroutine()
+        self._beside: Optional[str] = None
+        """Which run another coroutine of the same event loop has taken part in meanwhile."""
         self._before: Optional[BeingRank] = None
         self._is_block = False
 
@@ -145,6 +164,10 @@ def be_rank(rank: int, world_size: int, name: str = "world") -> BeingRank:
         if is_replaced or not now._task.is_same(other._task):
             with contextlib.suppress(_errors.Error):
                 other._end(RuntimeError("its rank has begun another run"))
+    for other in _active:
+        if other._coroutine is not None and now._coroutine is not None and other._coroutine is not now._coroutine:
+            if other._coroutine.get_loop() is now._coroutine.get_loop():
+                other._beside, now._beside = now._said.name, other._said.name
     now._before = before if before in _active else None
     _active.add(now)
     _here.set(now)
@@ -152,14 +175,43 @@ def be_rank(rank: int, world_size: int, name: str = "world") -> BeingRank:
     return now
 
 
+def _coroutine() -> Optional[asyncio.Task[Any]]:
+    """The coroutine that runs in this thread, if one does."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+def _check_loop(here: BeingRank) -> None:
+    """Refuses to wait in an event loop that another run needs, too: ranks that come to two runs in different orders would wait for each other
+    until a time-out.
+
+    Raises:
+        fsgather.Config: names both runs.
+    """
+    if here._beside is not None and _coroutine() is here._coroutine:
+        raise _errors.Config(
+            f"coroutines of this actor take part in the runs {here._said.name!r} and {here._beside!r} at once: a call of one keeps the other "
+            "from going on, as it waits in their event loop; make the calls in threads, await asyncio.to_thread(fsgather.all_gather, ...)"
+        )
+
+
 def run_here() -> Optional[BeingRank]:
-    """The run that this thread takes part in, by itself or as the helper of the only one."""
+    """The run that this thread takes part in, by itself or as the helper of the only one.
+
+    Raises:
+        fsgather.Config: a call here would keep another run from going on.
+    """
     here = _here.get()
     if here not in _active:
         if len(_active) != 1:
             return None
         (here,) = _active
-    return here if here is not None and _Task.here().is_same(here._task) else None
+    if here is None or not _Task.here().is_same(here._task):
+        return None
+    _check_loop(here)
+    return here
 
 
 def find() -> Optional[Ray]:
