@@ -371,6 +371,35 @@ with fsgather.Communicator(comm=parity) as of_parity:
 """Communicators of MPI that introduce nobody, and one that does."""
 
 
+LATE = """
+import sys, time
+from mpi4py import MPI
+import fsgather
+world = MPI.COMM_WORLD
+late = int(sys.argv[1])
+for attempt in range(100):
+    if attempt == 0 and world.rank == late:
+        # Until the others have tried in vain for the second time.
+        for rank in range(world.size):
+            if rank != late:
+                world.recv(source=rank, tag=1)
+    try:
+        with fsgather.Communicator(comm=world, join_timeout=3) as met:
+            assert met.all_gather(world.rank) == list(range(world.size))
+        break
+    except fsgather.Error:
+        if attempt == 1 and world.rank != late:
+            world.send(None, dest=late, tag=1)
+else:
+    raise AssertionError("they never met")
+assert world.allreduce(1) == world.size
+with fsgather.Communicator(comm=world) as again:
+    assert again.all_gather(world.rank) == list(range(world.size))
+print(f"rank {world.rank} has met")
+"""
+"""A rank that comes when the others have given up twice; all go on trying."""
+
+
 @engine
 def mpi4py(notes: Path) -> None:
     program = (
@@ -385,6 +414,9 @@ def mpi4py(notes: Path) -> None:
     assert sorted(re.findall(r"rank \d of \d", ended.stdout)) == EXPECTED, ended.stdout
     ended = subprocess.run([*launcher[:-1], NO_RANKS], cwd=HERE, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True)
     assert ended.stdout.count("refused") == 3 * RANKS, ended.stdout
+    for late in ("0", "2"):
+        ended = subprocess.run([*launcher[:-1], LATE, late], cwd=HERE, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True)
+        assert ended.stdout.count("has met") == RANKS, ended.stdout
     # MPI ends all ranks when one is killed; what they had heard by then is there, or nothing. Its own memory stays.
     before = set(Path("/dev/shm").glob("mpich_shm_*"))
     subprocess.run([*launcher, str(notes)], cwd=HERE, env=variables, timeout=LIMIT, check=False)

@@ -1,17 +1,22 @@
-"""Ranks of MPI: introduced by a broadcast of a communicator of mpi4py."""
+"""Ranks of MPI: introduced by messages on a communicator of mpi4py."""
 
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any, Optional
 
 from fsgather._errors import Config
+from fsgather.bootstraps.key_value import KeyValue
 
 __all__ = ["Mpi", "find"]
 
 
-class Mpi:
-    """Introduces the ranks of a communicator of mpi4py. All of them have to come, as to any call of MPI.
+class Mpi(KeyValue):
+    """Introduces the ranks of a communicator of mpi4py, by messages with the largest tag that MPI allows.
+
+    Each rank asks rank 0, which answers it; no call of MPI waits. So a rank that comes after others have given up meets them the next time
+    that they try, and what is left of a meeting that has failed is no part of another one.
 
     Raises:
         fsgather.Config: it has no ranks, or this process is none of them.
@@ -21,18 +26,80 @@ class Mpi:
         wrong = _wrong(comm)
         if wrong is not None:
             raise Config(f"comm= cannot introduce the ranks: {wrong}")
-        self._comm = comm
-        self.rank: int = comm.Get_rank()
-        self.world_size: int = comm.Get_size()
+        super().__init__(comm.Get_rank(), comm.Get_size(), "mpi")
+        self._post = _post_of(comm)
+        self._is_over = False
 
-    def publish(self, record: bytes) -> None:
-        """Hands the record to all ranks."""
-        self._comm.bcast(record, root=0)
+    def set(self, key: str, value: bytes) -> None:
+        """Hands a value to whom it concerns: rank 0, or the rank that rank 0 answers."""
+        to = int(key.rpartition("/")[2]) if self.rank == 0 else 0
+        with self._post.lock:
+            self._check()
+            self._post.send(to, key, value)
 
-    def fetch(self, seconds: float) -> bytes:
-        """Takes it; MPI knows no time-out."""
-        record: bytes = self._comm.bcast(None, root=0)
-        return record
+    def get(self, key: str) -> Optional[bytes]:
+        """What has come last."""
+        with self._post.lock:
+            self._check()
+            return self._post.look(key)
+
+    def delete(self, key: str) -> None:
+        """Forgets what has come."""
+        with self._post.lock:
+            self._post.values.pop(key, None)
+
+    def close(self, have_met: bool = False) -> None:
+        """As :meth:`KeyValue.close`; after it no call of MPI is made."""
+        super().close(have_met)
+        with self._post.lock:
+            self._is_over = True
+
+    def _check(self) -> None:
+        if self._is_over:
+            raise RuntimeError("this meeting is over")
+
+
+class _Post:
+    """What ranks of one communicator of MPI have sent to this one, and what is on its way from here. Whoever uses it has its lock."""
+
+    def __init__(self, comm: Any) -> None:
+        self.lock = threading.Lock()
+        self.comm = comm
+        self.values: dict[str, bytes] = {}
+        self._mpi: Any = sys.modules["mpi4py.MPI"]
+        self._tag = int(comm.Get_attr(self._mpi.TAG_UB))
+        self._on_their_way: list[Any] = []
+
+    def send(self, to: int, key: str, value: bytes) -> None:
+        """Sends a value, and waits for nobody."""
+        self.values[key] = value
+        self._on_their_way = [request for request in self._on_their_way if not request.Test()]
+        if to != self.comm.Get_rank():
+            self._on_their_way.append(self.comm.isend((key, value), dest=to, tag=self._tag))
+
+    def look(self, key: str) -> Optional[bytes]:
+        """Takes what has come, and looks whether something is under a key."""
+        anybody = self._mpi.ANY_SOURCE
+        while self.comm.iprobe(source=anybody, tag=self._tag):
+            came, value = self.comm.recv(source=anybody, tag=self._tag)
+            self.values[came] = value
+        return self.values.get(key)
+
+
+_lock = threading.Lock()
+_posts: list[_Post] = []
+
+
+def _post_of(comm: Any) -> _Post:
+    """That of a communicator: what has come for one meeting may have been sent in another."""
+    with _lock:
+        # Those that were freed are equal to none.
+        found = next((post for post in _posts if post.comm == comm), None)
+        if found is None:
+            null = sys.modules["mpi4py.MPI"].COMM_NULL
+            _posts[:] = [*(post for post in _posts if post.comm != null), _Post(comm)]
+            found = _posts[-1]
+        return found
 
 
 def _wrong(comm: Any) -> Optional[str]:
