@@ -13,6 +13,14 @@ use crate::message::{Join, ToMember, Welcome};
 /// latest.
 const COMES_AGAIN: Duration = Duration::from_secs(5);
 
+/// What helps where two processes are one rank of a job by whose name its ranks find each other.
+pub(super) const FOUND_BY_JOB: &str = "Either two jobs meet in one place (set FSGATHER_JOB to a different name for each), or the \
+    launcher's ranks were not recognised (set FSGATHER_RANK and FSGATHER_WORLD_SIZE)";
+
+/// The same where something introduces the ranks to each other.
+pub(super) const INTRODUCED: &str = "Whoever introduces the ranks has said so of both: give each rank one process, and each run a \
+    name of its own (under Ray the name= of be_rank)";
+
 impl Coordinator {
     /// Handles a process that asks to be a rank.
     ///
@@ -377,13 +385,7 @@ impl Coordinator {
             self.give_up(&cause);
             return refused(cause);
         }
-        let way_out = if self.is_introduced {
-            "Whoever introduces the ranks has said so of both: give each rank one process, and each run a name of its own \
-             (under Ray the name= of be_rank)"
-        } else {
-            "Either two jobs meet in one place (set FSGATHER_JOB to a different name for each), or the launcher's ranks \
-             were not recognised (set FSGATHER_RANK and FSGATHER_WORLD_SIZE)"
-        };
+        let way_out = self.way_out_of_doubles;
         let cause = Error::rendezvous(format!(
             "two processes say that they are rank {}: {} and {}. {way_out}",
             join.rank,

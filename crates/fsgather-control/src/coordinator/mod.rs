@@ -140,8 +140,8 @@ pub struct Coordinator {
     looks: u64,
     /// What messages call ranks.
     names: RankNames,
-    /// Whether ranks are introduced to each other, rather than find each other by the name of their job.
-    is_introduced: bool,
+    /// What helps where two processes are one rank.
+    way_out_of_doubles: &'static str,
     gone: bool,
     actions: Vec<Action>,
 }
@@ -173,7 +173,7 @@ impl Coordinator {
             woke: None,
             looks: 0,
             names: RankNames::default(),
-            is_introduced: false,
+            way_out_of_doubles: forming::FOUND_BY_JOB,
             gone: false,
             actions: Vec::new(),
         }
@@ -183,7 +183,7 @@ impl Coordinator {
     #[must_use]
     pub fn introduced(self) -> Self {
         Self {
-            is_introduced: true,
+            way_out_of_doubles: forming::INTRODUCED,
             ..self
         }
     }
