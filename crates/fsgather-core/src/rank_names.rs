@@ -1,4 +1,4 @@
-//! What messages call the ranks of a world that is a part of a job: [`RankNames`].
+//! Names the ranks of a world that is a part of a job: [`RankNames`].
 
 use std::sync::Arc;
 
