@@ -123,7 +123,9 @@ impl Coordinator {
 
     /// Decides a call whose deadline has passed with what is there.
     pub(super) fn decide_without_missing(&mut self, step: Step, now: Instant) {
-        let Some(channel) = self.channels.get(&step.channel) else {
+        let channel = self.channels.get(&step.channel);
+        // Ranks that are in different calls are to be told so, and nobody that it is late for one of them.
+        let Some(channel) = channel.filter(|channel| channel.disagreement.is_none()) else {
             return;
         };
         let Some(round) = channel.undecided.get(&step) else {

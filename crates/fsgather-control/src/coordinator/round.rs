@@ -198,7 +198,8 @@ impl Round {
 
     /// What is due now; a warning or notice is due once.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
-        if self.deadline.is_some_and(|deadline| now >= deadline) {
+        // Once: where ranks have turned out to be in different calls it decides nothing any more, and must not stay due.
+        if self.deadline.take_if(|deadline| now >= *deadline).is_some() {
             return Some(Due::Deadline);
         }
         self.clock.take_due(self.timeout(), self.is_uneven, now)

@@ -3,7 +3,7 @@
 use crate::script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
 /// The same as words, as a failing test prints them.
-pub(crate) const WORDS: [(&str, &str); 12] = [
+pub(crate) const WORDS: [(&str, &str); 14] = [
     (
         "rank 0 hears late of a time-out, and has moved something since",
         "040506002e000002020001000600550000040000010d0801530100000a0100030000",
@@ -54,6 +54,14 @@ pub(crate) const WORDS: [(&str, &str); 12] = [
         "a rank that has waited for rank 0 in vain stays for others",
         "02040200000002000000020000000b000e00010003001400012400044c22001400445c000567000000312bbebe41658b00500700\
          002f00008900000000000000",
+    ),
+    (
+        "the deadline of a call passes while ranks in different calls are asked where they are",
+        "05040600890100000004000001000de59ce7a20300000100010001030106010d03020c00263807007b790020eb0f01",
+    ),
+    (
+        "a rank comes after a deadline that has passed while ranks in different calls are asked where they are",
+        "0302040000000d94a2e5ae0a000001000001020006000c82292a82085d8c0e364640ca",
     ),
 ];
 
