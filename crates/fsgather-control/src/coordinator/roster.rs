@@ -139,6 +139,8 @@ impl Roster {
 
     /// The first member, rank 0 before all others, that comes from another start than a process that asks to join.
     pub(super) fn stranger_to(&self, join: &Join) -> Option<Rank> {
+        // A job with an id is told apart by that: nobody is looked at, however many there are.
+        join.start?;
         if self.kinship(join, Rank::ZERO) == Some(Kinship::Same) {
             return None;
         }
