@@ -64,6 +64,48 @@ fn what_is_held_does_not_change_while_calls_go_on() {
 }
 
 #[test]
+fn send_buffers_are_read_where_they_were_written_and_stay_what_they_were() {
+    let place = place();
+    let world = World::new(3, place.path()).sharing_memory();
+    let mut stage = Stage::new();
+    let others = calls(6, LEN);
+    stage.start_all(&world, |_| {
+        format!(
+            "join job:50 lend:{LEN} at:lent job:51 lend:{LEN} right {others} right job:52 keep:{LEN} let_go {others} \
+             job:53 lend:5000000 {others} right close right"
+        )
+    });
+    stage.wait_at(everybody(3), "lent");
+    assert_eq!(
+        payloads(place.path()),
+        0,
+        "the first payload of a size as well"
+    );
+    stage.go_all(everybody(3));
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn send_buffers_are_memory_as_any_other_where_none_is_shared() {
+    let place = place();
+    for (name, value) in [
+        ("FSGATHER_SHARED_MEMORY", "0"),
+        ("FSGATHER_TRANSPORT", "filesys"),
+        ("FSGATHER_TRANSPORT", "memory"),
+        ("FSGATHER_VERIFY", "always"),
+    ] {
+        let world = World::new(2, place.path()).with(name, value);
+        let mut stage = Stage::new();
+        stage.start_all(&world, |_| {
+            format!("join lend:{LEN} job:2 lend:{LEN} right let_go job:3 lend:0 lend:1 right close")
+        });
+        stage.succeed(everybody(2));
+    }
+    assert_nothing_left(place.path());
+}
+
+#[test]
 fn more_than_there_is_room_for_goes_another_way() {
     let place = place();
     let world = World::new(3, place.path()).with("FSGATHER_SHARED_MEMORY", "1MiB");

@@ -10,9 +10,10 @@ use fsgather_core::{Error, Rank, lock};
 
 use crate::{
     ledger::{CallKey, Ledger},
+    lent::LentPart,
     location::Location,
     memory::{OwnMemory, Words},
-    slots::{SPREAD, Slots},
+    slots::{Plan, SPREAD, Slots},
 };
 
 /// For whom a payload is placed.
@@ -37,7 +38,9 @@ pub struct Arena {
     pub(crate) memory: Arc<OwnMemory>,
     pub(crate) ledger: Arc<Ledger>,
     words: File,
-    slots: Mutex<Slots>,
+    pub(crate) slots: Mutex<Slots>,
+    /// What the program has of it.
+    pub(crate) lent: Mutex<Vec<Arc<LentPart>>>,
 }
 
 impl Arena {
@@ -57,6 +60,7 @@ impl Arena {
             ledger: Arc::new(Ledger::new(words, world_size)),
             words: file,
             slots: Mutex::new(Slots::new(budget)),
+            lent: Mutex::default(),
         })
     }
 
@@ -83,10 +87,14 @@ impl Arena {
     }
 
     /// Copies a payload, given in pieces, to a place where its readers find it; nothing where it had better go another way:
-    /// the first payload of a size, one that is too large, and any while there is no room.
+    /// the first payload of a size, one that is too large, and any while there is no room. What the program has written to
+    /// [memory of the arena](Self::lend) is not copied, the first time.
     ///
     /// The place is free again once all readers have let go of it, or are gone.
     pub fn place(&self, pieces: &[&[u8]], placement: &Placement<'_>) -> Option<Location> {
+        if let Some(location) = self.place_lent(pieces, placement) {
+            return Some(location);
+        }
         let len: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let call = placement.call;
         let mut slots = lock(&self.slots);
@@ -101,21 +109,7 @@ impl Arena {
                         .has_let_go(reader, slot, lease.generation, lease.call)
             },
         )?;
-        for (start, len) in plan.to_give_back {
-            if let Err(error) = self.memory.give_back(start, len) {
-                tracing::debug!("memory is not given back: {error}");
-            }
-        }
-        if let Some(capacity) = plan.to_reserve
-            && let Err(error) = crate::room::check(capacity)
-                .and_then(|()| self.memory.reserve(plan.start, capacity))
-        {
-            tracing::debug!(
-                "there is no memory for a payload of {len} bytes to be shared: {error}"
-            );
-            slots.refuse(plan.slot);
-            return None;
-        }
+        self.carry_out(&mut slots, &plan)?;
         // Nobody else is given the slot while it is leased.
         drop(slots);
         let mut start = plan.start;
@@ -131,6 +125,25 @@ impl Arena {
         };
         self.ledger.describe(&location, call);
         Some(location)
+    }
+
+    /// Gives back, and takes up, the memory that a plan says; nothing, and the slot is gone, if there is none.
+    pub(crate) fn carry_out(&self, slots: &mut Slots, plan: &Plan) -> Option<()> {
+        for (start, len) in &plan.to_give_back {
+            if let Err(error) = self.memory.give_back(*start, *len) {
+                tracing::debug!("memory is not given back: {error}");
+            }
+        }
+        let capacity = plan.to_reserve.unwrap_or_default();
+        if capacity > 0
+            && let Err(error) = crate::room::check(capacity)
+                .and_then(|()| self.memory.reserve(plan.start, capacity))
+        {
+            tracing::debug!("there is no memory for {capacity} bytes to be shared: {error}");
+            slots.refuse(plan.slot);
+            return None;
+        }
+        Some(())
     }
 
     /// Takes back a payload that nobody has been told of.

@@ -3,12 +3,23 @@
 //! A forked child has all mappings of its parent, and so all payloads that the parent held. When the parent lets go of one, its
 //! owner writes the next payload to the same place, under the child's eyes. So what was held while a child was made is never
 //! let go of, by neither of them: the child may read it for ever.
-#![expect(unsafe_code, reason = "what `fork` calls is given to a function of C")]
+//!
+//! What the parent itself writes to, for others to read, is a [`SharedMapping`]: in a child it becomes the child's own at once,
+//! so that what the child writes there is seen by nobody.
+#![expect(
+    unsafe_code,
+    reason = "what `fork` calls is given to a function of C, and exchanges mappings"
+)]
 
-use std::sync::{
-    Once,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    io,
+    sync::{
+        Once,
+        atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering},
+    },
 };
+
+use memmap2::MmapRaw;
 
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
@@ -18,7 +29,9 @@ pub(crate) fn count() -> u64 {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         // SAFETY: `about_to_fork` runs in the process that forks, before it does. It adds to an atomic, and nothing else.
-        let refused = unsafe { libc::pthread_atfork(Some(about_to_fork), None, None) };
+        // `keep_to_oneself` runs in the child, and reads atomics and makes system calls alone.
+        let refused =
+            unsafe { libc::pthread_atfork(Some(about_to_fork), None, Some(keep_to_oneself)) };
         if refused != 0 {
             // Then nothing is ever let go of.
             tracing::debug!("shared memory is used once only: error {refused} of pthread_atfork");
@@ -38,12 +51,105 @@ extern "C" fn about_to_fork() {
     FORKS.fetch_add(1, Ordering::AcqRel);
 }
 
+/// How many mappings a process may have that it shares by writing to them.
+const MOST_SHARED: usize = 256;
+
+/// Where in the process such a mapping is, and of which file.
+struct Entry {
+    is_taken: AtomicBool,
+    /// None as long as this is 0.
+    address: AtomicUsize,
+    len: AtomicUsize,
+    descriptor: AtomicI32,
+    start: AtomicU64,
+}
+
+/// A child finds them as they were when it was made; no lock could be had there.
+static SHARED: [Entry; MOST_SHARED] = [const {
+    Entry {
+        is_taken: AtomicBool::new(false),
+        address: AtomicUsize::new(0),
+        len: AtomicUsize::new(0),
+        descriptor: AtomicI32::new(0),
+        start: AtomicU64::new(0),
+    }
+}; MOST_SHARED];
+
+/// A mapping by which this process writes what others read, for as long as it is one.
+#[derive(Debug)]
+pub(crate) struct SharedMapping(usize);
+
+impl SharedMapping {
+    /// Forked children will have the bytes of `map` for themselves; they are those of a file from `start` on.
+    ///
+    /// # Errors
+    ///
+    /// There are too many, or it is not known when this process is forked.
+    pub(crate) fn of(map: &MmapRaw, descriptor: i32, start: u64) -> io::Result<Self> {
+        count();
+        if UNKNOWN.load(Ordering::Relaxed) == 1 {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let free = |entry: &Entry| !entry.is_taken.swap(true, Ordering::AcqRel);
+        let index = SHARED.iter().position(free);
+        let index = index.ok_or(io::ErrorKind::QuotaExceeded)?;
+        let entry = &SHARED[index];
+        entry.len.store(map.len(), Ordering::Relaxed);
+        entry.descriptor.store(descriptor, Ordering::Relaxed);
+        entry.start.store(start, Ordering::Relaxed);
+        entry
+            .address
+            .store(map.as_ptr() as usize, Ordering::Release);
+        Ok(Self(index))
+    }
+}
+
+impl Drop for SharedMapping {
+    fn drop(&mut self) {
+        let entry = &SHARED[self.0];
+        entry.address.store(0, Ordering::Release);
+        entry.is_taken.store(false, Ordering::Release);
+    }
+}
+
+/// In a child: makes every mapping that its parent shares by writing to it one of the child's own, of the same bytes.
+extern "C" fn keep_to_oneself() {
+    for entry in &SHARED {
+        let address = entry.address.load(Ordering::Acquire);
+        if address == 0 {
+            continue;
+        }
+        let len = entry.len.load(Ordering::Relaxed);
+        let start = libc::off_t::try_from(entry.start.load(Ordering::Relaxed));
+        let at = std::ptr::with_exposed_provenance_mut::<libc::c_void>(address);
+        // SAFETY: the child has a mapping there, as its parent had when the entry was as it is, and it is as long; no other
+        // thread is there that could have unmapped it. Another one of the same bytes takes its place. Should there be none,
+        // nobody can write through the one that is there.
+        unsafe {
+            let own = libc::mmap(
+                at,
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_FIXED,
+                entry.descriptor.load(Ordering::Relaxed),
+                start.unwrap_or(-1),
+            );
+            if own == libc::MAP_FAILED {
+                libc::mprotect(at, len, libc::PROT_READ);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use fsgather_core::Rank;
     use rustix::process::{Pid, WaitOptions, waitpid};
 
-    use crate::meeting::tests::{call, met, place};
+    use crate::{
+        Placement,
+        meeting::tests::{call, met, place},
+    };
 
     #[test]
     fn what_a_forked_child_may_read_stays_where_it_is() {
@@ -70,5 +176,45 @@ mod tests {
             "nothing was written there"
         );
         assert!(others.iter().all(|other| *other != next));
+    }
+
+    #[test]
+    fn what_a_forked_child_writes_to_memory_that_is_shared_nobody_sees() {
+        const LEN: usize = 100_000;
+        let all = met(2);
+        let mut memory = all[0].own().lend(LEN).unwrap();
+        memory.fill(7);
+        // SAFETY: the child writes to memory, which takes no lock, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let held = memory.iter().all(|byte| *byte == 7);
+            memory.fill(9);
+            let holds = memory.iter().all(|byte| *byte == 9);
+            // SAFETY: nothing of the child is to be cleaned up.
+            unsafe { libc::_exit(if held && holds { 3 } else { 4 }) };
+        }
+        let (_, status) = waitpid(Pid::from_raw(child), WaitOptions::empty())
+            .unwrap()
+            .unwrap();
+        assert_eq!(status.exit_status(), Some(3));
+        assert_eq!(*memory, [7; LEN]);
+        let hand_over = |bytes: &[u8], epoch| {
+            let placement = Placement {
+                call: call(epoch),
+                readers: &[Rank::new(1)],
+                is_gone: &|_| false,
+            };
+            all[0].own().place(&[bytes], &placement).unwrap()
+        };
+        let location = hand_over(&memory, 0);
+        let read = all[1].lease(Rank::ZERO, &location, call(0)).unwrap();
+        assert_eq!(*read, [7; LEN]);
+        drop((read, memory));
+        let next = all[0].own().lend(LEN).unwrap();
+        assert_ne!(
+            hand_over(&next, 1).start,
+            location.start,
+            "another child may have it still"
+        );
     }
 }

@@ -5,6 +5,7 @@
 //! arena; the others read it in place. A slot is used again once all its readers have let go of it.
 //!
 //! - [`arena`]: the own arena, in which payloads are placed; [`slots`] says where, [`ranges`] what of it is free.
+//! - [`lent`]: what of it the program writes to itself.
 //! - [`foreign`]: the arenas of others, from which payloads are leased.
 //! - [`forks`]: which of them forked children may read as well.
 //! - [`ledger`]: the words by which readers say that they have let go; [`given_up`] those of calls that nobody will read.
@@ -20,6 +21,7 @@ mod foreign;
 mod forks;
 mod given_up;
 mod ledger;
+mod lent;
 mod location;
 mod meeting;
 mod memory;
@@ -30,6 +32,7 @@ mod slots;
 pub use arena::{Arena, Placement};
 pub use foreign::{Arenas, Leased, PrivatePayload};
 pub use ledger::CallKey;
+pub use lent::LentMemory;
 pub use location::Location;
 pub use meeting::{Heed, Host, MOST_RANKS, MeetingPoint, Visitor};
 pub use memory::Words;

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::{Arena, CallKey, Placement};
 
-const BUDGET: u64 = 4 << 20;
+pub(crate) const BUDGET: u64 = 4 << 20;
 
 fn arenas(rank: u32, world_size: usize) -> Arc<Arenas> {
     let own = Arena::new(Rank::new(rank), world_size, BUDGET).unwrap();

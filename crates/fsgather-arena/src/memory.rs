@@ -20,6 +20,7 @@ use rustix::{
         fcntl_get_seals, memfd_create, open,
     },
     io::Errno,
+    mm::{MapFlags, ProtFlags, mmap},
     process::{Resource, getrlimit},
 };
 
@@ -130,6 +131,40 @@ impl OwnMemory {
         part(&self.map, start, len, self.len.load(Ordering::Acquire))
     }
 
+    /// Maps a part once more, for the program to write to. It begins at a page, and has been taken up.
+    pub(crate) fn lend(&self, start: u64, len: usize) -> io::Result<MmapRaw> {
+        if self.len.load(Ordering::Acquire) < start.saturating_add(len as u64) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        MmapOptions::new()
+            .offset(start)
+            .len(len)
+            .map_raw(&self.file)
+    }
+
+    /// From now on nobody else sees what is written through a mapping of [`lend`](Self::lend), which holds what it has held.
+    pub(crate) fn part_with(&self, map: &MmapRaw, start: u64) -> io::Result<()> {
+        // SAFETY: the new mapping takes the place of all of `map`, and of nothing else: it begins and ends where that does, which
+        // is at a page, as `lend` was given. It is as readable and writable as before, of the same bytes; the kernel exchanges
+        // the two at once, so that a thread that writes meanwhile writes to either. `map` unmaps whatever lies there.
+        unsafe {
+            mmap(
+                map.as_mut_ptr().cast(),
+                map.len(),
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::FIXED,
+                &self.file,
+                start,
+            )
+        }?;
+        Ok(())
+    }
+
+    /// The number of the descriptor.
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+
     /// The same, to be written to without anybody's seeing it, for as long as it is leased.
     pub(crate) fn private(&self, start: u64, len: usize) -> io::Result<MmapMut> {
         private(&self.file, start, len)
@@ -205,6 +240,24 @@ fn range(start: u64, len: usize, total: u64) -> Option<Range<usize>> {
     let (start, total) = (usize::try_from(start).ok()?, usize::try_from(total).ok()?);
     let end = start.checked_add(len)?;
     (end <= total).then_some(start..end)
+}
+
+/// What a mapping of [`OwnMemory::lend`] holds.
+pub(crate) fn lent(map: &MmapRaw) -> &[u8] {
+    // SAFETY: the mapping is readable, as long as this, and lives as long as the reference. Nobody else writes to what it holds:
+    // the arena gives its place to nobody as long as it is lent, and whoever has it as `&mut` has the one that owns it so.
+    unsafe { std::slice::from_raw_parts(map.as_ptr(), map.len()) }
+}
+
+/// The same, to be written to. Only for whoever has what it is of to himself.
+#[expect(
+    clippy::mut_from_ref,
+    reason = "arenas know where the mapping is, and do not reach into it"
+)]
+pub(crate) fn lent_mut(map: &MmapRaw) -> &mut [u8] {
+    // SAFETY: as in `lent`; the mapping is writable, and the only caller holds the one value by which it is reached as `&mut`.
+    // Others read what it holds only after `part_with`, and then not what is written here.
+    unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr(), map.len()) }
 }
 
 /// Words that several processes read and write.

@@ -38,6 +38,14 @@ struct Slot {
     /// The number of its latest payload.
     generation: u64,
     lease: Option<Lease>,
+    /// Whether the program has it, to write its payload there itself.
+    is_lent: bool,
+}
+
+impl Slot {
+    const fn is_idle(&self) -> bool {
+        self.lease.is_none() && !self.is_lent
+    }
 }
 
 /// What is to be done for a payload to lie in a slot.
@@ -95,31 +103,71 @@ impl Slots {
         if capacity > self.budget {
             return None;
         }
-        let (slot, to_reserve, to_give_back) = match self.fitting(len, capacity) {
-            Some(slot) => (slot, None, Vec::new()),
-            // The first of its size goes another way.
-            None if self.seen.insert(capacity) => return None,
-            None => {
-                let (slot, to_give_back) = self.make(capacity)?;
-                (slot, Some(capacity), to_give_back)
-            }
+        let fitting = self.fitting(len, capacity);
+        // The first of its size goes another way.
+        if fitting.is_none() && self.seen.insert(capacity) {
+            return None;
+        }
+        let plan = self.take(fitting, capacity)?;
+        let generation = self.lease(plan.slot, call, readers)?;
+        Some(Plan { generation, ..plan })
+    }
+
+    /// Finds a place of `len` bytes for the program, which writes a payload there itself; nothing where there is no room.
+    ///
+    /// It is the program's until [`end_lending`](Self::end_lending), whoever reads what.
+    pub(crate) fn lend(
+        &mut self,
+        len: u64,
+        has_let_go: impl Fn(usize, &Lease, Rank) -> bool,
+    ) -> Option<Plan> {
+        self.end_leases(has_let_go);
+        let capacity = capacity(len)?;
+        if capacity > self.budget {
+            return None;
+        }
+        let fitting = self.fitting(len, capacity);
+        let plan = self.take(fitting, capacity)?;
+        self.all.get_mut(plan.slot)?.as_mut()?.is_lent = true;
+        Some(plan)
+    }
+
+    /// Takes an idle slot that fits, or makes one.
+    fn take(&mut self, fitting: Option<usize>, capacity: u64) -> Option<Plan> {
+        let (slot, to_reserve, to_give_back) = if let Some(slot) = fitting {
+            (slot, None, Vec::new())
+        } else {
+            let (slot, to_give_back) = self.make(capacity)?;
+            (slot, Some(capacity), to_give_back)
         };
-        self.placed += 1;
-        let generation = self.placed;
-        let found = self.all.get_mut(slot)?.as_mut()?;
-        found.generation = generation;
-        found.lease = Some(Lease {
-            generation,
-            call,
-            readers,
-        });
+        let found = self.all.get(slot)?.as_ref()?;
         Some(Plan {
             slot,
             start: found.start,
-            generation,
+            generation: found.generation,
             to_reserve,
             to_give_back,
         })
+    }
+
+    /// Makes what lies in a slot a payload; its number.
+    pub(crate) fn lease(&mut self, slot: usize, call: CallKey, readers: Vec<Rank>) -> Option<u64> {
+        let found = self.all.get_mut(slot)?.as_mut()?;
+        self.placed += 1;
+        found.generation = self.placed;
+        found.lease = Some(Lease {
+            generation: self.placed,
+            call,
+            readers,
+        });
+        Some(self.placed)
+    }
+
+    /// Notes that the program does not have a slot any more.
+    pub(crate) fn end_lending(&mut self, slot: usize) {
+        if let Some(Some(slot)) = self.all.get_mut(slot) {
+            slot.is_lent = false;
+        }
     }
 
     /// Ends the lease of a payload that nobody is told of.
@@ -149,9 +197,8 @@ impl Slots {
 
     fn idle(&self) -> impl Iterator<Item = (usize, &Slot)> {
         let slots = self.all.iter().enumerate();
-        slots.filter_map(|(index, slot)| {
-            Some((index, slot.as_ref().filter(|slot| slot.lease.is_none())?))
-        })
+        slots
+            .filter_map(|(index, slot)| Some((index, slot.as_ref().filter(|slot| slot.is_idle())?)))
     }
 
     /// The smallest idle slot that holds `len` bytes, and not much more than is asked for.
@@ -184,6 +231,7 @@ impl Slots {
                     capacity,
                     generation: 0,
                     lease: None,
+                    is_lent: false,
                 };
                 self.used += capacity;
                 let index = free.unwrap_or(self.all.len());

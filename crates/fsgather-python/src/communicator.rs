@@ -16,6 +16,7 @@ use pyo3::{
 use crate::{
     arrival::Arrival,
     bootstrap::Callables,
+    buffer::Memory,
     completed::{Completed, RankedObject},
     errors::{self, MissingPeer},
     how::{Carrying, How, Said},
@@ -110,6 +111,11 @@ impl Communicator {
     fn last_calls<'py>(&self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyBytes>)>> {
         let last = self.member()?.last_calls();
         Ok(last.map(|(count, bytes)| (count, PyBytes::new(py, &bytes))))
+    }
+
+    /// Writable memory for a payload, which ranks of this host read where it lies.
+    fn send_buffer(&self, py: Python<'_>, len: usize) -> PyResult<Py<PyAny>> {
+        Memory::object_of(py, self.member()?.send_buffer(len))
     }
 
     fn barrier(&self, py: Python<'_>, how: How) -> PyResult<()> {

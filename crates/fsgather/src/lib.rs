@@ -62,6 +62,7 @@ mod element;
 mod groups;
 #[cfg(feature = "mpi")]
 mod mpi_bootstrap;
+mod send_buffer;
 mod values;
 
 pub mod bindings;
@@ -95,6 +96,7 @@ pub use main_function::main;
 pub use mpi_bootstrap::MpiBootstrap;
 pub use pending::Pending;
 pub use pieces::Pieces;
+pub use send_buffer::SendBuffer;
 
 /// What the guides show is compiled and run with the documentation tests.
 #[cfg(all(

@@ -1,14 +1,19 @@
-//! Results that are kept while calls go on: steps `keep:LEN`, `right`, `let_go`.
+//! Results that are kept while calls go on: steps `keep:LEN`, `lend:LEN`, `right`, `let_go`.
 
-use fsgather::{Communicator, Payload};
+use fsgather::{Communicator, Payload, SendBuffer};
 use fsgather_tests::{Generated, generate_for};
 
 use crate::{Failure, values::len_of};
+
+/// What is written to a send buffer once it has been handed over.
+const WRITTEN_LATER: u8 = 0xA5;
 
 /// Results, and for which job they were generated.
 #[derive(Default)]
 pub(crate) struct Kept {
     all: Vec<(u64, String, Vec<Payload>)>,
+    /// What was handed over in memory that was lent for it, and then written to.
+    buffers: Vec<SendBuffer>,
 }
 
 impl Kept {
@@ -16,11 +21,27 @@ impl Kept {
     pub(crate) fn keep(&mut self, communicator: &Communicator, len: &str) -> Result<(), Failure> {
         let me = communicator.rank().get();
         let own = Generated::new(me, len_of(len, me)).bytes();
-        let parts = communicator.all_gather_bytes(&own)?;
+        self.add(len, communicator.all_gather_bytes(&own)?);
+        Ok(())
+    }
+
+    /// The same of a send buffer, which is kept as well, and written to.
+    pub(crate) fn lend(&mut self, communicator: &Communicator, len: &str) -> Result<(), Failure> {
+        let me = communicator.rank().get();
+        let own = Generated::new(me, len_of(len, me)).bytes();
+        let mut buffer = communicator.send_buffer(own.len());
+        buffer.copy_from_slice(&own);
+        let parts = communicator.all_gather_bytes(&buffer)?;
+        buffer.fill(WRITTEN_LATER);
+        self.buffers.push(buffer);
+        self.add(len, parts);
+        Ok(())
+    }
+
+    fn add(&mut self, len: &str, parts: Vec<Payload>) {
         let job = generate_for(0);
         generate_for(job);
         self.all.push((job, len.into(), parts));
-        Ok(())
     }
 
     /// Whether everything still is as it came.
@@ -37,11 +58,18 @@ impl Kept {
                 )));
             }
         }
+        let mut buffers = self.buffers.iter();
+        if buffers.any(|buffer| buffer.iter().any(|byte| *byte != WRITTEN_LATER)) {
+            return Err(Failure::Wrong(
+                "what was written to a send buffer has changed".into(),
+            ));
+        }
         Ok(())
     }
 
     /// Lets go of everything.
     pub(crate) fn let_go(&mut self) {
         self.all.clear();
+        self.buffers.clear();
     }
 }

@@ -38,6 +38,7 @@
 //! | `join_asking:FILE` | joins with a switch that waiting threads ask, and that is thrown once the file is there |
 //! | `leave_with:REASON` | leaves so that others are told why |
 //! | `keep:LEN`, `right`, `let_go` | an all-gather whose result is kept; whether all that is kept has not changed; keeps none any more |
+//! | `lend:LEN` | the same of a send buffer, which is written to afterwards, and kept as well |
 //! | `misshapen` | arrays that do not fit together |
 //! | `job:NUMBER` | hands over and expects the bytes of that job; groups have their own |
 //! | `slow:MS`, `pause:MS` | pauses so long between parts that are read from now on; once |
@@ -228,6 +229,10 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
         ["keep", len] => {
             let world = state.joined.as_ref().ok_or_else(not_joined)?;
             state.kept.keep(state.family.current(world), len)?;
+        }
+        ["lend", len] => {
+            let world = state.joined.as_ref().ok_or_else(not_joined)?;
+            state.kept.lend(state.family.current(world), len)?;
         }
         ["right"] => state.kept.check()?,
         ["let_go"] => state.kept.let_go(),

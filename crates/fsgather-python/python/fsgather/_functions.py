@@ -196,6 +196,24 @@ def all_gather_list(
     return communicator.all_gather_list(data, max_size=max_size, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
 
 
+def empty(shape: Union[int, Sequence[int]], dtype: Any = float, group: Any = None) -> Any:
+    """An array of numpy for results that are then gathered without being copied.
+
+    As :func:`numpy.empty`, but in memory that the ranks of one host share, if they do and there is room
+    (``FSGATHER_SHARED_MEMORY``). The first time that it is handed over, alone or in a list or dictionary, they read it where
+    it lies. It stays an array as any other: what is written to it afterwards they do not see, and pages that are written to are
+    copied then. Handed over again it is copied as any array is, so an array for each call costs least.
+
+    Args:
+        shape: the lengths of its dimensions.
+        dtype: the type of its elements, which cannot be Python objects.
+        group: a :class:`fsgather.Communicator`, a group of ``torch.distributed``, or ``None`` for all ranks.
+
+    A tensor over it, ``torch.from_numpy(array)``, is handed over in the same way.
+    """
+    return _arrays.empty(_communicator_of(group), shape, dtype)
+
+
 def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Seconds = None, tag: Optional[str] = None) -> Any:
     """Joins the tensors of all ranks along ``dim``, without padding.
 

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use fsgather_arena::{Arena, Arenas, CallKey, Leased, Location, Placement, budget};
+use fsgather_arena::{Arena, Arenas, CallKey, Leased, LentMemory, Location, Placement, budget};
 use fsgather_config::settings::{Transport, Verify};
 use fsgather_core::{Error, Rank, Recipients, Ticket, lock};
 use fsgather_store::{LentBytes, Liveness, Payload, liveness};
@@ -58,6 +58,11 @@ impl SharedMemory {
     pub(crate) fn is_shared_by(&self, members: &[Rank]) -> bool {
         let mut hosts = self.hosts.get().into_iter().flatten();
         members.len() > 1 && hosts.any(|ranks| members.iter().all(|member| ranks.contains(member)))
+    }
+
+    /// Memory of so many bytes for a payload that the program writes there itself, if there is room in memory that ranks share.
+    pub(crate) fn lend(&self, len: usize) -> Option<LentMemory> {
+        self.arenas()?.own().lend(len)
     }
 
     /// Gives the memory back, but for what results still hold.

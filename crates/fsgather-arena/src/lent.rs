@@ -1,0 +1,216 @@
+//! Memory of the own arena that the program writes its payload to itself: [`LentMemory`].
+//!
+//! Such a payload is handed over without being copied. What others read must not change, though the program keeps the memory:
+//! so with handing over the program's mapping becomes a private one, of the same bytes at the same address. What the program
+//! writes from then on is copied page by page, and nobody else sees it.
+
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+    sync::{Arc, Mutex},
+};
+
+use fsgather_core::{Rank, lock};
+use memmap2::MmapRaw;
+use rustix::param::page_size;
+
+use crate::{
+    arena::{Arena, Placement},
+    forks::{self, SharedMapping},
+    location::Location,
+    memory::{lent, lent_mut},
+    slots::Lease,
+};
+
+/// A part of an arena that is mapped for the program.
+#[derive(Debug)]
+pub(crate) struct LentPart {
+    map: MmapRaw,
+    slot: usize,
+    /// Where in the arena it begins, a page after the slot: before it there is room for what payloads begin with.
+    start: u64,
+    /// Where its slot ends; up to there is room for what they end with.
+    end: u64,
+    /// Whether others will see what the program writes: it has not been handed over.
+    shared: Mutex<Option<SharedMapping>>,
+}
+
+impl LentPart {
+    /// The memory, by its address.
+    fn range(&self) -> std::ops::Range<usize> {
+        let start = self.map.as_ptr() as usize;
+        start..start + self.map.len()
+    }
+
+    /// Where in the arena a payload lies of which one piece is all of this, or, if it is the only one, a part of it.
+    ///
+    /// The place of the payload, and the pieces that are to be written before and after.
+    fn holds<'a>(&self, pieces: &[&'a [u8]]) -> Option<InPlace<'a>> {
+        let own = self.range();
+        let is_here = |piece: &&[u8]| {
+            let start = piece.as_ptr() as usize;
+            !piece.is_empty() && own.contains(&start) && start + piece.len() <= own.end
+        };
+        let at = pieces.iter().position(is_here)?;
+        let (before, rest) = pieces.split_at(at);
+        let (here, after) = rest.split_first()?;
+        let skipped = here.as_ptr() as usize - own.start;
+        let len = |pieces: &[&[u8]]| -> u64 { pieces.iter().map(|piece| piece.len() as u64).sum() };
+        let (head, tail) = (len(before), len(after));
+        // What the program has beside the piece stays as it is.
+        let has_room_before = head == 0 || (skipped == 0 && head <= page_size() as u64);
+        let data = self.start + skipped as u64;
+        let end = data + here.len() as u64;
+        let is_whole = skipped + here.len() == own.len();
+        let has_room_after = tail == 0 || (is_whole && end + tail <= self.end);
+        (has_room_before && has_room_after).then(|| InPlace {
+            start: data - head,
+            len: head + here.len() as u64 + tail,
+            end,
+            before: before.to_vec(),
+            after: after.to_vec(),
+        })
+    }
+}
+
+/// A payload whose largest part is where it will be read.
+struct InPlace<'a> {
+    start: u64,
+    len: u64,
+    /// Where in the arena the piece ends that is there already.
+    end: u64,
+    before: Vec<&'a [u8]>,
+    after: Vec<&'a [u8]>,
+}
+
+/// Memory that the program writes a payload to, which is then handed over without a copy.
+///
+/// It can be read and written to at any time, also once it has been handed over: others do not see that any more. It stays the
+/// program's until it is dropped, and its memory counts to what its rank may share. What is in it at first is arbitrary.
+pub struct LentMemory {
+    arena: Arc<Arena>,
+    part: Arc<LentPart>,
+    /// How often this process had been forked before.
+    forks: u64,
+}
+
+impl Arena {
+    /// Memory of `len` bytes for the program; nothing while there is no room, or nothing is asked for.
+    #[must_use]
+    pub fn lend(self: &Arc<Self>, len: usize) -> Option<LentMemory> {
+        let page = page_size() as u64;
+        let forks = forks::count();
+        let with_room = (len as u64).checked_add(2 * page).filter(|_| len > 0)?;
+        let let_go = |slot: usize, lease: &Lease, reader: Rank| {
+            let ledger = &self.ledger;
+            ledger.has_let_go(reader, slot, lease.generation, lease.call)
+        };
+        let mut slots = lock(&self.slots);
+        let plan = slots.lend(with_room, let_go)?;
+        let (slot, start) = (plan.slot, plan.start + page);
+        self.carry_out(&mut slots, &plan)?;
+        let made = self.memory.lend(start, len).and_then(|map| {
+            let shared = SharedMapping::of(&map, self.memory.descriptor(), start)?;
+            Ok((map, shared))
+        });
+        let (map, shared) = made
+            .inspect_err(|error| {
+                tracing::debug!(
+                    "a payload of {len} bytes is not written where it is shared: {error}"
+                );
+                slots.end_lending(slot);
+            })
+            .ok()?;
+        drop(slots);
+        let part = Arc::new(LentPart {
+            map,
+            slot,
+            start,
+            end: plan.start + with_room,
+            shared: Mutex::new(Some(shared)),
+        });
+        lock(&self.lent).push(Arc::clone(&part));
+        Some(LentMemory {
+            arena: Arc::clone(self),
+            part,
+            forks,
+        })
+    }
+
+    /// Hands over a payload that the program has written where it is to be read, if it has, and not handed it over before.
+    pub(crate) fn place_lent(
+        &self,
+        pieces: &[&[u8]],
+        placement: &Placement<'_>,
+    ) -> Option<Location> {
+        let lent = lock(&self.lent).clone();
+        let (part, found) = lent
+            .iter()
+            .find_map(|part| Some((part, part.holds(pieces)?)))?;
+        // Of several threads one hands it over.
+        let shared = lock(&part.shared).take()?;
+        if let Err(error) = self.memory.part_with(&part.map, part.start) {
+            tracing::debug!("a payload that is there already is copied: {error}");
+            *lock(&part.shared) = Some(shared);
+            return None;
+        }
+        drop(shared);
+        let mut start = found.start;
+        for piece in found.before {
+            self.memory.write(start, piece)?;
+            start += piece.len() as u64;
+        }
+        let mut start = found.end;
+        for piece in found.after {
+            self.memory.write(start, piece)?;
+            start += piece.len() as u64;
+        }
+        let readers = placement.readers.to_vec();
+        let generation = lock(&self.slots).lease(part.slot, placement.call, readers)?;
+        let location = Location {
+            slot: u32::try_from(part.slot).ok()?,
+            generation,
+            start: found.start,
+            len: found.len,
+        };
+        self.ledger.describe(&location, placement.call);
+        Some(location)
+    }
+}
+
+impl Deref for LentMemory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        lent(&self.part.map)
+    }
+}
+
+impl DerefMut for LentMemory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        lent_mut(&self.part.map)
+    }
+}
+
+impl Drop for LentMemory {
+    fn drop(&mut self) {
+        lock(&self.arena.lent).retain(|part| !Arc::ptr_eq(part, &self.part));
+        lock(&self.part.shared).take();
+        // A forked child sees what lies there for as long as it lives.
+        if forks::count() == self.forks {
+            lock(&self.arena.slots).end_lending(self.part.slot);
+        }
+    }
+}
+
+impl fmt::Debug for LentMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LentMemory")
+            .field("len", &self.part.map.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "lent_tests.rs"]
+mod tests;

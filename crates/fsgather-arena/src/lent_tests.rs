@@ -1,0 +1,123 @@
+use std::sync::Arc;
+
+use fsgather_core::Rank;
+
+use super::*;
+use crate::meeting::tests::{BUDGET, call, met, place};
+
+const LEN: usize = 100_000;
+
+/// Hands pieces over in a call of this number to rank 1.
+fn hand_over(arena: &Arc<Arena>, pieces: &[&[u8]], epoch: u64) -> Option<Location> {
+    let placement = Placement {
+        call: call(epoch),
+        readers: &[Rank::new(1)],
+        is_gone: &|_| false,
+    };
+    arena.place(pieces, &placement)
+}
+
+#[test]
+fn what_is_written_there_is_read_there_and_what_is_written_later_is_not() {
+    let all = met(2);
+    let own = all[0].own();
+    let mut memory = own.lend(LEN).unwrap();
+    memory.fill(7);
+    let location = hand_over(own, &[&memory], 0).unwrap();
+    assert_eq!(location.start, memory.part.start, "it is not copied");
+    let read = all[1].lease(Rank::ZERO, &location, call(0)).unwrap();
+    assert_eq!(*read, [7; LEN]);
+    memory.fill(8);
+    assert_eq!((&*read, &*memory), (&[7; LEN][..], &[8; LEN][..]));
+}
+
+#[test]
+fn pieces_before_and_after_it_lie_beside_it() {
+    let all = met(2);
+    let own = all[0].own();
+    let mut memory = own.lend(LEN).unwrap();
+    memory.fill(7);
+    let location = hand_over(own, &[b"head", &memory, b"and tail"], 0).unwrap();
+    assert_eq!(location.start, memory.part.start - 4);
+    let read = all[1].lease(Rank::ZERO, &location, call(0)).unwrap();
+    assert_eq!(*read, *[&b"head"[..], &[7; LEN], b"and tail"].concat());
+    assert_eq!(*memory, [7; LEN]);
+}
+
+#[test]
+fn a_part_of_it_is_not_copied_either_unless_something_would_be_written_to_the_rest() {
+    let all = met(2);
+    let own = all[0].own();
+    let mut memory = own.lend(LEN).unwrap();
+    memory[..LEN / 2].fill(1);
+    memory[LEN / 2..].fill(2);
+    let half = &memory[LEN / 2..];
+    assert!(memory.part.holds(&[b"head", half]).is_none());
+    assert!(memory.part.holds(&[&memory[..LEN / 2], b"tail"]).is_none());
+    assert!(
+        memory
+            .part
+            .holds(&[&vec![0; page_size() + 1], &memory])
+            .is_none()
+    );
+    assert!(
+        memory
+            .part
+            .holds(&[&memory, &vec![0; page_size() + 1]])
+            .is_none()
+    );
+    assert!(memory.part.holds(&[&[0; LEN]]).is_none());
+    let location = hand_over(own, &[half], 0).unwrap();
+    assert_eq!(location.start, memory.part.start + LEN as u64 / 2);
+    let read = all[1].lease(Rank::ZERO, &location, call(0)).unwrap();
+    assert_eq!(*read, [2; LEN / 2]);
+}
+
+#[test]
+fn handed_over_again_it_is_copied() {
+    let all = met(2);
+    let own = all[0].own();
+    let mut memory = own.lend(LEN).unwrap();
+    memory.fill(7);
+    let first = hand_over(own, &[&memory], 0).unwrap();
+    memory.fill(8);
+    // The first payload of a size goes another way where it has to be copied.
+    assert_eq!(hand_over(own, &[&memory], 1), None);
+    let second = hand_over(own, &[&memory], 2).unwrap();
+    let read = |location, epoch| all[1].lease(Rank::ZERO, location, call(epoch)).unwrap();
+    assert_eq!(*read(&second, 2), [8; LEN]);
+    assert_eq!(*read(&first, 0), [7; LEN]);
+}
+
+#[test]
+fn its_place_is_free_once_the_program_and_the_readers_have_let_go() {
+    let all = met(2);
+    let own = all[0].own();
+    let start = |memory: &LentMemory| memory.part.start;
+    let memory = own.lend(LEN).unwrap();
+    let first = start(&memory);
+    let location = hand_over(own, &[&memory], 0).unwrap();
+    let read = all[1].lease(Rank::ZERO, &location, call(0)).unwrap();
+    drop(memory);
+    let other = own.lend(LEN).unwrap();
+    assert_ne!(start(&other), first, "it is still read");
+    drop(read);
+    let again = own.lend(LEN).unwrap();
+    assert_eq!(start(&again), first);
+    let elsewhere = place(&all[0], &[3; LEN], 1, &[Rank::new(1)]);
+    assert!(elsewhere.start > start(&other) && elsewhere.start > first);
+}
+
+#[test]
+fn there_is_no_more_than_a_rank_may_share() {
+    let all = met(2);
+    let own = all[0].own();
+    assert!(own.lend(0).is_none());
+    assert!(own.lend(usize::try_from(BUDGET).unwrap()).is_none());
+    assert!(own.lend(usize::MAX).is_none());
+    let most = usize::try_from(BUDGET).unwrap() / 2 + 1;
+    let memory = own.lend(most).unwrap();
+    assert!(own.lend(most).is_none());
+    drop(memory);
+    assert!(own.lend(most).is_some());
+}

@@ -1,0 +1,100 @@
+//! Memory for a payload that is handed over without being copied: [`SendBuffer`].
+
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+};
+
+use fsgather_arena::LentMemory;
+
+use crate::{codec::Codec, communicator::Communicator, pieces::Pieces};
+
+/// Memory for a payload, which ranks of the same host then read where it lies: [`Communicator::send_buffer`].
+///
+/// It is a slice of bytes, and handed over like any other: the first time it is not copied, if all who receive it share memory
+/// with this rank. What is written to it afterwards they do not see, so it can be written to at any time; what has been handed over
+/// is copied for that, page by page. Handed over again it is copied as any slice is: a new buffer for each call costs less.
+///
+/// A process that is forked from this one has the bytes for itself. Until they are handed over it sees what this process goes on
+/// writing, and not the other way round.
+pub struct SendBuffer(Memory);
+
+enum Memory {
+    Shared(LentMemory),
+    Own(Vec<u8>),
+}
+
+impl SendBuffer {
+    /// Whether it lies in memory that this rank shares with others. Elsewhere it does the same, and is copied.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        matches!(self.0, Memory::Shared(_))
+    }
+}
+
+impl<C: Codec> Communicator<C> {
+    /// Memory for a payload of `len` bytes, to be written by the program and then handed over without being copied.
+    ///
+    /// It lies in memory that ranks of one host share, if they do and there is room (`FSGATHER_SHARED_MEMORY` bounds all that one
+    /// rank shares), and elsewhere otherwise: programs need not know. What is in it at first is arbitrary. It counts to what this
+    /// rank shares until it is dropped, and results that were made of it are too.
+    ///
+    /// No other rank takes part in this.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let communicator = fsgather::Communicator::solo();
+    /// let mut masks = communicator.send_buffer(1 << 20);
+    /// masks.fill(1);
+    /// let parts = communicator.all_gather_bytes(&masks)?;
+    /// assert_eq!(parts[0].len(), 1 << 20);
+    /// # Ok::<(), fsgather::Error>(())
+    /// ```
+    #[must_use]
+    pub fn send_buffer(&self, len: usize) -> SendBuffer {
+        let shared = self.inner.world.shared_memory.lend(len);
+        SendBuffer(shared.map_or_else(|| Memory::Own(vec![0; len]), Memory::Shared))
+    }
+}
+
+impl Deref for SendBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Memory::Shared(memory) => memory,
+            Memory::Own(memory) => memory,
+        }
+    }
+}
+
+impl DerefMut for SendBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            Memory::Shared(memory) => memory,
+            Memory::Own(memory) => memory,
+        }
+    }
+}
+
+impl AsRef<[u8]> for SendBuffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl<'a> From<&'a SendBuffer> for Pieces<'a> {
+    fn from(buffer: &'a SendBuffer) -> Self {
+        Self::from(&**buffer)
+    }
+}
+
+impl fmt::Debug for SendBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendBuffer")
+            .field("len", &self.len())
+            .field("is_shared", &self.is_shared())
+            .finish()
+    }
+}
