@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Iterable, Mapping, Optional, TypedDict, TypeVar
+from typing import Any, Iterable, Mapping, Optional, Sequence, TypedDict, TypeVar, Union
 
-from fsgather import _arguments, _by_key, _fsgather, _own
+from fsgather import _arguments, _arrays, _by_key, _fsgather, _own
 from fsgather._arguments import PathLike, Seconds
 from fsgather._communicator import Communicator
 from fsgather._results import Completed, Gathering, Partial, Pending, Records
@@ -19,6 +19,7 @@ __all__ = [
     "broadcast_object",
     "close",
     "default_communicator",
+    "empty",
     "gather",
     "gather_as_completed",
     "gather_by_key",
