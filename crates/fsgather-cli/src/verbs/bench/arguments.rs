@@ -112,6 +112,11 @@ pub(super) struct Work {
     /// Measure the same done by bare system calls too, in turn with fsgather.
     #[arg(long)]
     pub(super) floor: bool,
+
+    /// Write each payload, before its iteration, to memory that ranks of this host read in place, if there is room in it: what
+    /// programs of Rust have as `send_buffer`, those of Python as `empty`.
+    #[arg(long)]
+    pub(super) send_buffer: bool,
 }
 
 impl BenchArguments {
@@ -152,6 +157,9 @@ impl Work {
         words.extend(self.iterations.map(|count| format!("--iterations={count}")));
         if self.floor {
             words.push("--floor".into());
+        }
+        if self.send_buffer {
+            words.push("--send-buffer".into());
         }
         words.into_iter().map(OsString::from).collect()
     }
@@ -217,7 +225,7 @@ mod tests {
     #[test]
     fn ranks_get_what_was_asked_for() {
         let given = "--bytes 1.5KiB --operation gather,barrier --transport memory,filesys \
-                     --control markers --iterations 7 --floor";
+                     --control markers --iterations 7 --floor --send-buffer";
         let given: Vec<&str> = given.split_whitespace().collect();
         let work = parse(&given).unwrap().work().unwrap();
         assert_eq!(work.bytes, 1536);

@@ -2,21 +2,24 @@
 
 use std::io;
 
-use fsgather::Communicator;
+use fsgather::{Communicator, SendBuffer};
 
 use super::operation::{Operation, Subject, touch};
 use crate::failure::Failure;
 
 /// Operations as users call them.
 pub(super) struct Library<'a> {
-    pub(super) world: &'a Communicator,
+    world: &'a Communicator,
     /// This rank's payload.
-    pub(super) source: &'a [u8],
+    source: &'a [u8],
+    /// Where it lies for the next iteration, if it is written where others read it.
+    buffer: Option<SendBuffer>,
 }
 
 impl Subject for Library<'_> {
     fn perform(&mut self, operation: Operation) -> Result<(), Failure> {
-        let (world, source) = (self.world, self.source);
+        let world = self.world;
+        let source = self.buffer.as_deref().unwrap_or(self.source);
         let ranks = world.world_size().count();
         match operation {
             Operation::Barrier => world.barrier()?,
@@ -44,18 +47,36 @@ impl Subject for Library<'_> {
         Ok(())
     }
 
-    /// The library does so in the background.
+    /// The library does so in the background; programs write their next payload.
     fn tidy_up(&mut self) -> Result<(), Failure> {
+        if self.buffer.take().is_some() {
+            self.buffer = Some(written(self.world, self.source));
+        }
         Ok(())
     }
 }
 
-impl Library<'_> {
+impl<'a> Library<'a> {
+    /// That hands over `source`, or a `send_buffer` of the same bytes.
+    pub(super) fn new(world: &'a Communicator, source: &'a [u8], send_buffer: bool) -> Self {
+        Self {
+            world,
+            source,
+            buffer: send_buffer.then(|| written(world, source)),
+        }
+    }
+
     fn look_at(&self, payload: &[u8]) -> Result<(), Failure> {
         expect(payload.len(), self.source.len())?;
         touch(payload);
         Ok(())
     }
+}
+
+fn written(world: &Communicator, source: &[u8]) -> SendBuffer {
+    let mut buffer = world.send_buffer(source.len());
+    buffer.copy_from_slice(source);
+    buffer
 }
 
 /// Refuses a result that is not as large as it has to be.

@@ -269,6 +269,7 @@ mod tests {
             control: Some(Control::Markers),
             iterations: None,
             floor,
+            send_buffer: false,
         }
     }
 
