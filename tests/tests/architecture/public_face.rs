@@ -29,7 +29,13 @@ const ITEMS: &[(&str, &[&str])] = &[
     ),
     (
         "what is handed in, and how values become bytes",
-        &["Pieces", "WritablePayload", "codec", "Element"],
+        &[
+            "Pieces",
+            "SendBuffer",
+            "WritablePayload",
+            "codec",
+            "Element",
+        ],
     ),
     ("what is received", &["parts", "Payload"]),
     (
