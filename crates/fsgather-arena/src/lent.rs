@@ -7,6 +7,7 @@
 use std::{
     fmt,
     ops::{Deref, DerefMut},
+    process,
     sync::{Arc, Mutex},
 };
 
@@ -90,7 +91,9 @@ struct InPlace<'a> {
 pub struct LentMemory {
     arena: Arc<Arena>,
     part: Arc<LentPart>,
-    /// How often this process had been forked before.
+    /// The process that has it; a forked child has a copy.
+    process: u32,
+    /// How often that process had been forked before.
     forks: u64,
 }
 
@@ -133,6 +136,7 @@ impl Arena {
         Some(LentMemory {
             arena: Arc::clone(self),
             part,
+            process: process::id(),
             forks,
         })
     }
@@ -194,6 +198,10 @@ impl DerefMut for LentMemory {
 
 impl Drop for LentMemory {
     fn drop(&mut self) {
+        // Of a child that is not the child's business, and a lock could be another thread's that is not there.
+        if process::id() != self.process {
+            return;
+        }
         lock(&self.arena.lent).retain(|part| !Arc::ptr_eq(part, &self.part));
         lock(&self.part.shared).take();
         // A forked child sees what lies there for as long as it lives.
