@@ -102,6 +102,12 @@ fn a_switch_that_differs_is_named() {
         ..one
     };
     assert_eq!(all.difference(&elsewhere), Some("different operations"));
+    // The switch makes a gather without a deadline of it.
+    let partial = Call {
+        site: all.site.clone(),
+        ..elsewhere.with_deadline(Duration::from_secs(1))
+    };
+    assert_eq!(all.difference(&partial), Some("different operations"));
 }
 
 #[test]

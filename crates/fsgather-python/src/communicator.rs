@@ -97,6 +97,11 @@ impl Communicator {
         Ok(self.member()?.world_size().get())
     }
 
+    /// What messages call the member at this place.
+    fn name_of(&self, place: u32) -> u32 {
+        self.waiting.name_of(place.into()).get()
+    }
+
     #[getter]
     fn closed(&self) -> bool {
         self.member().is_err()
@@ -130,7 +135,7 @@ impl Communicator {
         let payloads = self.hand_in(value, carrying, |pieces| {
             member.call_with(&options).all_gather_bytes(pieces)
         })?;
-        decode_all(py, payloads, carrying.pickling)
+        decode_all(py, payloads, carrying.pickling, &self.waiting)
     }
 
     fn broadcast(
@@ -150,7 +155,12 @@ impl Communicator {
         let payload = self
             .waiting
             .run(py, || member.call_with(&options).broadcast_bytes(&[], src))?;
-        object::decode(py, payload, carrying.pickling, src.into())
+        object::decode(
+            py,
+            payload,
+            carrying.pickling,
+            self.waiting.name_of(src.into()),
+        )
     }
 
     /// An iterator over all ranks' objects on `dst`, `None` elsewhere.
@@ -193,9 +203,11 @@ impl Communicator {
         let partial = self.hand_in(value, carrying, |pieces| {
             member.call_with(&options).gather_bytes_partial(pieces, dst)
         })?;
-        let missing = errors::missing_peers(self.waiting.names(), &partial.missing);
+        // By their places, as the parts.
+        let missing = errors::missing_peers(&partial.missing);
         let decoded = |(rank, payload): (Rank, Payload)| {
-            let object = object::decode(py, payload, carrying.pickling, rank)?;
+            let writer = self.waiting.name_of(rank);
+            let object = object::decode(py, payload, carrying.pickling, writer)?;
             Ok((rank.get(), object))
         };
         let parts = partial.parts.map(|parts| {
@@ -264,7 +276,7 @@ impl Communicator {
         let group = self
             .waiting
             .run(py, move || member.call_with(&options).group(&ranks))?;
-        Ok(Self::of(group, self.waiting.clone()))
+        Ok(self.group_of(group))
     }
 
     /// A group on which its members have agreed otherwise; nobody is waited for.
@@ -273,7 +285,7 @@ impl Communicator {
         let group = self
             .waiting
             .run(py, move || member.group_agreed_on(&ranks, number))?;
-        Ok(Self::of(group, self.waiting.clone()))
+        Ok(self.group_of(group))
     }
 
     /// Says that this rank has come to where these ranks meet, and waits for none of them.
@@ -296,7 +308,7 @@ impl Communicator {
         let group = self
             .waiting
             .run(py, || member.call_with(&options).split(color, key))?;
-        Ok(group.map(|group| Self::of(group, self.waiting.clone())))
+        Ok(group.map(|group| self.group_of(group)))
     }
 
     /// Ends the communicator together with all other ranks.
@@ -346,6 +358,11 @@ impl Communicator {
         }
     }
 
+    fn group_of(&self, group: RustCommunicator) -> Self {
+        let waiting = self.waiting.in_group(group.members());
+        Self::of(group, waiting)
+    }
+
     pub(crate) fn member(&self) -> PyResult<Arc<RustCommunicator>> {
         let member = self.member.read().unwrap_or_else(PoisonError::into_inner);
         let member = member.as_ref().map(Arc::clone);
@@ -379,14 +396,16 @@ impl Communicator {
     }
 }
 
-pub(crate) fn decode_all(
-    py: Python<'_>,
+pub(crate) fn decode_all<'py>(
+    py: Python<'py>,
     payloads: Vec<Payload>,
     pickling: Pickling,
-) -> PyResult<Bound<'_, PyList>> {
+    waiting: &Waiter,
+) -> PyResult<Bound<'py, PyList>> {
     let objects = PyList::empty(py);
     for (rank, payload) in (0_u32..).zip(payloads) {
-        objects.append(object::decode(py, payload, pickling, rank.into())?)?;
+        let writer = waiting.name_of(rank.into());
+        objects.append(object::decode(py, payload, pickling, writer)?)?;
     }
     Ok(objects)
 }

@@ -51,18 +51,19 @@ impl Completed {
         })?;
         payload
             .map(|(rank, payload)| {
-                let object = object::decode(py, payload, self.pickling, rank)?;
+                let writer = self.waiting.name_of(rank);
+                let object = object::decode(py, payload, self.pickling, writer)?;
                 Ok((rank.get(), object))
             })
             .transpose()
     }
 
-    /// Who had not handed in when the deadline passed, as far as that is decided.
+    /// Who had not handed in when the deadline passed, as far as that is decided; by their places, as the objects.
     #[getter]
     fn missing(&self) -> Vec<MissingPeer> {
         let left = lock(&self.left);
         let missing = left.as_ref().map(fsgather::parts::Completed::missing);
-        errors::missing_peers(self.waiting.names(), missing.unwrap_or_default())
+        errors::missing_peers(missing.unwrap_or_default())
     }
 
     /// Whether it is known who had not handed in.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use fsgather::Error;
-use fsgather_core::{Missing, Peer, PeerFailure, Rank, RankNames, RollCall, Whereabouts};
+use fsgather_core::{Missing, Peer, PeerFailure, Rank, RollCall, Whereabouts};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple},
@@ -49,14 +49,14 @@ pub(crate) type MissingPeer = (
 );
 
 /// The ranks that others waited for in vain, as Python sees them.
-pub(crate) fn missing_peers(names: &RankNames, missing: &[Missing]) -> Vec<MissingPeer> {
+pub(crate) fn missing_peers(missing: &[Missing]) -> Vec<MissingPeer> {
     let peers = missing.iter().map(|missing| {
         let (host, pid) = missing.process.clone().unzip();
         let last_seen = missing.last_seen.as_ref();
         let (doing, ago) = last_seen
             .map(|(activity, ago)| (activity.to_string(), ago.as_secs_f64()))
             .unzip();
-        (names.of(missing.rank).get(), host, pid, doing, ago)
+        (missing.rank.get(), host, pid, doing, ago)
     });
     peers.collect()
 }
@@ -75,10 +75,7 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
         } => {
             fields.set_item("during", during)?;
             fields.set_item("timeout", timeout.as_secs_f64())?;
-            fields.set_item(
-                "missing",
-                PyTuple::new(py, missing_peers(&RankNames::default(), missing))?,
-            )?;
+            fields.set_item("missing", PyTuple::new(py, missing_peers(missing))?)?;
             set_stacks(py, fields, stacks)?;
             "Timeout"
         }

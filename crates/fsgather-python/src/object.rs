@@ -112,7 +112,7 @@ fn lay_out(kind: u8, stream: Bytes, buffers: impl ExactSizeIterator<Item = Bytes
 /// # Errors
 ///
 /// `ValueError` for a payload that is none; what unpickling raises; `TypeError` for a pickle where that is refused.
-/// Each says whose payload it was.
+/// Each says whose payload it was, by what messages call that rank.
 pub(crate) fn decode(
     py: Python<'_>,
     payload: Payload,

@@ -46,7 +46,10 @@ impl Parts {
             parts.as_mut().and_then(Iterator::next).transpose()
         })?;
         payload
-            .map(|(rank, payload)| object::decode(py, payload, self.pickling, rank))
+            .map(|(rank, payload)| {
+                let writer = self.waiting.name_of(rank);
+                object::decode(py, payload, self.pickling, writer)
+            })
             .transpose()
     }
 

@@ -115,7 +115,9 @@ impl Pending {
             return Ok(None);
         };
         let result = match outcome {
-            CallResult::All(payloads) => decode_all(py, payloads, self.pickling)?.into_any(),
+            CallResult::All(payloads) => {
+                decode_all(py, payloads, self.pickling, &self.waiting)?.into_any()
+            }
             CallResult::Parts(parts) => {
                 let parts =
                     parts.map(|parts| Parts::new(parts, self.waiting.clone(), self.pickling));

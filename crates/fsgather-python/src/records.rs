@@ -154,7 +154,8 @@ impl Records {
             self.close(py);
         }
         let decode = |(rank, record): (Rank, Vec<u8>)| {
-            let record = object::decode(py, Payload::from(record), self.pickling, rank)?;
+            let writer = self.waiting.name_of(rank);
+            let record = object::decode(py, Payload::from(record), self.pickling, writer)?;
             Ok((rank.get(), record))
         };
         taken?.map(decode).transpose()
@@ -185,7 +186,8 @@ impl Records {
         })?;
         match wrong {
             Some(rank) => Err(PyValueError::new_err(format!(
-                "rank {rank} has handed in no records: do all ranks call gather_records?"
+                "rank {} has handed in no records: do all ranks call gather_records?",
+                self.waiting.name_of(rank)
             ))),
             None => Ok(taken),
         }

@@ -5,7 +5,7 @@
 //! been logged. So Ctrl-C ends a wait, on all ranks, and the exception that a signal handler has raised is the
 //! one that the caller gets. SIGTERM, which would end the process, ends the call before: see `_terminating.py`.
 
-use fsgather_core::{RankNames, lock};
+use fsgather_core::{Rank, RankNames, lock};
 use std::{
     sync::{Arc, Mutex, mpsc},
     thread::{self, ThreadId},
@@ -30,6 +30,8 @@ pub(crate) struct Waiter {
     raised: Raised,
     /// What errors call ranks.
     names: RankNames,
+    /// The same by their places in the group that calls are made on.
+    members: RankNames,
 }
 
 /// What a signal handler has raised, and in which thread.
@@ -77,17 +79,32 @@ impl Waiter {
             interrupt,
             raised,
             names: RankNames::default(),
+            members: RankNames::default(),
         }
     }
 
     /// The same where errors call the ranks so.
     pub(crate) fn naming_ranks(self, names: RankNames) -> Self {
-        Self { names, ..self }
+        let members = names.clone();
+        Self {
+            names,
+            members,
+            ..self
+        }
     }
 
-    /// What errors call ranks.
-    pub(crate) const fn names(&self) -> &RankNames {
-        &self.names
+    /// The same for calls on a group of these ranks of the world.
+    pub(crate) fn in_group(&self, members: &[Rank]) -> Self {
+        let members = RankNames::new(members.iter().map(|rank| self.names.of(*rank)));
+        Self {
+            members,
+            ..self.clone()
+        }
+    }
+
+    /// What messages call the member at this place of the group.
+    pub(crate) fn name_of(&self, place: Rank) -> Rank {
+        self.members.of(place)
     }
 
     pub(crate) const fn interrupt(&self) -> &Interrupt {

@@ -103,6 +103,13 @@ impl<C: Codec> Communicator<C> {
         })
     }
 
+    /// Its members, as ranks of the world, in the order of their ranks here. For bindings, whose messages name ranks so.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn members(&self) -> &[Rank] {
+        &self.inner.members
+    }
+
     fn checked(&self, ranks: &[u32]) -> Result<Vec<Rank>, Error> {
         let world_size = self.world_size();
         let ranks: Vec<Rank> = ranks

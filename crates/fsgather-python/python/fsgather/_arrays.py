@@ -33,7 +33,7 @@ def gather(communicator: Communicator, array: Any, dim: int, dst: Optional[int],
     headers = member.all_gather(header, how)
     if problem is not None:
         raise problem
-    _check(headers)
+    _check(communicator, headers)
     axis = header[2]
     if dst is None:
         return _join(kind, array, headers, axis, member.all_gather(kind.to_host(array), how))
@@ -64,14 +64,14 @@ def _axis(array: Any, dim: int) -> int:
     return dim % count
 
 
-def _check(headers: list[Any]) -> None:
+def _check(communicator: Communicator, headers: list[Any]) -> None:
     """Refuses, on all ranks alike, what does not fit together."""
     fits = {
         (name, dtype, axis, shape[:axis] + shape[axis + 1 :], len(shape)) for name, dtype, axis, shape in headers
     }
     if len(fits) > 1:
         rows = {
-            rank: f"{dtype} {list(shape)} along {axis}" if name else f"none ({dtype})"
+            communicator._member.name_of(rank): f"{dtype} {list(shape)} along {axis}" if name else f"none ({dtype})"
             for rank, (name, dtype, axis, shape) in enumerate(headers)
         }
         table = "; ".join(f"rank {rank}: {row}" for rank, row in rows.items())

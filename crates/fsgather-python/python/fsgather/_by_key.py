@@ -37,6 +37,7 @@ def gather(communicator: Communicator, data: Any, dst: Optional[int], default: A
     if not wrong and not has_default:
         wrong = _lacks(keys_of)
     if wrong:
+        wrong = {member.name_of(rank): text for rank, text in wrong.items()}
         raise _make("Mismatch", f"the dictionaries to be joined differ between ranks: {_told(wrong)}", {"table": wrong})
     parts = member.all_gather(own, how) if dst is None else member.gather(own, dst, how)
     if parts is None:

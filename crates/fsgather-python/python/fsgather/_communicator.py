@@ -151,17 +151,15 @@ class Communicator(EarlyGathers):
         self._groups_of_all = 0
         self._pid = os.getpid()
         self._rank_here, self._size = member.rank, member.world_size
-        self._rank_of_process = member.rank
-        """What this process is called, in whatever group."""
+        self._rank_of_process = member.name_of(member.rank)
+        """What messages call this process, in whatever group."""
         _leaving.living.add(self)
         _leaving.watch()
 
     @classmethod
-    def _of(cls, member: _fsgather.Communicator, allow_pickle: bool, rank_of_process: Optional[int] = None) -> Communicator:
+    def _of(cls, member: _fsgather.Communicator, allow_pickle: bool) -> Communicator:
         communicator = cls.__new__(cls)
         communicator._adopt(member, allow_pickle)
-        if rank_of_process is not None:
-            communicator._rank_of_process = rank_of_process
         return communicator
 
     @classmethod
@@ -481,7 +479,7 @@ class Communicator(EarlyGathers):
         Collective over these ranks alone. Several groups may gather at the same time, from several threads.
         """
         members = [self._rank("ranks", rank) for rank in ranks]
-        return Communicator._of(self._member.group(members, self._how()), self._allow_pickle, self._rank_of_process)
+        return Communicator._of(self._member.group(members, self._how()), self._allow_pickle)
 
     def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
         """Parts all ranks into groups, one for each color; ``None`` for a rank that gave none.
@@ -492,13 +490,13 @@ class Communicator(EarlyGathers):
             color = _arguments.whole("color", color, high=2**32 - 1)
         key = _arguments.whole("key", key, low=-_arguments.LARGEST)
         group = self._member.split(color, key, self._how())
-        return None if group is None else Communicator._of(group, self._allow_pickle, self._rank_of_process)
+        return None if group is None else Communicator._of(group, self._allow_pickle)
 
     def _group_of_all(self) -> Communicator:
         """A group of all ranks, which all of them make as often; nobody is waited for."""
         self._groups_of_all += 1
         member = self._member.group_agreed_on(list(range(self.world_size)), _OF_ALL + self._groups_of_all)
-        return Communicator._of(member, self._allow_pickle, self._rank_of_process)
+        return Communicator._of(member, self._allow_pickle)
 
     def close(self) -> None:
         """Ends the communicator together with all other ranks, and leaves nothing behind.

@@ -40,7 +40,7 @@ class Ground:
         from fsgather import Communicator
 
         member = self._communicator._member.group_agreed_on(self._places(ranks), number)
-        channel = Communicator._of(member, _trust.allows_pickle(None, is_introduced=True), self.own_rank)
+        channel = Communicator._of(member, _trust.allows_pickle(None, is_introduced=True))
         channel._timeout = timeout
         return channel
 

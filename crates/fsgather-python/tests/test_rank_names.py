@@ -1,0 +1,118 @@
+"""What the ranks of a group are called in what is told about their objects: their numbers in the world, or in the job that the world is a part of."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import World
+
+CALLS = """
+import time
+
+import numpy as np
+
+
+class Broken:
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def told_of(group, at_fault):
+    def told(kind, call):
+        try:
+            call()
+        except kind as error:
+            table = list(getattr(error, "table", {}))
+            tell([str(error), *getattr(error, "__notes__", []), table])
+
+    broken = Broken() if at_fault else 1
+    told(fsgather.Mismatch, lambda: group.gather_by_key({} if at_fault else {"a": 1}))
+    told(fsgather.Mismatch, lambda: group.gather_by_key(7 if at_fault else {}, dst=None))
+    told(fsgather.Mismatch, lambda: group.gather(np.zeros((2, 4 if at_fault else 3))))
+    told(ValueError, lambda: group.all_gather(broken))
+    told(ValueError, lambda: group.start_all_gather(broken).wait())
+    told(ValueError, lambda: group.gather_object(broken, 0))
+    told(ValueError, lambda: list(group.gather_records([broken], 0)))
+    told(ValueError, lambda: list(group.gather_as_completed(broken, 0)))
+    told(ValueError, lambda: group.gather_partial(broken, 0, deadline=60))
+    told(ValueError, lambda: group.broadcast_object(broken, 1))
+    late = group.gather_partial(rank, 0, deadline=0.5) if not at_fault else None
+    if at_fault:
+        # Whoever comes after the deadline of the other finds itself there.
+        group_is_late()
+        late = group.gather_partial(rank, 0, deadline=0.5)
+    else:
+        open(os.environ["FSGATHER_DIR"] + "/decided", "w").close()
+    tell([late.parts and sorted(late.parts), [peer.rank for peer in late.missing]])
+
+
+def group_is_late():
+    while not os.path.exists(os.environ["FSGATHER_DIR"] + "/decided"):
+        time.sleep(0.01)
+
+
+"""
+
+
+def judge(first: list[list[object]], second: list[list[object]], names: tuple[int, int]) -> None:
+    """Both members, of which the second one was at fault in everything."""
+    whose, fault = names
+    differing, none, arrays = ([f"the {what} to be joined differ between ranks: {told}", table] for what, told, table in (
+        ("dictionaries", f"rank {fault} lacks 'a'", [fault]),
+        ("dictionaries", f"rank {fault} handed in int, which is no dictionary", [fault]),
+        ("arrays", f"rank {whose}: float64 [2, 3] along 0; rank {fault}: float64 [2, 4] along 0", [whose, fault]),
+    ))
+    unreadable = ["invalid literal for int() with base 10: 'no number'", f"while reading the object that rank {fault} handed in", []]
+    assert first == [differing, none, arrays, *[unreadable] * 7, [[0], [1]]]
+    # Of the objects that the first one alone gets it hears nothing, nor of its own that it hands out.
+    assert second == [differing, none, arrays, *[unreadable] * 2, [None, [1]]]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_members_of_a_group_are_called_by_their_numbers_in_the_world(world: World, nested: bool) -> None:
+    told = world.start(
+        4,
+        CALLS
+        + f"""
+with fsgather.Communicator() as communicator:
+    if {nested} and rank != 1:
+        outer = communicator.group([3, 0, 2])
+        group = outer.group([0, 2]) if rank != 0 else None
+    else:
+        group = communicator.group([3, 2]) if rank > 1 else None
+    if group is not None:
+        told_of(group, rank == 2)
+""",
+    ).told()
+    judge(told[3], told[2], (3, 2))
+    assert told[0] == told[1] == []
+
+
+def test_ranks_of_a_world_that_is_a_part_of_a_job_are_called_by_their_numbers_in_it(world: World) -> None:
+    told = world.start(
+        2,
+        CALLS
+        + """
+record = os.environ["FSGATHER_DIR"] + "/record"
+
+def publish(found):
+    with open(record + ".draft", "wb") as file:
+        file.write(found)
+    os.rename(record + ".draft", record)
+
+def fetch(seconds):
+    while not os.path.exists(record):
+        time.sleep(0.01)
+    return open(record, "rb").read()
+
+with fsgather.Communicator.meet(rank, 2, publish, fetch, _numbers=[7, 3]) as part:
+    told_of(part, rank == 1)
+    with part.group([1, 0]) as group:
+        try:
+            group.gather_by_key({"a": 1} if rank == 0 else {})
+        except fsgather.Mismatch as error:
+            tell(error.table)
+""",
+    ).told()
+    assert told[0].pop() == told[1].pop() == {"3": "lacks 'a'"}
+    judge(told[0], told[1], (7, 3))
