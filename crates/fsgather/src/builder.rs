@@ -1,6 +1,10 @@
 //! Joining a world step by step: [`Builder`].
 
-use std::{panic::Location, path::PathBuf, time::Duration};
+use std::{
+    panic::Location,
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
 use fsgather_config::{
     arguments::Arguments,
@@ -294,6 +298,7 @@ impl Builder {
     }
 
     fn join(self, site: &Site) -> Result<Communicator, Error> {
+        let came = SystemTime::now();
         let variables = Variables::of_process();
         let settings = self.arguments.settle(&variables)?;
         if settings.detection.rank.get() == 0 {
@@ -363,7 +368,7 @@ impl Builder {
         }
         let call = Call::new(Operation::SetUp, site.clone());
         setup::share_memory(&inner, &call)?;
-        recording::begin(&inner, trace);
+        recording::begin(&inner, trace, came);
         Ok(Communicator::from_inner(inner, Postcard))
     }
 }

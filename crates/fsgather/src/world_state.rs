@@ -214,7 +214,8 @@ impl WorldState {
         });
         self.shared_memory.release();
         if let Some(recording) = self.recording.get() {
-            recording.end(closed);
+            let alone = self.settled().is_none() && self.context.known.is_empty();
+            recording.end(closed, alone);
         }
     }
 }

@@ -22,6 +22,7 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use fsgather_core::{Error, ProcessId, Rank, StorageCause, read_message};
@@ -35,10 +36,13 @@ use twox_hash::XxHash3_128;
 use uuid::Uuid;
 
 use crate::{
+    directory::rendezvous_directory::in_rendezvous,
     layout::{self, RendezvousEntry},
     os::{
         directory::{self, OwnUid},
-        file, listing,
+        file,
+        filesystem::{Class, FileSystem},
+        listing,
         process::{Liveness, liveness},
         remove,
     },
@@ -158,12 +162,14 @@ pub fn create(rendezvous: &Path, header: &CallsHeader, len: u64) -> Result<(File
         let cause = StorageCause::described("who this is takes too much room");
         Error::storage("make", &path, cause)
     })?;
-    // Whatever is put in the place of the directory meanwhile does not matter.
-    let held = listing::hold(rendezvous).map_err(told)?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let name = header.name();
-    let made = files::open(&held, Path::new(&name), flags, 0o600);
-    let made = File::from(made.map_err(|errno| told(errno.into()))?);
+    let make = || {
+        // Whatever is put in the place of the directory meanwhile does not matter.
+        let held = listing::hold(rendezvous)?;
+        Ok(files::open(&held, Path::new(&name), flags, 0o600)?)
+    };
+    let made = File::from(in_rendezvous(rendezvous, make).map_err(told)?);
     let written = file::write_all(&made, &mut [IoSlice::new(&bytes)]);
     if let Err(error) = written {
         remove::or_leave(&path);
@@ -330,6 +336,25 @@ pub fn known_local_rendezvous() -> PathBuf {
     layout::rendezvous_path(&directory::local_path(rustix::process::geteuid().as_raw()))
 }
 
+/// Removes a rendezvous directory that was made since then, for calls alone, once nothing is in it any more; whoever needs it makes
+/// it again. Only where the file system and this host have one clock, and tell when it was made.
+pub fn remove_unused_rendezvous(rendezvous: &Path, since: SystemTime) {
+    let is_new = || -> io::Result<bool> {
+        let held = listing::hold(rendezvous)?;
+        let (made, file_system) = (listing::examine_open(&held)?, FileSystem::of_open(&held)?);
+        // Time stamps tick.
+        let since = since.checked_sub(Duration::from_millis(20));
+        Ok(made.uid == rustix::process::geteuid().as_raw()
+            && file_system.class() == Class::Local
+            && made.born >= since.or(Some(UNIX_EPOCH)))
+    };
+    if matches!(is_new(), Ok(true))
+        && let Err(error) = remove::rmdir(rendezvous)
+    {
+        tracing::debug!(path = %rendezvous.display(), %error, "a directory stays");
+    }
+}
+
 /// Has a file look as if it had just changed: that is how those who cannot see its process know that it runs.
 ///
 /// # Errors
@@ -381,6 +406,39 @@ pub(crate) mod tests {
             began: 1_800_000_000_000_000_000,
             job: Some("4711".into()),
         }
+    }
+
+    #[test]
+    fn a_directory_that_was_made_for_calls_alone_goes_with_the_last_of_them() {
+        let place = tempfile::tempdir().unwrap();
+        let before = SystemTime::now();
+        let rendezvous = crate::make_rendezvous(place.path()).unwrap();
+        let (_, path) = create(
+            &rendezvous,
+            &header(0, crate::this_process().unwrap()),
+            8192,
+        )
+        .unwrap();
+        remove_unused_rendezvous(&rendezvous, before);
+        assert!(path.exists());
+        remove(&path);
+        // One that is older belongs to others.
+        let later = SystemTime::now() + Duration::from_secs(1);
+        remove_unused_rendezvous(&rendezvous, later);
+        assert!(rendezvous.exists());
+        remove_unused_rendezvous(&rendezvous, before);
+        let is_told = listing::hold(place.path())
+            .and_then(listing::examine_open)
+            .is_ok_and(|made| made.born.is_some());
+        assert_eq!(rendezvous.exists(), !is_told);
+        // Whoever comes then finds it made again.
+        let (_, path) = create(
+            &rendezvous,
+            &header(0, crate::this_process().unwrap()),
+            8192,
+        )
+        .unwrap();
+        assert!(path.exists());
     }
 
     #[test]
@@ -452,9 +510,8 @@ pub(crate) mod tests {
         };
         let paths = [(0, &me), (1, &elsewhere)].map(|(rank, process)| {
             let (made, path) = create(place.path(), &header(rank, process.clone()), 8192).unwrap();
-            let day = std::time::Duration::from_hours(25);
-            made.set_modified(std::time::SystemTime::now() - day)
-                .unwrap();
+            let day = Duration::from_hours(25);
+            made.set_modified(SystemTime::now() - day).unwrap();
             path
         });
         touch_all(place.path(), Uuid::from_u128(8), &me);

@@ -54,16 +54,20 @@ pub(crate) struct Recording {
     communicator: Uuid,
     /// What had failed in this process when this world was made: if all ends well, the program has got over it.
     got_over: Vec<Uuid>,
+    /// When this rank came to the meeting: what is older than that is not made by this world.
+    came: SystemTime,
     is_told: AtomicBool,
     worker: Option<Arc<Orders>>,
 }
 
 /// Begins to write the calls of a world down, where that is wanted and can be done.
-pub(crate) fn begin(inner: &GroupState, keep: Trace) {
+///
+/// `came` is when this rank came to the meeting.
+pub(crate) fn begin(inner: &GroupState, keep: Trace, came: SystemTime) {
     if keep == Trace::Off {
         return;
     }
-    match Recording::begin(inner, keep) {
+    match Recording::begin(inner, keep, came) {
         Ok(recording) => {
             inner
                 .world
@@ -80,7 +84,7 @@ pub(crate) fn begin(inner: &GroupState, keep: Trace) {
 }
 
 impl Recording {
-    fn begin(inner: &GroupState, keep: Trace) -> Result<Self, Error> {
+    fn begin(inner: &GroupState, keep: Trace, came: SystemTime) -> Result<Self, Error> {
         let world = &inner.world;
         let shared = shared_place(inner);
         let is_local = |place: &PathBuf| FileSystem::of(place).is_ok_and(|of| of.is_mappable());
@@ -143,6 +147,7 @@ impl Recording {
             keep,
             communicator: world.communicator,
             got_over: FAILED.known(),
+            came,
             is_told: AtomicBool::new(false),
             worker: worker.start(),
         })
@@ -165,8 +170,8 @@ impl Recording {
         }
     }
 
-    /// Ends it with the world. `closed`: all ranks have closed it together.
-    pub(crate) fn end(&self, closed: bool) {
+    /// Ends it with the world. `closed`: all ranks have closed it together; `alone`: nothing else was kept where calls are.
+    pub(crate) fn end(&self, closed: bool, alone: bool) {
         let stays = match self.keep {
             Trace::Always => true,
             // What has failed before, in a group or in an earlier world, the program has got over.
@@ -181,6 +186,10 @@ impl Recording {
         }
         if !stays {
             calls::remove(self.recorder.path());
+            // Whoever is the last one finds nothing of the others there.
+            if let Some(rendezvous) = self.recorder.path().parent().filter(|_| alone) {
+                calls::remove_unused_rendezvous(rendezvous, self.came);
+            }
         }
         if self.keep == Trace::Failed {
             let paths = [self.recorder.path().to_owned(), self.shown.clone()];
