@@ -400,6 +400,37 @@ print(f"rank {world.rank} has met")
 """A rank that comes when the others have given up twice; all go on trying."""
 
 
+RECEIVING = """
+from mpi4py import MPI
+import fsgather
+world = MPI.COMM_WORLD
+if world.rank == 0:
+    # From whomever, whatever comes, as a program says that has one kind of messages.
+    got = sorted(world.recv() for _ in range(1, world.size))
+    assert got == list(range(1, world.size)), got
+    world.send("go on", dest=2)
+elif world.rank == 2:
+    # Rank 1 asks rank 0 to introduce it before.
+    world.recv(source=1, tag=7)
+    world.send(world.rank, dest=0)
+    assert world.recv() == "go on"
+else:
+    world.send(world.rank, dest=0)
+if world.rank == 1:
+    import threading, time
+    from fsgather.bootstraps.mpi4py import _post_of
+    def let_go():
+        while not _post_of(world).values:
+            time.sleep(0.01)
+        world.send(None, dest=2, tag=7)
+    threading.Thread(target=let_go).start()
+with fsgather.Communicator(comm=world) as met:
+    assert met.all_gather(world.rank) == list(range(world.size))
+print(f"rank {world.rank} has met")
+"""
+"""A rank that receives from whomever while others already meet gets what the program has sent, and nothing else."""
+
+
 @engine
 def mpi4py(notes: Path) -> None:
     program = (
@@ -417,6 +448,8 @@ def mpi4py(notes: Path) -> None:
     for late in ("0", "2"):
         ended = subprocess.run([*launcher[:-1], LATE, late], cwd=HERE, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True)
         assert ended.stdout.count("has met") == RANKS, ended.stdout
+    ended = subprocess.run([*launcher[:-1], RECEIVING], cwd=HERE, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True)
+    assert ended.stdout.count("has met") == RANKS, ended.stdout
     # MPI ends all ranks when one is killed; what they had heard by then is there, or nothing. Its own memory stays.
     before = set(Path("/dev/shm").glob("mpich_shm_*"))
     subprocess.run([*launcher, str(notes)], cwd=HERE, env=variables, timeout=LIMIT, check=False)

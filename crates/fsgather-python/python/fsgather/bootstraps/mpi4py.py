@@ -13,10 +13,11 @@ __all__ = ["Mpi", "find"]
 
 
 class Mpi(KeyValue):
-    """Introduces the ranks of a communicator of mpi4py, by messages with the largest tag that MPI allows.
+    """Introduces the ranks of a communicator of mpi4py, by messages on a duplicate of it, which no receive of the program can take.
 
-    Each rank asks rank 0, which answers it; no call of MPI waits. So a rank that comes after others have given up meets them the next time
-    that they try, and what is left of a meeting that has failed is no part of another one.
+    Each rank asks rank 0, which answers it; no call of MPI waits. The duplicate is asked for once, as a collective call that does not wait
+    either. So a rank that comes after others have given up meets them the next time that they try, and what is left of a meeting that has failed
+    is no part of another one.
 
     Raises:
         fsgather.Config: it has no ranks, or this process is none of them.
@@ -64,42 +65,72 @@ class _Post:
 
     def __init__(self, comm: Any) -> None:
         self.lock = threading.Lock()
-        self.comm = comm
         self.values: dict[str, bytes] = {}
         self._mpi: Any = sys.modules["mpi4py.MPI"]
-        self._tag = int(comm.Get_attr(self._mpi.TAG_UB))
+        self._rank = comm.Get_rank()
+        # Programs may receive whatever comes on their own.
+        self._copy, self._request = comm.Idup()
+        self._is_there = False
+        """Whether all ranks have asked for the duplicate."""
+        self._unsent: dict[str, int] = {}
         self._on_their_way: list[Any] = []
 
     def send(self, to: int, key: str, value: bytes) -> None:
-        """Sends a value, and waits for nobody."""
+        """Sends a value, as soon as that can be done, and waits for nobody."""
         self.values[key] = value
-        self._on_their_way = [request for request in self._on_their_way if not request.Test()]
-        if to != self.comm.Get_rank():
-            self._on_their_way.append(self.comm.isend((key, value), dest=to, tag=self._tag))
+        if to != self._rank:
+            self._unsent[key] = to
+        self._get_on()
 
     def look(self, key: str) -> Optional[bytes]:
         """Takes what has come, and looks whether something is under a key."""
         anybody = self._mpi.ANY_SOURCE
-        while self.comm.iprobe(source=anybody, tag=self._tag):
-            came, value = self.comm.recv(source=anybody, tag=self._tag)
+        while self._get_on() and self._copy.iprobe(source=anybody, tag=0):
+            came, value = self._copy.recv(source=anybody, tag=0)
             self.values[came] = value
         return self.values.get(key)
 
+    def _get_on(self) -> bool:
+        """Sends what could not be sent before; whether messages can be exchanged."""
+        self._is_there = self._is_there or bool(self._request.Test())
+        if not self._is_there:
+            return False
+        self._on_their_way = [request for request in self._on_their_way if not request.Test()]
+        unsent, self._unsent = self._unsent, {}
+        for key, to in unsent.items():
+            # Only the last word counts.
+            if key in self.values:
+                self._on_their_way.append(self._copy.isend((key, self.values[key]), dest=to, tag=0))
+        return True
+
+    def free(self) -> None:
+        """Gives the duplicate back, where all ranks have it."""
+        if self._is_there:
+            self._copy.Free()
+
 
 _lock = threading.Lock()
-_posts: list[_Post] = []
+_key: Optional[int] = None
+"""Under which a communicator of MPI keeps what belongs to it; another one that MPI gives the same handle later has nothing there."""
 
 
 def _post_of(comm: Any) -> _Post:
     """That of a communicator: what has come for one meeting may have been sent in another."""
+    global _key
     with _lock:
-        # Those that were freed are equal to none.
-        found = next((post for post in _posts if post.comm == comm), None)
+        if _key is None:
+            _key = sys.modules["mpi4py.MPI"].Comm.Create_keyval(delete_fn=_free)
+        found: Optional[_Post] = comm.Get_attr(_key)
         if found is None:
-            null = sys.modules["mpi4py.MPI"].COMM_NULL
-            _posts[:] = [*(post for post in _posts if post.comm != null), _Post(comm)]
-            found = _posts[-1]
+            found = _Post(comm)
+            comm.Set_attr(_key, found)
         return found
+
+
+def _free(comm: Any, _key: int, post: _Post) -> None:
+    """Called where the program frees the communicator, on all ranks; that of the world goes with MPI itself."""
+    if comm != sys.modules["mpi4py.MPI"].COMM_WORLD:
+        post.free()
 
 
 def _wrong(comm: Any) -> Optional[str]:
