@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import signal
 import sys
 import time
 from typing import Any
@@ -15,6 +17,13 @@ IS_SLOW = False
 import torch.distributed as dist
 
 
+class Stubborn:
+    """Cannot be pickled."""
+
+    def __reduce__(self) -> Any:
+        raise ValueError("not me")
+
+
 def main() -> None:
     """All but one call; nobody catches anything."""
     global IS_SLOW
@@ -22,9 +31,23 @@ def main() -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     into: list[Any] = [None] * size
     dist.all_gather_object(into, rank)
-    if rank == 2:
+    case = os.environ["SWITCH_CASE"]
+    if case == "cannot be pickled":
+        try:
+            dist.all_gather_object(into, Stubborn() if rank == 2 else rank)
+        finally:
+            # The launcher ends this rank before it has ended by itself.
+            while rank == 2:
+                signal.pause()
+    if case == "gets over it":
+        with contextlib.suppress(Exception):
+            dist.all_gather_object(into, Stubborn() if rank == 2 else rank)
+        dist.all_gather_object(into, rank)
+        if rank == 1:
+            raise MemoryError("out of luck")
+    elif rank == 2:
         IS_SLOW = True
-        if os.environ["SWITCH_CASE"] == "exits":
+        if case == "exits":
             sys.exit("no checkpoint found")
         raise MemoryError("out of luck")
     dist.all_gather_object(into, rank)

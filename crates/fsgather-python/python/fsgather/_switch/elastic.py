@@ -8,16 +8,17 @@ that torchrun names to it, as ``torch.distributed.elastic`` has it for programs 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import time
 import traceback
-from typing import Any
+from typing import Any, Optional
 
 from fsgather import _errors
 
-__all__ = ["leave_word", "leave_word_of_end", "note"]
+__all__ = ["forget", "leave_word", "leave_word_of_end", "note", "note_told"]
 
 _FILE = "TORCHELASTIC_ERROR_FILE"
 
@@ -25,20 +26,50 @@ _noted: dict[int, float] = {}
 """When others were told of an exception that is on its way through the program. It is known by its number alone, so that it may go."""
 
 
-def note(error: BaseException) -> None:
-    """Notes that others are being told of an exception, by which this rank will end, or not."""
-    _noted.setdefault(id(error), time.time())
+_early: Optional[str] = None
+"""Where word of an exception is by which this rank may end; it does not, if it goes on."""
+
+
+def note(error: BaseException, since: Optional[float] = None) -> None:
+    """Notes that others are being told of an exception, by which this rank will end, or not; or since when they may have been."""
+    _noted.setdefault(id(error), time.time() if since is None else since)
+
+
+def note_told(error: BaseException, told: BaseException, began: float) -> None:
+    """The same where others have been told already, in a call that began then: they may have ended, and torchrun this rank because of that,
+    before it gets to say it at its end."""
+    global _early
+    note(error, began)
+    path = _path()
+    if path is not None:
+        _early = path
+        _leave(path, f"{_said(error)}; {told}", {"timestamp": str(int(began))})
+
+
+def forget() -> None:
+    """Takes that back: the program has got over it."""
+    global _early
+    path, _early = _early, None
+    if path is not None:
+        with contextlib.suppress(OSError):
+            os.remove(path)
+
+
+def _path() -> Optional[str]:
+    """Where torchrun looks for what this rank says, if nothing is there but what has been said here."""
+    path = os.environ.get(_FILE)
+    return path if path and path != os.devnull and (path == _early or not os.path.exists(path)) else None
 
 
 def leave_word(error: BaseException) -> None:
     """Tells torchrun, if that has started this rank, by which exception the rank ends, unless the program has told it."""
-    path = os.environ.get(_FILE)
-    if not path or path == os.devnull or os.path.exists(path):
+    path = _path()
+    if path is None:
         return
     heard = _errors.heard(error, os.environ.get("RANK"))
     if heard is not None and heard.is_transient:
         # The rank that was lost leaves no word: its end has the time at which torchrun notices it, and should be the first.
-        return
+        return forget()
     more: dict[str, Any]
     if heard is None:
         said = _said(error)
@@ -56,8 +87,8 @@ def leave_word_of_end() -> None:
 
     torchrun reads that only of a rank that has ended with another code than 0, which the others may have heard of before.
     """
-    path = os.environ.get(_FILE)
-    if path and path != os.devnull and not os.path.exists(path):
+    path = _path()
+    if path is not None:
         said = "the program has ended without an exception; the ranks that wait for this one fail because of that"
         _leave(path, said, {"timestamp": str(int(time.time()))})
 

@@ -11,6 +11,7 @@ import os
 import secrets
 import sys
 import threading
+import time
 import weakref
 from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence
 
@@ -96,12 +97,18 @@ class Membership:
         next call has all ranks meet anew.
         """
         communicator: Optional[Communicator] = None
+        began = time.time()
+        _go_on()
         try:
             communicator = self.communicator()
             return communicator._call_like(like, name, *arguments, **how)
         except _errors.Timeout as error:
             raise _in_words_of_torch(error) from error.__cause__
         except (_errors.PeerFailed, _errors.TooLarge) as error:
+            if communicator is not None and error.__cause__ is not None and _was_in_a_job:
+                from fsgather._switch import elastic
+
+                elastic.note_told(error.__cause__, error, began)
             if communicator is not None and _is_only_the_object(error):
                 self._start_anew(communicator)
             if communicator is not None and error.__cause__ is not None:
@@ -156,6 +163,13 @@ class Membership:
             size = len(group.ranks)
             notices.first(f"object collectives of this job go through fsgather ({why}): {size} ranks")
         return ground, communicator
+
+
+def _go_on() -> None:
+    """The program has got over what it was told before, if that was something."""
+    elastic = sys.modules.get("fsgather._switch.elastic")
+    if elastic is not None:
+        elastic.forget()
 
 
 def _in_words_of_torch(error: _errors.Timeout) -> _errors.Timeout:
