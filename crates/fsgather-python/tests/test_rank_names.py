@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from typing import Any
+
 import pytest
 
 from conftest import World
@@ -92,6 +97,7 @@ def test_ranks_of_a_world_that_is_a_part_of_a_job_are_called_by_their_numbers_in
     told = world.start(
         2,
         CALLS
+        + LAST
         + """
 record = os.environ["FSGATHER_DIR"] + "/record"
 
@@ -107,12 +113,53 @@ def fetch(seconds):
 
 with fsgather.Communicator.meet(rank, 2, publish, fetch, _numbers=[7, 3]) as part:
     told_of(part, rank == 1)
+    comes_last(part.group([0, 1]), part, rank == 1)
     with part.group([1, 0]) as group:
         try:
             group.gather_by_key({"a": 1} if rank == 0 else {})
         except fsgather.Mismatch as error:
             tell(error.table)
 """,
+        FSGATHER_TRACE="always",
     ).told()
+    assert called(world) == ({3, 7}, {3})
     assert told[0].pop() == told[1].pop() == {"3": "lacks 'a'"}
     judge(told[0], told[1], (7, 3))
+
+
+LAST = """
+def comes_last(group, everybody, is_last):
+    pending = None if is_last else group.start_all_gather(1)
+    # What a rank has handed in is known where this is.
+    everybody.barrier()
+    pending = pending or group.start_all_gather(2)
+    assert sorted(pending.wait()) == [1, 2]
+
+"""
+"""One member of a group comes to a call when the other has handed in."""
+
+
+def called(world: World) -> tuple[set[int], set[int]]:
+    """The ranks of which there are calls, and those that came last to a ``start_all_gather``, as they are drawn."""
+    drawing = world.directory / "drawn.json"
+    subprocess.run([sys.executable, "-m", "fsgather", "trace", str(world.directory), "--to", str(drawing)], stdout=subprocess.DEVNULL, check=True)
+    events = json.loads(drawing.read_text())["traceEvents"]
+    names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    lasts = {event["args"]["last_rank"] for event in events if event["name"].startswith("start_all_gather")}
+    return {int(name.split()[1]) for name in names}, lasts
+
+
+def test_who_came_last_to_a_call_of_a_group_is_told_by_its_number_in_the_world(world: World) -> None:
+    world.start(
+        3,
+        LAST
+        + """
+with fsgather.Communicator() as communicator:
+    if rank == 0:
+        communicator.barrier()
+    else:
+        comes_last(communicator.group([1, 2]), communicator, rank == 1)
+""",
+        FSGATHER_TRACE="always",
+    ).told()
+    assert called(world) == ({0, 1, 2}, {1})

@@ -12,7 +12,8 @@ use std::{
 };
 
 use fsgather_core::{
-    ChannelId, Epoch, Error, Phase, ProcessId, Rank, Ticket, bytes_text, duration_text, lock,
+    ChannelId, Epoch, Error, Phase, ProcessId, Rank, RankNames, Ticket, bytes_text, duration_text,
+    lock,
 };
 
 use fsgather_trace::{
@@ -35,6 +36,8 @@ pub struct CallLog {
     reports: bool,
     /// What writes the last calls down.
     recorder: OnceLock<Arc<Recorder>>,
+    /// What people call the ranks of the world.
+    names: RankNames,
 }
 
 /// One call.
@@ -60,11 +63,12 @@ struct Times {
 }
 
 impl CallLog {
-    /// One whose calls are those of the rank that this process is.
+    /// One whose calls are those of the rank that this process is; `names` is what people call ranks.
     #[must_use]
-    pub fn of_rank() -> Self {
+    pub fn of_rank(names: &RankNames) -> Self {
         Self {
             reports: true,
+            names: names.clone(),
             ..Self::default()
         }
     }
@@ -183,10 +187,11 @@ impl CallLog {
 
     /// All have, `last` of the world's ranks the last of them; or, if there is a cause, those who were in time.
     pub fn all_in(&self, ticket: &Ticket, last: Option<Rank>, cause: Cause) {
+        let last = last.map(|last| self.names.of(last));
         self.record(|recorder| recorder.decided(ticket, last, cause));
     }
 
-    /// The same, for reports: `last` is a rank of the group; this rank receives so many bytes in all, of which some have still
+    /// The same, for reports: this rank receives so many bytes in all, of which some have still
     /// to be moved.
     pub fn decided(&self, ticket: &Ticket, last: Option<Rank>, brought: Option<Brought>) {
         self.change(ticket, |entry, now| {
@@ -212,17 +217,17 @@ impl CallLog {
         self.say(ticket, me, processes);
     }
 
-    /// All have come, `last` of the world's ranks the last of them, `last_of_group` of the group's; and with that the call
-    /// has ended well.
+    /// All have come, `last` of the world's ranks the last of them, and with that the call has ended well.
     pub fn all_in_and_done(
         &self,
         ticket: &Ticket,
-        (last, last_of_group): (Option<Rank>, Option<Rank>),
+        last: Option<Rank>,
         me: Rank,
         processes: &[ProcessId],
     ) {
-        self.record(|recorder| recorder.decided_and_done(ticket, last));
-        self.decided(ticket, last_of_group, None);
+        let called = last.map(|last| self.names.of(last));
+        self.record(|recorder| recorder.decided_and_done(ticket, called));
+        self.decided(ticket, last, None);
         self.say(ticket, me, processes);
     }
 
@@ -231,8 +236,14 @@ impl CallLog {
             return;
         };
         let now = Instant::now();
-        let host = |rank: Rank| Some(processes.get(rank.index())?.host.as_str());
-        tracing::debug!("{}", entry.line(ticket, me, host, now));
+        let who = |rank: Rank| {
+            let host = processes.get(rank.index());
+            (
+                self.names.of(rank),
+                host.map(|process| process.host.as_str()),
+            )
+        };
+        tracing::debug!("{}", entry.line(ticket, me, who, now));
         entry.enter(Phase::Computing, None);
         self.leave(&entry);
     }
@@ -314,7 +325,7 @@ impl Entry {
         &self,
         ticket: &Ticket,
         me: Rank,
-        host: impl FnOnce(Rank) -> Option<&'a str>,
+        who: impl FnOnce(Rank) -> (Rank, Option<&'a str>),
         now: Instant,
     ) -> String {
         let Times {
@@ -331,9 +342,9 @@ impl Entry {
         let whom = match self.last {
             None => String::new(),
             Some(last) if last == me || ranks == 1 => ", came last".into(),
-            Some(last) => match host(last) {
-                Some(host) => format!(" for rank {last} on {host}"),
-                None => format!(" for rank {last}"),
+            Some(last) => match who(last) {
+                (called, Some(host)) => format!(" for rank {called} on {host}"),
+                (called, None) => format!(" for rank {called}"),
             },
         };
         let bytes = bytes_text(self.bytes);
@@ -409,7 +420,8 @@ mod tests {
     fn a_call_is_one_line_with_who_came_last() {
         let begun = Instant::now();
         let end = begun + Duration::from_millis(1830);
-        let line = |me| entry(begun, 2).line(&ticket(), Rank::new(me), |_| Some("n7"), end);
+        let line =
+            |me| entry(begun, 2).line(&ticket(), Rank::new(me), |rank| (rank, Some("n7")), end);
         assert_eq!(
             line(0),
             "all_gather #2 eval.py:42  4 ranks  48.0 MiB  1.83 s (waited 1.71 s for rank 2 on n7, moved for 0.12 s)"
@@ -421,13 +433,13 @@ mod tests {
         );
         let mut barrier = entry(begun, 2);
         (barrier.receives, barrier.bytes) = (false, 0);
-        let text = barrier.line(&ticket(), Rank::ZERO, |_| None, end);
+        let text = barrier.line(&ticket(), Rank::ZERO, |rank| (rank, None), end);
         assert!(
             text.contains("  4 ranks  1.83 s (waited 1.71 s for rank 2, moved"),
             "{text}"
         );
         barrier.bytes = 12 << 20;
-        let text = barrier.line(&ticket(), Rank::ZERO, |_| None, end);
+        let text = barrier.line(&ticket(), Rank::ZERO, |rank| (rank, None), end);
         assert!(
             text.contains("  4 ranks  12.0 MiB handed in  1.83 s "),
             "{text}"

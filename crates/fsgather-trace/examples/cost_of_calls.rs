@@ -26,6 +26,7 @@ fn main() {
         process: ProcessId::default(),
         communicator: Uuid::new_v4(),
         rank: Rank::ZERO,
+        called: Rank::ZERO,
         world_size: 4,
         began: 0,
         job: None,

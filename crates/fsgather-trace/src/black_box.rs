@@ -76,10 +76,10 @@ impl BlackBox {
         }
     }
 
-    /// The rank.
+    /// The rank, as people call it.
     #[must_use]
     pub const fn rank(&self) -> Rank {
-        self.header.rank
+        self.header.called
     }
 
     /// Whether its process may run, as far as can be seen from here.
@@ -153,7 +153,7 @@ impl World {
     fn add(&mut self, found: BlackBox) {
         let last = |one: &BlackBox| one.records.last().map_or(0, |last| last.count);
         let known = self.boxes.last_mut();
-        match known.filter(|one| one.rank() == found.rank()) {
+        match known.filter(|one| one.header.rank == found.header.rank) {
             Some(known) if last(&found) >= last(known) => *known = found,
             Some(_) => {}
             None => self.boxes.push(found),

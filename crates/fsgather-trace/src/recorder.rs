@@ -218,7 +218,7 @@ impl Recorder {
         state.moved = state.moved.saturating_add(more);
     }
 
-    /// All have, `last` of the world's ranks the last of them; or, if there is a cause, those who were in time.
+    /// All have, last of them the rank that people call `last`; or, if there is a cause, those who were in time.
     pub fn decided(&self, ticket: &Ticket, last: Option<Rank>, cause: Cause) {
         self.change(ticket, |words, now| {
             words.set_decided(now);
@@ -239,7 +239,7 @@ impl Recorder {
         });
     }
 
-    /// All have come, `last` of the world's ranks the last of them, and with that the call is over.
+    /// All have come, last of them the rank that people call `last`, and with that the call is over.
     pub fn decided_and_done(&self, ticket: &Ticket, last: Option<Rank>) {
         self.close(ticket, |words, now| {
             words.set_decided(now);

@@ -355,6 +355,7 @@ pub(crate) mod tests {
                 },
                 communicator: Uuid::from_u128(7),
                 rank: Rank::new(rank),
+                called: Rank::new(rank),
                 world_size: 3,
                 began,
                 job: None,

@@ -350,7 +350,7 @@ impl Builder {
             request.clone(),
             context,
         );
-        world.call_log = CallLog::of_rank();
+        world.call_log = CallLog::of_rank(&self.names);
         world.sets_up_later = self.sets_up_later;
         world.compression = compression;
         world.verify = verify;
@@ -368,7 +368,7 @@ impl Builder {
         }
         let call = Call::new(Operation::SetUp, site.clone());
         setup::share_memory(&inner, &call)?;
-        recording::begin(&inner, trace, came);
+        recording::begin(&inner, trace, came, &self.names);
         Ok(Communicator::from_inner(inner, Postcard))
     }
 }

@@ -220,8 +220,7 @@ impl GroupState {
             .and_then(|()| self.exchange.wait(&ticket, Round::VERDICT));
         match passed {
             Ok(verdict) => {
-                let last = verdict.last.map(|last| self.in_world(last));
-                call_log.all_in_and_done(&ticket, (last, verdict.last), *rank, processes);
+                call_log.all_in_and_done(&ticket, verdict.last, *rank, processes);
                 Ok(())
             }
             Err(failure) => {

@@ -7,7 +7,7 @@
 //! | offset | size | field |
 //! | --- | --- | --- |
 //! | 0 | 8 | magic `89 46 53 42 0d 0a 1a 0a` |
-//! | 8 | 2 | version, 2: records have the cause of their ending |
+//! | 8 | 2 | version, 4: a rank has what it is called |
 //! | 10 | 2 | zero |
 //! | 12 | 4 | length n of what follows |
 //! | 16 | n | whose it is, [`CallsHeader`] in postcard |
@@ -51,8 +51,8 @@ use crate::{
 pub use question::{LONGEST_ANSWER, Question};
 
 const MAGIC: [u8; 8] = *b"\x89FSB\r\n\x1a\n";
-/// 1: the first. 2: why a call was not decided with all its ranks.
-const VERSION: u16 = 3;
+/// 1: the first. 2: why a call was not decided with all its ranks. 4: what a rank is called.
+const VERSION: u16 = 4;
 const FIXED_LEN: usize = 16;
 const CHECKSUM_LEN: usize = 16;
 
@@ -77,6 +77,8 @@ pub struct CallsHeader {
     pub communicator: Uuid,
     /// Which rank of it.
     pub rank: Rank,
+    /// What people call that rank, where the world is a part of a job.
+    pub called: Rank,
     /// How many it has.
     pub world_size: u32,
     /// When its clock stood at 0, in nanoseconds since 1970 by the calendar of its host.
@@ -402,6 +404,7 @@ pub(crate) mod tests {
             process,
             communicator: Uuid::from_u128(7),
             rank: Rank::new(rank),
+            called: Rank::new(rank),
             world_size: 4,
             began: 1_800_000_000_000_000_000,
             job: Some("4711".into()),

@@ -172,14 +172,13 @@ impl CallGuard {
         self.acknowledge.set(acknowledge);
         self.phase.set(Phase::Reading);
         let call_log = &self.inner.world.call_log;
-        let last = verdict.last.map(|last| self.inner.in_world(last));
         let own = self.inner.in_world(self.inner.exchange.rank());
         let cause = match verdict.missing.as_slice() {
             [] => Cause::None,
             missing if missing.iter().any(|late| late.rank == own) => Cause::TooLate,
             _ => Cause::Deadline,
         };
-        call_log.all_in(&self.ticket, last, cause);
+        call_log.all_in(&self.ticket, verdict.last, cause);
         if !call_log.is_empty() {
             call_log.decided(&self.ticket, verdict.last, brought());
         }

@@ -26,7 +26,7 @@ use std::{
 };
 
 use fsgather_config::settings::{Trace, Transport};
-use fsgather_core::{Error, Rank, StorageCause};
+use fsgather_core::{Error, Rank, RankNames, StorageCause};
 use fsgather_store::{
     FileSystem,
     calls::{self, CallsHeader},
@@ -62,12 +62,12 @@ pub(crate) struct Recording {
 
 /// Begins to write the calls of a world down, where that is wanted and can be done.
 ///
-/// `came` is when this rank came to the meeting.
-pub(crate) fn begin(inner: &GroupState, keep: Trace, came: SystemTime) {
+/// `came` is when this rank came to the meeting, `names` what people call ranks.
+pub(crate) fn begin(inner: &GroupState, keep: Trace, came: SystemTime, names: &RankNames) {
     if keep == Trace::Off {
         return;
     }
-    match Recording::begin(inner, keep, came) {
+    match Recording::begin(inner, keep, came, names) {
         Ok(recording) => {
             inner
                 .world
@@ -84,7 +84,12 @@ pub(crate) fn begin(inner: &GroupState, keep: Trace, came: SystemTime) {
 }
 
 impl Recording {
-    fn begin(inner: &GroupState, keep: Trace, came: SystemTime) -> Result<Self, Error> {
+    fn begin(
+        inner: &GroupState,
+        keep: Trace,
+        came: SystemTime,
+        names: &RankNames,
+    ) -> Result<Self, Error> {
         let world = &inner.world;
         let shared = shared_place(inner);
         let is_local = |place: &PathBuf| FileSystem::of(place).is_ok_and(|of| of.is_mappable());
@@ -106,6 +111,7 @@ impl Recording {
             process: process.cloned().unwrap_or_default(),
             communicator: world.communicator,
             rank: world.rank,
+            called: names.of(world.rank),
             world_size: inner.exchange.world_size().get(),
             began: u64::try_from(began.as_nanos()).unwrap_or(u64::MAX),
             job: world.context.job.clone(),
@@ -139,6 +145,7 @@ impl Recording {
             },
             known: BTreeMap::new(),
             onlooker: inner.exchange.onlooker(),
+            names: names.clone(),
             header,
         };
         Ok(Self {

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Error, Onlooker, Rank, lock};
+use fsgather_core::{Error, Onlooker, Rank, RankNames, lock};
 use fsgather_store::{
     Rules,
     calls::{self, CallsHeader, HEADER_LEN, LONGEST_ANSWER, Question},
@@ -110,6 +110,8 @@ pub(super) struct Worker {
     /// Questions that have come, since when, and whether they have been answered.
     pub(super) known: BTreeMap<u32, (Instant, bool)>,
     pub(super) onlooker: Option<Arc<dyn Onlooker>>,
+    /// What people call ranks.
+    pub(super) names: RankNames,
 }
 
 impl Worker {
@@ -276,6 +278,7 @@ impl Worker {
             pause(orders, ANSWERS);
             onlooker.roll_call(&all)
         };
+        let told = self.names.of_roll_call(told);
         if let Some(text) = roll_call::to_text(&told, LONGEST_ANSWER) {
             for question in &questions {
                 question.answer(&text);

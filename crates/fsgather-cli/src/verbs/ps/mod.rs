@@ -183,13 +183,18 @@ impl Drop for Asked {
 fn ask(seen: &mut [Seen], patience: &Patience) {
     let mut asked: Vec<(&mut Seen, Asked)> = Vec::new();
     for job in seen {
-        let root = job.world.boxes.iter().find(|one| one.rank() == Rank::ZERO);
+        let root = job
+            .world
+            .boxes
+            .iter()
+            .find(|one| one.header.rank == Rank::ZERO);
         let place = root.and_then(|root: &BlackBox| Some((root, root.path.parent()?)));
         job.problem = match place {
             None => Some("rank 0, which could ask the others, is not seen from here".into()),
-            Some((root, _)) if root.is_running == Some(false) => {
-                Some("rank 0, which could ask the others, has ended".into())
-            }
+            Some((root, _)) if root.is_running == Some(false) => Some(format!(
+                "rank {}, which could ask the others, has ended",
+                root.rank()
+            )),
             Some((_, place)) => match Question::ask(place, job.world.communicator) {
                 Ok(question) => {
                     asked.push((job, Asked(question)));
@@ -216,6 +221,12 @@ fn ask(seen: &mut [Seen], patience: &Patience) {
         }
     }
     for (job, _) in asked {
-        job.problem = Some("rank 0 does not answer: it may be stopped".into());
+        let root = job
+            .world
+            .boxes
+            .iter()
+            .find(|one| one.header.rank == Rank::ZERO);
+        let called = root.map_or(Rank::ZERO, BlackBox::rank);
+        job.problem = Some(format!("rank {called} does not answer: it may be stopped"));
     }
 }
