@@ -54,6 +54,14 @@ def call_library():
 def nested():
     [nap() for _ in range(2)]
 
+def dig():
+    def down(levels):
+        while not levels:
+            pass
+        down(levels - 1)
+    sys.setrecursionlimit(20_000)
+    down(10_000)
+
 communicator = fsgather.Communicator()
 communicator.barrier()
 if rank == 1:
@@ -109,6 +117,13 @@ def test_every_rank_is_told_the_function_and_what_it_waits_for(world: World, wha
     else:
         assert re.fullmatch(f"waiting, in ({call})", state), state
     assert text.endswith(f"\n  rank 1: {line}"), text
+
+
+def test_of_ten_thousand_functions_the_innermost_ones_are_told_while_they_run(world: World) -> None:
+    _, stacks = stacks_of(world, "dig")
+    [[ranks, _, frames, state, answered]] = stacks
+    assert ranks == [1] and answered and state == "running", stacks
+    assert [function for _, _, function in frames] == ["down"] * 12, stacks
 
 
 LIBRARY = """

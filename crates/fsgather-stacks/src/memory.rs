@@ -1,6 +1,8 @@
 //! Memory of this process, read as if it were another's: [`Memory`].
 
 use std::{
+    cell::RefCell,
+    collections::{BTreeMap, btree_map::Entry},
     fs::File,
     io::{self, IoSliceMut},
     os::unix::fs::FileExt,
@@ -91,6 +93,46 @@ impl Memory for OwnMemory {
     }
 }
 
+/// What is protected or mapped is so in pieces no smaller than this.
+const PAGE: usize = 4096;
+
+/// Memory of which each page is read once: for what lies close together, and is many times as much as one word.
+#[derive(Debug)]
+pub(crate) struct Pages<'memory, M> {
+    memory: &'memory M,
+    known: RefCell<BTreeMap<u64, Box<[u8; PAGE]>>>,
+}
+
+impl<'memory, M: Memory> Pages<'memory, M> {
+    pub(crate) const fn of(memory: &'memory M) -> Self {
+        let known = RefCell::new(BTreeMap::new());
+        Self { memory, known }
+    }
+}
+
+impl<M: Memory> Memory for Pages<'_, M> {
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        let mut known = self.known.borrow_mut();
+        let mut done = 0;
+        while done < into.len() {
+            let place = at.checked_add(done as u64);
+            let place = place.ok_or(io::ErrorKind::UnexpectedEof)?;
+            let within = usize::try_from(place % PAGE as u64).map_err(io::Error::other)?;
+            let start = place - within as u64;
+            if let Entry::Vacant(free) = known.entry(start) {
+                let mut page = Box::new([0; PAGE]);
+                self.memory.read(start, page.as_mut_slice())?;
+                free.insert(page);
+            }
+            let page = &known[&start];
+            let count = (PAGE - within).min(into.len() - done);
+            into[done..done + count].copy_from_slice(&page[within..within + count]);
+            done += count;
+        }
+        Ok(())
+    }
+}
+
 fn by_call(base: usize, into: &mut [u8]) -> io::Result<()> {
     let len = into.len();
     let read = process_vm_readv(
@@ -108,6 +150,31 @@ fn by_call(base: usize, into: &mut [u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_have_what_memory_has_also_across_their_ends_and_are_read_once() {
+        let memory = OwnMemory::open().unwrap();
+        let mut bytes: Vec<u8> = (0..3 * PAGE).map(|at| (at % 251) as u8).collect();
+        let pages = Pages::of(&memory);
+        let start = bytes.as_ptr().addr();
+        let first = start.next_multiple_of(PAGE) - start;
+        for (from, length) in [(first, 8), (first + PAGE - 3, 8), (first, PAGE + 10)] {
+            let mut found = vec![0; length];
+            pages.read((start + from) as u64, &mut found).unwrap();
+            assert_eq!(found, bytes[from..from + length]);
+        }
+        let before = pages.word((start + first) as u64).unwrap();
+        bytes[first] ^= 255;
+        std::hint::black_box(&bytes);
+        assert_eq!(pages.word((start + first) as u64).unwrap(), before);
+        assert_ne!(
+            Pages::of(&memory).word((start + first) as u64).unwrap(),
+            before
+        );
+        for nowhere in [0, 8, u64::MAX, u64::MAX - 7, 1 << 62] {
+            assert!(pages.word(nowhere).is_err(), "{nowhere:#x}");
+        }
+    }
 
     #[test]
     fn what_is_there_is_read_and_what_is_not_is_an_error() {

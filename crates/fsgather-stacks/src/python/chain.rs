@@ -6,10 +6,11 @@ use super::{
     error,
     layout::{Frames, GENERATES, Layout, LineCounts, OWNED_BY_C, OWNED_BY_GENERATOR},
 };
-use crate::memory::Memory;
+use crate::memory::{Memory, Pages};
 
-/// How many frames are read. A deeper stack is told from its innermost ones alone, if it stays the same meanwhile.
-const MOST: usize = 2048;
+/// How many frames are read: more than programs have that raise the limit of Python's recursion. A deeper stack is told from its
+/// innermost ones alone, if it stays the same meanwhile.
+const MOST: usize = 16_384;
 
 /// A frame, and where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(super) fn read(
     state: u64,
 ) -> io::Result<(Vec<ChainFrame>, bool)> {
     let mut chain = Vec::new();
+    // Frames lie close together, and a function that calls itself has one code.
+    let memory = &Pages::of(memory);
     let mut at = match layout.frames {
         Frames::Objects { innermost, .. } => memory.word(state + innermost)?,
         Frames::Structures {

@@ -344,10 +344,8 @@ impl Interpreter {
             holds_lock &= self.holds_lock(state, memory)?;
             let last = match chain::read(memory, &self.layout, state) {
                 Ok((chain, true)) => chain,
-                Ok((_, false)) => {
-                    failure = error("the stack is too deep");
-                    continue;
-                }
+                // It is not less deep the next time, and each look at it is long.
+                Ok((_, false)) => return Err(error("the stack is too deep")),
                 Err(failed) => {
                     failure = failed;
                     continue;
