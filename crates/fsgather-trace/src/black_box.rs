@@ -16,11 +16,14 @@ use uuid::Uuid;
 
 use crate::{
     record::{CallRecord, Outcome},
-    recorder::places_of_last,
+    recorder::{KEPT, places_of_last},
 };
 
 /// How many calls are looked at where the last ones are enough.
 const LAST: u64 = 128;
+
+/// How many records may be missing in a file that is whole: the one that was being written.
+const BEING_WRITTEN: u64 = 1;
 
 /// How many calls of each rank are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +47,8 @@ pub struct BlackBox {
     pub torn: usize,
     /// Whether its process runs; none where that cannot be seen from here.
     pub is_running: Option<bool>,
+    /// How many calls had begun, where the file tells that; 0 elsewhere.
+    pub(crate) begun: u64,
 }
 
 impl BlackBox {
@@ -73,6 +78,33 @@ impl BlackBox {
             records,
             torn,
             is_running,
+            begun: file.count,
+        }
+    }
+
+    /// How many of the last calls it has no record of, beyond what may be so in a file that is whole: who goes by the others takes
+    /// an older call for what the rank was at.
+    #[must_use]
+    fn missing_at_end(&self) -> u64 {
+        let last = self.records.last().map_or(0, |last| last.count);
+        let missing = self.begun.saturating_sub(last);
+        if missing > BEING_WRITTEN { missing } else { 0 }
+    }
+
+    /// The same of all that are kept, and how many these are.
+    fn missing(&self) -> (u64, u64) {
+        let last = self.records.last().map_or(0, |last| last.count);
+        let kept = last.min(KEPT);
+        let within = self
+            .records
+            .iter()
+            .filter(|record| record.count > last - kept)
+            .count();
+        let missing = kept.saturating_sub(within as u64);
+        if missing > BEING_WRITTEN {
+            (missing, kept)
+        } else {
+            (0, kept)
         }
     }
 
@@ -221,7 +253,25 @@ pub fn worlds(
             .or_insert_with(|| World::new(communicator));
         match read(&path, extent) {
             Ok(file) if (file.header.communicator, file.header.rank) == (communicator, rank) => {
-                world.add(BlackBox::of(&file, me));
+                let found = BlackBox::of(&file, me);
+                let missing = found.missing_at_end();
+                if missing > 0 {
+                    world.unread.push(format!(
+                        "{}: its last {missing} of {} calls are missing or damaged",
+                        path.display(),
+                        file.count
+                    ));
+                    continue;
+                }
+                let (missing, kept) = found.missing();
+                // What is written over meanwhile is read at several moments.
+                if missing > 0 && extent == Extent::All && found.is_running != Some(true) {
+                    world.unread.push(format!(
+                        "{}: {missing} of its last {kept} calls, which are missing or damaged",
+                        path.display()
+                    ));
+                }
+                world.add(found);
                 world.paths.push(path);
             }
             Ok(_) => world.unread.push(format!(

@@ -362,6 +362,7 @@ pub(crate) mod tests {
             },
             records,
             torn: 0,
+            begun: 0,
             is_running: Some(true),
         }
     }

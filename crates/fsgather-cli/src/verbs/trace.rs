@@ -122,13 +122,19 @@ pub(crate) fn trace(arguments: &TraceArguments, json: bool) -> Result<u8, Failur
     let me = this_process()?;
     let named = directories(&arguments.directories, &settings()?)?;
     let worlds = worlds_of(&named, &arguments.directories, &me, Extent::All)?;
+    let unread: Vec<String> = worlds
+        .iter()
+        .filter(|world| world.boxes.is_empty())
+        .flat_map(|world| world.unread.clone())
+        .collect();
     let jobs = Jobs::of(worlds);
     let Some((worlds, others)) = jobs.chosen(arguments.job.as_deref()) else {
         let places: Vec<String> = named
             .iter()
             .map(|place| word(&place.display().to_string()))
             .collect();
-        let text = none_of(&jobs, arguments.job.as_deref(), &places.join(", "));
+        let job = arguments.job.as_deref();
+        let text = none_of(&jobs, job, &places.join(", "), &unread);
         return Err(Error::config(text).into());
     };
     let trace = Trace::of(worlds, &me);
@@ -158,7 +164,7 @@ pub(crate) fn trace(arguments: &TraceArguments, json: bool) -> Result<u8, Failur
 const MOST_NAMED: usize = 10;
 
 /// What is said where there is no job to show.
-fn none_of(jobs: &Jobs, job: Option<&str>, places: &str) -> String {
+fn none_of(jobs: &Jobs, job: Option<&str>, places: &str, unread: &[String]) -> String {
     let ids = jobs.ids();
     let more = ids.len().saturating_sub(MOST_NAMED);
     let ids = ids.into_iter().rev().take(MOST_NAMED);
@@ -174,6 +180,18 @@ fn none_of(jobs: &Jobs, job: Option<&str>, places: &str) -> String {
             word(job),
             named.join(", ")
         ),
+        _ if !unread.is_empty() => {
+            let shown = unread.iter().take(MOST_NAMED);
+            let shown: Vec<String> = shown.map(|why| format!("\n  not read: {why}")).collect();
+            let more = match unread.len().saturating_sub(MOST_NAMED) {
+                0 => String::new(),
+                more => format!("\n  and {more} more"),
+            };
+            format!(
+                "the calls of ranks that lie in {places} cannot be read:{}{more}",
+                shown.concat()
+            )
+        }
         _ => format!(
             "no calls of ranks lie in {places}; they stay where a job fails, or with FSGATHER_TRACE=always"
         ),

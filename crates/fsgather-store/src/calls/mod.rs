@@ -7,7 +7,7 @@
 //! | offset | size | field |
 //! | --- | --- | --- |
 //! | 0 | 8 | magic `89 46 53 42 0d 0a 1a 0a` |
-//! | 8 | 2 | version, 4: a rank has what it is called |
+//! | 8 | 2 | version, 4 |
 //! | 10 | 2 | zero |
 //! | 12 | 4 | length n of what follows |
 //! | 16 | n | whose it is, [`CallsHeader`] in postcard |
@@ -51,7 +51,8 @@ use crate::{
 pub use question::{LONGEST_ANSWER, Question};
 
 const MAGIC: [u8; 8] = *b"\x89FSB\r\n\x1a\n";
-/// 1: the first. 2: why a call was not decided with all its ranks. 4: what a rank is called.
+/// 1: the first. 2: why a call was not decided with all its ranks. 3: of a record texts have a checksum of their own, which the other
+/// one contains. 4: what a rank is called.
 const VERSION: u16 = 4;
 const FIXED_LEN: usize = 16;
 const CHECKSUM_LEN: usize = 16;
@@ -283,11 +284,14 @@ fn open(path: &Path) -> Result<File, String> {
 /// Why they are none.
 pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<CallsFile, String> {
     let header = CallsHeader::from_bytes(bytes)?;
+    // It is made with all of this, so that no end of it can be away yet.
+    let records = bytes.get(HEADER_LEN..);
+    let records = records.ok_or("it is incomplete or damaged")?;
     Ok(CallsFile {
         path: path.to_owned(),
         header,
         count: count(bytes),
-        records: bytes.get(HEADER_LEN..).unwrap_or_default().to_vec(),
+        records: records.to_vec(),
     })
 }
 
