@@ -1,8 +1,15 @@
-//! Tests what `trace` makes of files of calls that are not whole: it tells that, and takes no older call for the last one.
+//! Tests what `trace` and `ps` make of files of calls that cannot be read, or not all of them: they tell that, and take no older call for
+//! the last one.
 
 mod common;
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+};
 
 use common::{Stage, World, build::command_line_tool, everybody, place};
 use fsgather_testkit::process;
@@ -84,4 +91,79 @@ fn of_a_file_that_was_cut_no_older_call_is_taken_for_the_last_one() {
         let why = format!("not read: {}: it is incomplete or damaged", file.display());
         assert!(said.contains(&why), "{said}");
     }
+}
+
+#[test]
+fn another_user_is_told_whose_job_runs() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = place();
+    let tool = place.path().join("fsgather");
+    fs::copy(command_line_tool(), &tool).expect("a copy");
+    let world = World::new(2, place.path());
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join barrier at:here close".to_owned());
+    stage.wait_at([0, 1], "here");
+    let rendezvous = place.path().join("all_gather_via_filesys");
+    for path in [place.path(), &rendezvous] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("ours");
+    }
+    for options in [&["ps"][..], &["ps", "--stacks"], &["ps", "--json"]] {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid=54301", "--regid=54301", "--clear-groups"])
+            .arg(&tool)
+            .args(options)
+            .arg(place.path());
+        let output = process::output(&mut command).expect("setpriv");
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
+        assert!(!said.contains("no job runs"), "{said}");
+        let why = "-r00000: Permission denied (os error 13); it is of root, who can read it; nor 1 more of that job";
+        assert!(said.contains(why), "{said}");
+    }
+    for rank in 0..2 {
+        stage.go(rank);
+    }
+    stage.succeed(everybody(2));
+}
+
+#[test]
+fn who_asks_a_job_that_ends_meanwhile_is_told_that_it_has() {
+    let place = place();
+    let world = World::new(2, place.path());
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join barrier at:here close".to_owned());
+    stage.wait_at([0, 1], "here");
+    let mut command = Command::new(command_line_tool());
+    command
+        .args(["ps", "--stacks"])
+        .arg(place.path())
+        .env_clear()
+        .stdout(Stdio::piped());
+    let mut asks = command.spawn().expect("a program");
+    let said = thread::spawn(move || {
+        let mut said = String::new();
+        let stdout = asks.stdout.as_mut().expect("a pipe");
+        std::io::Read::read_to_string(stdout, &mut said).expect("text");
+        asks.wait().expect("an end");
+        said
+    });
+    let rendezvous = place.path().join("all_gather_via_filesys");
+    let is_asked = || {
+        let entries = fs::read_dir(&rendezvous).expect("a directory");
+        let mut names = entries.map(|entry| entry.expect("an entry").file_name());
+        names.any(|name| name.to_string_lossy().starts_with("asked-"))
+    };
+    stage.wait_until("a question", is_asked);
+    for rank in 0..2 {
+        stage.go(rank);
+    }
+    stage.succeed(everybody(2));
+    let said = said.join().expect("an end");
+    // It may just have been answered before.
+    let is_answered = said.contains("\n  ranks 0 1: ");
+    let is_told = said.contains("the job has ended or failed meanwhile");
+    assert!(is_answered || is_told, "{said}");
+    assert!(!said.contains("FSGATHER_STACKS"), "{said}");
 }

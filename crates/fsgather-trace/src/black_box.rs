@@ -205,6 +205,19 @@ impl World {
         self.boxes.first().map_or(0, |one| one.header.world_size)
     }
 
+    /// Whether its ranks have ended meanwhile, or failed, as what rank 0 has left tells by now.
+    #[must_use]
+    pub fn is_over(&self, me: &ProcessId) -> bool {
+        let root = self.boxes.iter().find(|one| one.rank() == Rank::ZERO);
+        let Some(Ok(file)) = root.map(|root| read(&root.path, Extent::Last)) else {
+            // What ends well leaves nothing.
+            return true;
+        };
+        let root = BlackBox::of(&file, me);
+        let last = root.records.last();
+        !root.may_run() || last.is_some_and(|last| last.outcome == Outcome::Failed)
+    }
+
     /// Whether a process of it is seen to run, or none can be seen at all.
     #[must_use]
     pub fn may_run(&self) -> bool {

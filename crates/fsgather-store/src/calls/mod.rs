@@ -43,7 +43,7 @@ use crate::{
         file,
         filesystem::{Class, FileSystem},
         listing,
-        process::{Liveness, liveness},
+        process::{Liveness, liveness, user_text},
         remove,
     },
 };
@@ -274,7 +274,13 @@ fn open(path: &Path) -> Result<File, String> {
     // Servers may show others as the owner of what is ours; root may look at everybody's.
     let trusted = [me, owner.uid];
     let allowed = if me == 0 { &trusted[..] } else { &trusted[..1] };
-    file::open_small(path, allowed, MAX_LEN).map_err(|why| why.to_string())
+    file::open_small(path, allowed, MAX_LEN).map_err(|why| {
+        if owner.uid == me {
+            why.to_string()
+        } else {
+            format!("{why}; it is of {}, who can read it", user_text(owner.uid))
+        }
+    })
 }
 
 /// Reads the bytes of such a file. Pure.

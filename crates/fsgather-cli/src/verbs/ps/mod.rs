@@ -86,6 +86,9 @@ pub(crate) struct PsArguments {
 /// How long rank 0 has to answer.
 const ANSWER: Duration = Duration::from_secs(15);
 
+/// Why nobody answers who did run.
+const OVER: &str = "no rank has answered: the job has ended or failed meanwhile";
+
 /// A job that was seen.
 struct Seen {
     world: World,
@@ -116,25 +119,36 @@ pub(crate) fn ps(
     } else {
         Patience::default()
     };
-    let look_at = |extent| -> Result<Vec<Seen>, Failure> {
+    let look_at = |extent| -> Result<(Vec<Seen>, Vec<String>), Failure> {
         let worlds = worlds_of(&named, &arguments.directories, &me, extent)?;
-        let running = worlds.into_iter().filter(World::may_run);
-        Ok(running.map(|world| look(world, &me)).collect())
+        let (unread, read) = worlds
+            .into_iter()
+            .partition::<Vec<World>, _>(|world| world.boxes.is_empty());
+        let running = read.into_iter().filter(World::may_run);
+        Ok((
+            running.map(|world| look(world, &me)).collect(),
+            unread.iter().filter_map(of_unread).collect(),
+        ))
     };
+    let mut is_said = false;
     loop {
-        let mut seen = look_at(Extent::Last)?;
+        let (mut seen, unread) = look_at(Extent::Last)?;
         let is_unclear = |seen: &Seen| seen.standings.iter().any(|one| one.is_unclear);
         if seen.iter().any(is_unclear) {
             // Who is in a group, calls of long ago may tell.
-            seen = look_at(Extent::All)?;
+            (seen, _) = look_at(Extent::All)?;
         }
         if arguments.stacks {
-            ask(&mut seen, &patience);
+            ask(&mut seen, &me, &patience);
             if let Some(code) = patience.ended() {
                 return Ok(code);
             }
         }
         let shown = if json {
+            if seen.is_empty() && !unread.is_empty() && !is_said {
+                output::say(text::unread(&unread).trim_end());
+                is_said = true;
+            }
             output::json(&report::report(&seen))
         } else {
             let mut text = text::text(&seen, arguments.long, &TableStyle::of_output());
@@ -143,7 +157,12 @@ pub(crate) fn ps(
                     .iter()
                     .map(|place| word(&place.display().to_string()))
                     .collect();
-                text = format!("no job runs in {}\n", plain(&places.join(", ")));
+                let places = plain(&places.join(", "));
+                text = match unread.len() {
+                    0 => format!("no job runs in {places}\n"),
+                    _ => format!("no job is seen in {places}, where calls of ranks lie\n"),
+                };
+                text += &text::unread(&unread);
             }
             frames.show(&text, &[], SystemTime::now())
         };
@@ -155,6 +174,15 @@ pub(crate) fn ps(
             return Ok(code);
         }
     }
+}
+
+/// Why nothing of a world can be read, by one of its ranks.
+fn of_unread(world: &World) -> Option<String> {
+    let (first, others) = world.unread.split_first()?;
+    Some(match others.len() {
+        0 => first.clone(),
+        more => format!("{first}; nor {more} more of that job"),
+    })
 }
 
 fn look(world: World, me: &ProcessId) -> Seen {
@@ -180,7 +208,7 @@ impl Drop for Asked {
 }
 
 /// Asks all jobs at the same time what their ranks are doing.
-fn ask(seen: &mut [Seen], patience: &Patience) {
+fn ask(seen: &mut [Seen], me: &ProcessId, patience: &Patience) {
     let mut asked: Vec<(&mut Seen, Asked)> = Vec::new();
     for job in seen {
         let root = job
@@ -211,6 +239,10 @@ fn ask(seen: &mut [Seen], patience: &Patience) {
                 return true;
             };
             job.stacks = roll_call::from_text(&answer);
+            if job.stacks.as_ref().is_some_and(RollCall::is_empty) && job.world.is_over(me) {
+                job.stacks = None;
+                job.problem = Some(OVER.into());
+            }
             false
         });
         if !asked.is_empty() {
@@ -221,6 +253,10 @@ fn ask(seen: &mut [Seen], patience: &Patience) {
         }
     }
     for (job, _) in asked {
+        if job.world.is_over(me) {
+            job.problem = Some(OVER.into());
+            continue;
+        }
         let root = job
             .world
             .boxes

@@ -20,6 +20,22 @@ pub(super) fn text(seen: &[Seen], long: bool, look: &TableStyle) -> String {
     jobs.join("\n")
 }
 
+/// How many jobs are told of that cannot be read.
+const MOST_UNREAD: usize = 10;
+
+/// Of jobs of which nothing can be read: why. Nothing where there are none.
+pub(super) fn unread(files: &[String]) -> String {
+    let mut text = String::new();
+    for why in files.iter().take(MOST_UNREAD) {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "  not read: {}", plain(why));
+    }
+    if let more @ 1.. = files.len().saturating_sub(MOST_UNREAD) {
+        let _ = writeln!(text, "  and {more} more");
+    }
+    text
+}
+
 fn job(seen: &Seen, long: bool, look: &TableStyle) -> String {
     let world = &seen.world;
     let name = world.job().map_or_else(
