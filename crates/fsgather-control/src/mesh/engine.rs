@@ -100,6 +100,17 @@ impl Engine {
         self.runtime().map(drop)
     }
 
+    /// Starts a task that goes on whenever the mesh is run, from now on.
+    pub(super) fn spawn(
+        &self,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), Error> {
+        let runtime = self.runtime()?;
+        runtime.spawn(task);
+        runtime.nudge();
+        Ok(())
+    }
+
     /// Runs the mesh until `future` is done.
     pub(super) fn run<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         Ok(self.runtime()?.run(future))
@@ -198,7 +209,7 @@ impl Engine {
 }
 
 /// An idle link, once its other end has said that the transfers before went well; else what comes of `dialled`.
-async fn settled_or(
+pub(super) async fn settled_or(
     core: &Core,
     to: Rank,
     dialled: impl Future<Output = Result<Link, Error>>,

@@ -34,7 +34,7 @@ impl Incoming {
         Ok(Self {
             place,
             origin,
-            bytes: room(core, origin)?,
+            bytes: room(core, origin.rank, origin.len)?,
             checksums: Vec::new(),
             receiving: Receiving::new(origin),
         })
@@ -62,12 +62,12 @@ impl Incoming {
 }
 
 /// Memory for a whole payload, which is not touched before bytes arrive.
-pub(super) fn room(core: &Core, origin: StreamOrigin) -> Result<Vec<u8>, Error> {
-    if let Some(room) = room_for(origin.len) {
+pub(super) fn room(core: &Core, from: Rank, len: u64) -> Result<Vec<u8>, Error> {
+    if let Some(room) = room_for(len) {
         return Ok(room);
     }
-    let what = format!("the payload of rank {}", origin.rank);
-    let cause = StorageCause::described(format!("no memory for {} bytes", origin.len));
+    let what = format!("the payload of rank {from}");
+    let cause = StorageCause::described(format!("no memory for {len} bytes"));
     let doing = Activity::outside(Phase::Reading);
     Err(Error::storage("receive", what, cause).raised_by(&core.peer(core.rank), doing))
 }

@@ -22,7 +22,8 @@
 //!
 //! - `stream`, `header`: what goes over a link, as bytes (pure).
 //! - `link`: one connection. `pool`: those that are not used. `dial`, `attend`: the two sides of one.
-//! - `ring`, `course` (pure): who receives what from whom in it; `inflow` and `outflow`, its two sides; `pull`; `offers`.
+//! - `ring`, `course` (pure): who receives what from whom in it; `inflow` and `outflow`, its two sides;
+//!   `pull`, of one payload: `fetch`, what comes of it, `ahead`, before it is wanted; `offers`.
 //! - `stalls`: transfers in which nothing moves. `core`: what they share. `engine`: what runs them.
 
 mod call_id;
@@ -37,11 +38,13 @@ mod offers;
 mod pool;
 mod stalls;
 
+mod ahead;
 mod attend;
 mod core;
 mod dial;
 mod engine;
 
+mod fetch;
 mod inflow;
 mod outflow;
 mod pull;

@@ -5,6 +5,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod ahead;
 mod bed;
 mod faults;
 mod meeting;

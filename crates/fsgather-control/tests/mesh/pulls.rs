@@ -43,6 +43,7 @@ proptest! {
     fn a_payload_is_fetched_in_chunks_or_whole_from_memory_or_a_file(
         len in prop_oneof![Just(0), 1..1000_usize, 1_048_570..1_048_580_usize, 0..5_000_000_usize],
         from_file: bool,
+        is_ahead: bool,
         begun in 0..3_usize,
     ) {
         let meshes = Bed::new(2).meshes();
@@ -55,13 +56,22 @@ proptest! {
         meshes[1].offer(call(0), source);
         prop_assert!(fetch(&meshes[0], 1, 0, len).unwrap() == own);
         let mut pull = meshes[0].pull(call(0), Rank::new(1), len as u64).unwrap();
+        if is_ahead {
+            pull = pull.ahead().unwrap();
+        }
+        let mut moved = 0;
+        let mut count = |bytes| {
+            moved += bytes;
+            Ok(())
+        };
         let mut got = Vec::new();
         for _ in 0..begun {
-            if let Some(chunk) = pull.next_chunk(&mut ignore).unwrap() {
+            if let Some(chunk) = pull.next_chunk(&mut count).unwrap() {
                 got.extend_from_slice(&chunk);
             }
         }
-        got.extend_from_slice(&pull.read_to_end(&mut ignore).unwrap());
+        got.extend_from_slice(&pull.read_to_end(&mut count).unwrap());
+        prop_assert!(moved >= len as u64);
         prop_assert!(got == own);
         prop_assert_eq!(meshes[1].links_accepted(), u64::from(len > 0));
     }
