@@ -177,6 +177,54 @@ fn what_fits_a_window_is_there_with_the_verdict() {
     assert_nothing_left(place.path());
 }
 
+/// A root asks the ranks of other hosts at the same time, however many they are.
+#[test]
+fn a_gather_from_many_ranks_far_away_takes_few_round_trips() {
+    const ROUND_TRIP: Duration = Duration::from_millis(400);
+    const RANKS: u32 = 9;
+    let Some(hosts) = Hosts::far_apart(2) else {
+        return;
+    };
+    hosts.distort("* * delay=200");
+    let place = place();
+    let world = World::new(RANKS, place.path())
+        .with("FSGATHER_JOB", "networks")
+        .with("FSGATHER_CONTROL", "tcp")
+        .with("FSGATHER_TRANSPORT", "memory");
+    let script = "at:next gather_bytes:0:150000 at:next ".repeat(4);
+    let mut stage = Stage::new();
+    for rank in 0..RANKS {
+        let host = if rank == 0 { 1 } else { 2 };
+        let steps = format!("join {script} close");
+        stage.start(&mut hosts.rank(host, &world, rank, &steps));
+    }
+    let ranks = everybody(RANKS);
+    let since = Instant::now();
+    let took: Vec<Duration> = (0..4)
+        .map(|_| {
+            stage.wait_at(ranks.clone(), "next");
+            let since = Instant::now();
+            stage.go_all(ranks.clone());
+            stage.wait_at(ranks.clone(), "next");
+            let took = since.elapsed();
+            stage.go_all(ranks.clone());
+            took
+        })
+        .collect();
+    let ends = stage.end_all(ranks.clone());
+    tell(
+        &format!("200 ms each way: gathers take {took:?}"),
+        since,
+        &ends,
+    );
+    stage.succeed(ranks);
+    // One for the verdict, and one for what is asked for then. One after the other they take nine, and the first call fifty.
+    let fastest = took[1..].iter().min().copied().unwrap_or_default();
+    assert!(fastest < ROUND_TRIP * 4, "{took:?}");
+    assert!(took[0] < ROUND_TRIP * 16, "{took:?}");
+    assert_nothing_left(place.path());
+}
+
 #[test]
 fn five_packets_of_a_hundred_lost_are_sent_again() {
     let took = succeed_over("5 % loss, 5 ms each way", "* * delay=5 loss=5");

@@ -387,17 +387,8 @@ impl<'a> StartedCall<'a> {
         let guard = &self.guard;
         let inner = &guard.inner;
         let me = inner.exchange.rank();
-        let mut parts: Vec<Option<IncomingPart>> = received
-            .incoming
-            .unwrap_or_default()
-            .into_iter()
-            .map(Some)
-            .collect();
-        for index in part::reading_order(me, parts.len()) {
-            let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
-            let Some(part) = parts.get_mut(index).and_then(Option::take) else {
-                continue;
-            };
+        let incoming = received.incoming.unwrap_or_default();
+        for (rank, part) in part::InReadingOrder::new(inner, incoming) {
             let file = part.file().cloned();
             if rank != me {
                 part.open(inner, rank, guard.moving())

@@ -27,7 +27,8 @@ pub(crate) type Take<T> = Box<dyn Fn(&GroupState, Rank, Payload) -> Result<T, Er
 /// # Ok::<(), fsgather::Error>(())
 /// ```
 ///
-/// Only the payload being looked at is in memory. Each one's file is removed once it has been read, or
+/// Only the payload being looked at is in memory, and of those that come next from other hosts by memory up to 16 MiB together,
+/// so that not each of them has to be waited for. Each one's file is removed once it has been read, or
 /// when the rest is dropped. An item that is an error ends the iteration; the other ranks are told at
 /// their next call.
 #[must_use = "parts that are not iterated over are thrown away"]

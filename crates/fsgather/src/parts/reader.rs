@@ -18,7 +18,8 @@ use super::unread::UnreadParts;
 
 /// The payloads of all ranks in rank order as streams.
 ///
-/// Each needs memory for about a mebibyte, however long it is. An item that is an error ends the iteration;
+/// Each needs memory for about a mebibyte, however long it is, and those that come next from other hosts by memory need up to 16 MiB
+/// together. An item that is an error ends the iteration;
 /// the other ranks are told at their next call. What is not read is thrown away.
 #[must_use = "payloads that are not read are thrown away"]
 pub struct PartReaders {

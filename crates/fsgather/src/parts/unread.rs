@@ -7,7 +7,7 @@ use fsgather_core::{Error, Phase, Rank, Ticket};
 use crate::{
     call::{guard::record_read, open_call::OpenCall, open_calls::Open},
     group_state::GroupState,
-    payload::{header::FileHeader, part::IncomingPart},
+    payload::{ahead::fetch_ahead, header::FileHeader, part::IncomingPart},
 };
 
 /// What of a gather has not been read yet.
@@ -54,6 +54,8 @@ impl UnreadParts {
         if self.failed {
             return None;
         }
+        let next = self.parts.as_mut_slice().iter_mut();
+        fetch_ahead(&self.inner, next.map(|(rank, part, _)| (*rank, part)));
         self.parts.next()
     }
 

@@ -7,11 +7,13 @@
 //! - [`retention`]: how long it stays with its owner.
 //! - [`relay`]: moves through rank 0 what has no other way; [`mesh`]: from rank to rank, in a [`ring_order`].
 //! - [`part`]: one rank's payload as it has arrived, whole or as a [`stream`].
+//! - [`ahead`]: has parts of other hosts fetched before they are wanted.
 //! - [`spool`]: a stream too long to be held, in a nameless local file.
 //! - [`path`]: where payloads go; [`path_request`]: what a call asks for; [`known_paths`]: what a group has found.
 //! - [`shared_memory`]: payloads that lie in memory of all ranks of a host.
 //! - [`directories`]: the gather directories of this process; [`links`]: its connections to other ranks.
 
+pub(crate) mod ahead;
 pub(crate) mod directories;
 pub(crate) mod header;
 pub(crate) mod input;

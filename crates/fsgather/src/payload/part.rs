@@ -1,6 +1,6 @@
 //! The payloads that arrived from the others: [`IncomingPart`].
 
-use std::{io::Read, sync::Arc, time::Duration};
+use std::{io::Read, sync::Arc, time::Duration, vec};
 
 use bytes::Bytes;
 use fsgather_arena::Leased;
@@ -12,6 +12,7 @@ use crate::{
     call::guard::CallGuard,
     group_state::GroupState,
     payload::{
+        ahead::fetch_ahead,
         header::{FileHeader, PayloadHeader},
         input::HeldInput,
         mesh::MeshPath,
@@ -46,11 +47,34 @@ pub(crate) struct Linked {
     call: CallId,
     pub(crate) len: u64,
     timeout: Duration,
+    /// What fetches it already.
+    begun: Option<Box<Pull>>,
 }
 
 impl Linked {
-    /// Begins to fetch it from `rank` of a group.
-    fn pull(&self, inner: &GroupState, rank: Rank) -> Result<Pull, Error> {
+    /// Whether it comes from another host, where it is that of `rank` of a group.
+    pub(crate) fn is_far(&self, inner: &GroupState, rank: Rank) -> bool {
+        let hosts = &self.mesh.hosts;
+        hosts.get(&inner.in_world(rank)) != hosts.get(&inner.world.rank)
+    }
+
+    /// Begins to fetch it while this rank does something else. What does not work then is told when it is wanted.
+    pub(crate) fn begin(&mut self, inner: &GroupState, rank: Rank) {
+        if self.begun.is_none() {
+            let begun = self.asked(inner, rank).and_then(Pull::ahead);
+            self.begun = begun.ok().map(Box::new);
+        }
+    }
+
+    /// Fetches it from `rank` of a group.
+    fn pull(mut self, inner: &GroupState, rank: Rank) -> Result<Pull, Error> {
+        match self.begun.take() {
+            Some(begun) => Ok(*begun),
+            None => self.asked(inner, rank),
+        }
+    }
+
+    fn asked(&self, inner: &GroupState, rank: Rank) -> Result<Pull, Error> {
         let pull = self.mesh.pull(self.call, inner.in_world(rank), self.len)?;
         let pull = pull.within(self.timeout);
         Ok(if self.mesh.has_checksums {
@@ -93,6 +117,7 @@ impl Announced<'_> {
                 call: call_id(ticket),
                 len,
                 timeout: ticket.call.timeout.unwrap_or(mesh.timeout()),
+                begun: None,
             })),
             _ => Err(Error::config(format!(
                 "rank {rank} hands its payload over by memory, this rank reads files; all ranks must name the \
@@ -328,8 +353,40 @@ pub(crate) fn written_by(peer: Option<&Peer>, mut error: Error) -> Error {
 
 /// The order in which `reader` reads the payloads of `ranks` ranks: its own neighbour first, so that
 /// no file is read by everybody at once.
-pub(crate) fn reading_order(reader: Rank, ranks: usize) -> impl Iterator<Item = usize> {
+fn reading_order(reader: Rank, ranks: usize) -> impl Iterator<Item = usize> {
     (1..=ranks).map(move |step| (reader.index() + step) % ranks)
+}
+
+/// The parts of all ranks in the order in which this rank reads them. What takes a while is begun before it is wanted.
+pub(crate) struct InReadingOrder<'a> {
+    inner: &'a GroupState,
+    parts: vec::IntoIter<(Rank, IncomingPart)>,
+}
+
+impl<'a> InReadingOrder<'a> {
+    pub(crate) fn new(inner: &'a GroupState, incoming: Vec<IncomingPart>) -> Self {
+        let mut incoming: Vec<Option<IncomingPart>> = incoming.into_iter().map(Some).collect();
+        let parts: Vec<_> = reading_order(inner.exchange.rank(), incoming.len())
+            .filter_map(|index| {
+                let rank = Rank::new(u32::try_from(index).ok()?);
+                Some((rank, incoming.get_mut(index)?.take()?))
+            })
+            .collect();
+        Self {
+            inner,
+            parts: parts.into_iter(),
+        }
+    }
+}
+
+impl Iterator for InReadingOrder<'_> {
+    type Item = (Rank, IncomingPart);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.parts.as_mut_slice().iter_mut();
+        fetch_ahead(self.inner, next.map(|(rank, part)| (*rank, part)));
+        self.parts.next()
+    }
 }
 
 /// Reads all payloads of a call, in the order that spreads the load; results in rank order.
@@ -339,14 +396,11 @@ pub(crate) fn read_all<R>(
     mut take: impl FnMut(Rank, Payload) -> Result<R, Error>,
 ) -> Result<Vec<R>, Error> {
     let inner = &guard.inner;
-    let ranks = incoming.len();
-    let mut incoming: Vec<Option<IncomingPart>> = incoming.into_iter().map(Some).collect();
     let mut results: Vec<Option<R>> = incoming.iter().map(|_| None).collect();
-    for index in reading_order(inner.exchange.rank(), ranks) {
-        let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
-        if let Some(part) = incoming.get_mut(index).and_then(Option::take) {
-            let payload = part.read(inner, rank, &mut |bytes| guard.moved(bytes))?;
-            results[index] = Some(take(rank, payload)?);
+    for (rank, part) in InReadingOrder::new(inner, incoming) {
+        let payload = part.read(inner, rank, &mut |bytes| guard.moved(bytes))?;
+        if let Some(result) = results.get_mut(rank.index()) {
+            *result = Some(take(rank, payload)?);
         }
     }
     Ok(results.into_iter().flatten().collect())

@@ -1,0 +1,86 @@
+//! Has payloads of other hosts fetched before they are wanted: [`fetch_ahead`].
+//!
+//! To ask another host takes a round trip, and a new connection several until it is fast. So payloads are asked for while those
+//! before them are waited for or worked on. Of each the first [`OF_EACH`] bytes at most come into this process; the rest stays with its
+//! owner, but for what the operating system keeps for a connection. Within a host it would save nothing.
+
+use fsgather_core::Rank;
+
+use crate::{group_state::GroupState, payload::part::IncomingPart};
+
+/// So many are asked at the same time at most,
+const AT_A_TIME: usize = 64;
+
+/// and hold so many bytes together,
+const TOGETHER: u64 = 16 << 20;
+
+/// of each so many.
+const OF_EACH: u64 = 1 << 20;
+
+/// So many parts are looked at for those of other hosts.
+const LOOKED_AT: usize = 256;
+
+/// Begins to fetch what comes from other hosts of these parts, which are read in this order, by the ranks that these have in the group.
+/// Nothing where the next one is here: that is not waited for.
+pub(crate) fn fetch_ahead<'p>(
+    inner: &GroupState,
+    next: impl IntoIterator<Item = (Rank, &'p mut IncomingPart)>,
+) {
+    let mut next = next.into_iter().peekable();
+    if !matches!(next.peek(), Some((_, IncomingPart::Linked(_)))) {
+        return;
+    }
+    let mut far: Vec<_> = next
+        .take(LOOKED_AT)
+        .filter_map(|(rank, part)| match part {
+            IncomingPart::Linked(linked) if linked.is_far(inner, rank) => Some((rank, linked)),
+            _ => None,
+        })
+        .collect();
+    let count = how_many(far.iter().map(|(_, linked)| linked.len));
+    for (rank, linked) in far.iter_mut().take(count) {
+        linked.begin(inner, *rank);
+    }
+}
+
+/// How many of payloads of these lengths, in the order in which they are wanted, are fetched at the same time.
+fn how_many(lens: impl Iterator<Item = u64>) -> usize {
+    let mut together = 0;
+    lens.take(AT_A_TIME)
+        .take_while(|len| {
+            together += (*len).min(OF_EACH);
+            together <= TOGETHER
+        })
+        .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn short_payloads_are_many_and_long_ones_are_few() {
+        assert_eq!(how_many([].into_iter()), 0);
+        assert_eq!(how_many([7; 5].into_iter()), 5);
+        assert_eq!(how_many([7; 500].into_iter()), 64);
+        assert_eq!(how_many([1 << 19; 500].into_iter()), 32);
+        assert_eq!(how_many([u64::MAX; 500].into_iter()), 16);
+        assert_eq!(how_many([1 << 20, 1, u64::MAX].into_iter()), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn the_next_one_is_among_them_and_all_keep_within_the_limits(
+            lens in prop::collection::vec(prop_oneof![0..5000_u64, 0..u64::MAX], 1..200),
+        ) {
+            let count = how_many(lens.iter().copied());
+            prop_assert!((1..=AT_A_TIME).contains(&count));
+            let held: u64 = lens[..count].iter().map(|len| (*len).min(OF_EACH)).sum();
+            prop_assert!(held <= TOGETHER);
+            // What is fetched goes on being so when one has been read.
+            prop_assert!(how_many(lens[1..].iter().copied()) + 1 >= count);
+        }
+    }
+}
