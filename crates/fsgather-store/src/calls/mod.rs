@@ -167,12 +167,12 @@ pub fn create(rendezvous: &Path, header: &CallsHeader, len: u64) -> Result<(File
     })?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let name = header.name();
-    let make = || {
+    let open_anew = || {
         // Whatever is put in the place of the directory meanwhile does not matter.
         let held = listing::hold(rendezvous)?;
         Ok(files::open(&held, Path::new(&name), flags, 0o600)?)
     };
-    let made = File::from(in_rendezvous(rendezvous, make).map_err(told)?);
+    let made = File::from(in_rendezvous(rendezvous, open_anew).map_err(told)?);
     let written = file::write_all(&made, &mut [IoSlice::new(&bytes)]);
     if let Err(error) = written {
         remove::or_leave(&path);
