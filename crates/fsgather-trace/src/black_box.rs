@@ -110,6 +110,10 @@ impl BlackBox {
 
     /// The rank, as people call it.
     #[must_use]
+    #[expect(
+        clippy::misnamed_getters,
+        reason = "what it is in its world matters to the file alone"
+    )]
     pub const fn rank(&self) -> Rank {
         self.header.called
     }

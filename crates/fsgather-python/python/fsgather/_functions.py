@@ -437,5 +437,11 @@ def close() -> None:
 
     Does nothing when no function of this module has been called. A later call joins anew; also after a failure, which is raised here only if
     no call has raised it before.
+
+    Where ranks meet through ``torch.distributed``, which ends what is whole with its process groups, it gives up what has failed on any of
+    them: the next call on such a group has its ranks meet anew.
     """
     _own.close()
+    meeting = sys.modules.get("fsgather._switch.meeting")
+    if meeting is not None:
+        meeting.give_up_failed()

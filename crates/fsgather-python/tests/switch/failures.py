@@ -59,6 +59,15 @@ def main() -> None:
         dist.all_gather_object(into, (number, rank))
         assert into == [(number, place) for place in range(size)], (number, into)
 
+    # What a program does that calls fsgather itself and gets over a failure, on the group of all ranks and another one.
+    some = dist.new_group([1, 2, 3])
+    for group, members in ((None, [0, 1, 2, 3]), (some, [1, 2, 3])):
+        if rank in members:
+            expect(fsgather.PeerFailed, "rank 2", fsgather.all_gather_object, Stubborn() if rank == 2 else rank, group)
+            expect(fsgather.Poisoned, "rank 2", fsgather.all_gather_object, rank, group)
+            fsgather.close()
+            assert fsgather.all_gather_object(rank, group) == members
+
     dist.barrier()
     if rank == 1:
         with open(os.path.join(os.environ["SWITCH_OUTPUT"], "ended"), "w") as output:

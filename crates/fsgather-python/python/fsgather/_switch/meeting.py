@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fsgather import Communicator
     from fsgather._switch.formation import Formation
 
-__all__ = ["Membership", "begin", "communicator_of", "forget_destroyed", "of"]
+__all__ = ["Membership", "begin", "communicator_of", "forget_destroyed", "give_up_failed", "of"]
 
 #: torch's default for process groups that do not tell theirs.
 _DEFAULT_TIMEOUT = 1800.0
@@ -122,6 +122,12 @@ class Membership:
                 self._communicator, self._group = None, described
         failed._member.leave(None)
 
+    def give_up_failed(self) -> None:
+        """Gives the communicator up if it has failed: the next call has all ranks meet anew, as they all have to do this."""
+        communicator = self._communicator
+        if communicator is not None and communicator.failed and groups.exists(self._process_group()):
+            self._start_anew(communicator)
+
     def leave(self, failure: Optional[str]) -> None:
         """Gives the communicator up, without waiting for the other ranks, and tells them by what failure if it was one."""
         communicator, self._communicator, self._group = self._communicator, None, None
@@ -210,6 +216,14 @@ def of(group: Any = None) -> Optional[Membership]:
         if known is None or not known.is_of(process_group):
             known = _memberships[id(process_group)] = Membership(described)
     return known
+
+
+def give_up_failed() -> None:
+    """Gives up what has failed of all process groups, for programs that get over it."""
+    with _lock:
+        known = list(_memberships.values())
+    for membership in known:
+        membership.give_up_failed()
 
 
 def begin(began: float, problem: str) -> None:
