@@ -195,3 +195,33 @@ def test_a_task_beside_a_run_is_alone_and_the_threads_of_the_run_are_not(client:
         finally:
             (tmp_path / "go").touch()
         assert run.result(LIMIT) == [[[0, 1], ["helped", "helped"]]] * 2
+
+
+def until_let_go(directory: str) -> list[Any]:
+    """Meets, says so, and goes on when it is told."""
+    world = fsgather.default_communicator()
+    fsgather.barrier()
+    open(os.path.join(directory, f"met-{world.rank}"), "w").close()
+    while not os.path.exists(os.path.join(directory, "go")):
+        time.sleep(0.01)
+    return fsgather.all_gather(world.rank)
+
+
+def kept_by_scheduler(dask_scheduler: Any) -> list[str]:
+    """By what ranks meet."""
+    return [str(key) for key in dask_scheduler.task_metadata if str(key).startswith("fsgather/")]
+
+
+def test_a_client_that_is_closed_while_its_ranks_run_leaves_nothing_with_the_scheduler(client: Any, tmp_path: Any) -> None:
+    leaving = distributed.Client(client.scheduler.address)
+    with ThreadPoolExecutor() as beside:
+        run = beside.submit(dask.run, leaving, until_let_go, str(tmp_path))
+        limit = time.monotonic() + LIMIT
+        while len(list(tmp_path.glob("met-*"))) < 3 and time.monotonic() < limit:
+            time.sleep(0.01)
+        leaving.close()
+        assert run.exception(timeout=LIMIT) is not None
+    (tmp_path / "go").touch()
+    while client.run_on_scheduler(kept_by_scheduler) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert client.run_on_scheduler(kept_by_scheduler) == []

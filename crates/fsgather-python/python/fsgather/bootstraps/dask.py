@@ -102,21 +102,45 @@ def _forget(name: str, dask_scheduler: Any) -> None:
         del metadata[key]
 
 
+def _forget_these(known: dict[str, bytes], dask_scheduler: Any) -> None:
+    metadata = getattr(dask_scheduler, "task_metadata", {})
+    for key, value in known.items():
+        # What a rank has said since, for the next meeting, stays.
+        if metadata.get(key) == value:
+            del metadata[key]
+
+
 class Dask(KeyValue):
-    """Introduces ranks by the metadata that the scheduler keeps."""
+    """Introduces ranks by the metadata that the scheduler keeps, where they leave nothing once they have met: a client that has gone by the end of
+    the run removes nothing."""
 
     def __init__(self, rank: int, world_size: int, name: str) -> None:
         super().__init__(rank, world_size, name)
         from distributed import get_client
 
         self._client = get_client()
+        self._known: dict[str, bytes] = {}
 
     def set(self, key: str, value: bytes) -> None:
         self._client.set_metadata([key], value)
+        self._known[key] = value
 
     def get(self, key: str) -> Optional[bytes]:
         value: Optional[bytes] = self._client.get_metadata([key], default=None)
+        if value is not None:
+            self._known[key] = value
         return value
+
+    def close(self, have_met: bool = False) -> None:
+        """As :meth:`KeyValue.close`, and has the scheduler forget by what the ranks have met."""
+        super().close(have_met)
+        if have_met and self.rank == 0:
+            # Nobody waits for that.
+            threading.Thread(target=self._forget, name="fsgather-bootstrap", daemon=True).start()
+
+    def _forget(self) -> None:
+        with contextlib.suppress(Exception):
+            self._client.run_on_scheduler(_forget_these, dict(self._known))
 
 
 def run_here() -> Optional[Hashable]:

@@ -155,8 +155,8 @@ def be_rank(rank: int, world_size: int, name: str = "world") -> BeingRank:
     Without ``with`` it holds until it is said again, which begins another run: ranks that are still in the one before are told.
     """
     global _last
-    rank = _arguments.whole("rank", rank)
-    world_size = _arguments.whole("world_size", world_size, low=rank + 1)
+    world_size = _arguments.whole("world_size", world_size, low=1)
+    rank = _arguments.rank("rank", rank, world_size)
     now = BeingRank(Said.here(rank, world_size, name))
     before = _here.get()
     for other in list(_active):
