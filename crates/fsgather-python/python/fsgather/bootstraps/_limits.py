@@ -22,8 +22,8 @@ class Overdue(BaseException):
     """A call has taken too long. Whoever catches all exceptions to try again does not catch this one."""
 
 
-def apart(call: Callable[[], T], seconds: float, what: str) -> T:
-    """The result of a call in a thread of its own, which is left to itself once it takes too long.
+def apart(call: Callable[[], T], seconds: float, what: str, why: str = "") -> T:
+    """The result of a call in a thread of its own, which is left to itself once it takes too long; ``why`` that may be is said while it does.
 
     Raises:
         TimeoutError: it has taken too long.
@@ -40,7 +40,7 @@ def apart(call: Callable[[], T], seconds: float, what: str) -> T:
         is_over.set()
 
     threading.Thread(target=run, name="fsgather-engine", daemon=True).start()
-    with told_if_slow(lambda: what):
+    with told_if_slow(lambda: what + why):
         is_over.wait(min(seconds + GRACE, threading.TIMEOUT_MAX))
     if not is_over.is_set():
         raise TimeoutError(_late(what, seconds))

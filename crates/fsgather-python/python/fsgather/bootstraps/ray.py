@@ -150,7 +150,8 @@ def be_rank(rank: int, world_size: int, name: str = "world") -> BeingRank:
     """Says which rank this actor or task is, for the communicators that it makes from now on; see :class:`Ray`.
 
     Best said in each method that gathers, as ``with be_rank(...):``. Then the communicator of the functions of ``fsgather`` ends with the
-    block, and an exception that leaves it is told to all other ranks at once.
+    block, and an exception that leaves it is told to all other ranks at once, if they have met: those of a rank that fails before its first call
+    wait for ``FSGATHER_JOIN_TIMEOUT``.
 
     Without ``with`` it holds until it is said again, which begins another run: ranks that are still in the one before are told.
     """
