@@ -33,7 +33,6 @@ fn describe(py: Python<'_>) -> PyResult<Registration> {
     Ok(Registration {
         version: sys.getattr("hexversion")?.extract()?,
         thread_state: thread_state(py),
-        thread: threading.call_method0("get_ident")?.extract()?,
         main_thread: main_thread.getattr("ident")?.extract()?,
         main_native_id: main_thread.getattr("native_id")?.extract()?,
         libraries: ["fsgather", "os"]

@@ -75,9 +75,9 @@ except fsgather.Timeout as error:
 """
 
 
-def stacks_of(world: World, what: str, **variables: str) -> tuple[str, list[Any]]:
+def stacks_of(world: World, what: str, before: str = "", **variables: str) -> tuple[str, list[Any]]:
     """What two ranks alike are told of rank 1, which is at something else."""
-    world.start(3, JOB.replace("DO()", what + "()"), FSGATHER_TIMEOUT=TIMEOUT, **variables)
+    world.start(3, before + JOB.replace("DO()", what + "()"), FSGATHER_TIMEOUT=TIMEOUT, **variables)
     assert world.hear(1) == "here"
     told = [world.hear(rank) for rank in (0, 2)]
     world.kill()
@@ -124,6 +124,22 @@ def test_of_ten_thousand_functions_the_innermost_ones_are_told_while_they_run(wo
     [[ranks, _, frames, state, answered]] = stacks
     assert ranks == [1] and answered and state == "running", stacks
     assert [function for _, _, function in frames] == ["down"] * 12, stacks
+
+
+NUMBERED = """
+import threading
+threading.get_ident = lambda: 4711
+threading.main_thread()._ident = 4711
+"""
+
+
+@pytest.mark.parametrize("what", ["nap", "count"])
+def test_functions_are_told_where_a_package_numbers_threads_in_its_own_way(world: World, what: str) -> None:
+    # As `gevent.monkey.patch_all()` does it.
+    _, stacks = stacks_of(world, what, NUMBERED)
+    [[ranks, _, frames, _, answered]] = stacks
+    assert ranks == [1] and answered, stacks
+    assert [function for _, _, function in frames] == ["<module>", what], stacks
 
 
 LIBRARY = """

@@ -45,9 +45,7 @@ pub struct Registration {
     pub version: u32,
     /// Where the state of this thread lies: `PyThreadState_Get`.
     pub thread_state: u64,
-    /// `threading.get_ident()`.
-    pub thread: u64,
-    /// `threading.main_thread().ident`.
+    /// `threading.main_thread().ident`. Packages such as gevent have it be a number of their own.
     pub main_thread: u64,
     /// `threading.main_thread().native_id`.
     pub main_native_id: Option<u32>,
@@ -167,9 +165,9 @@ impl Interpreter {
             package: registration.package.clone(),
             main: Thread {
                 id: registration.main_native_id,
-                handle: Some(registration.main_thread),
+                handle: None,
             },
-            main_thread: registration.main_thread,
+            main_thread: 0,
             main_state: state,
             knows_lock: true,
         };
@@ -185,18 +183,25 @@ impl Interpreter {
         if found.len() != told.len() || !found.iter().zip(told).all(agrees) {
             return Err(error("its frames are not where they are in its version"));
         }
-        if memory.word(state + itself.layout.thread_id)? != registration.thread {
+        let Thread { id: here, handle } = Thread::current();
+        if Some(memory.word(state + itself.layout.thread_id)?) != handle {
             return Err(error("its threads are not where they are in its version"));
         }
-        let here = Thread::current().id;
         // Python may have forgotten to look again after a fork.
         if itself.native_id(state, memory)? != here {
             itself.layout.native_id = None;
         }
-        if registration.main_thread == registration.thread {
+        itself.main_state = match itself.state_of(registration.main_thread, memory) {
+            Ok(main) => main,
+            // Where a package tells the language's threads apart in a way of its own, it is that of the process.
+            Err(_) if here == Some(process::id()) => state,
+            Err(unknown) => return Err(unknown),
+        };
+        itself.main_thread = memory.word(itself.main_state + itself.layout.thread_id)?;
+        itself.main.handle = Some(itself.main_thread);
+        if itself.main_state == state {
             itself.main.id = here;
         }
-        itself.main_state = itself.state_of(registration.main_thread, memory)?;
         itself.knows_lock = itself.holds_lock(state, memory).unwrap_or(false);
         Ok(itself)
     }
