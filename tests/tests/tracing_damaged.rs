@@ -1,5 +1,9 @@
 //! Tests what `trace` and `ps` make of files of calls that cannot be read, or not all of them: they tell that, and take no older call for
 //! the last one.
+#![expect(
+    clippy::expect_used,
+    reason = "functions that tests share fail them in the same way"
+)]
 
 mod common;
 

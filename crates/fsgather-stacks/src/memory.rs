@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn pages_have_what_memory_has_also_across_their_ends_and_are_read_once() {
         let memory = OwnMemory::open().unwrap();
-        let mut bytes: Vec<u8> = (0..3 * PAGE).map(|at| (at % 251) as u8).collect();
+        let mut bytes: Vec<u8> = (0..251).cycle().take(3 * PAGE).collect();
         let pages = Pages::of(&memory);
         let start = bytes.as_ptr().addr();
         let first = start.next_multiple_of(PAGE) - start;
