@@ -7,13 +7,7 @@
 
 mod common;
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    process::{Command, Stdio},
-    thread,
-};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command, thread};
 
 use common::{Stage, World, build::command_line_tool, everybody, place};
 use fsgather_testkit::process;
@@ -143,15 +137,10 @@ fn who_asks_a_job_that_ends_meanwhile_is_told_that_it_has() {
     command
         .args(["ps", "--stacks"])
         .arg(place.path())
-        .env_clear()
-        .stdout(Stdio::piped());
-    let mut asks = command.spawn().expect("a program");
+        .env_clear();
     let said = thread::spawn(move || {
-        let mut said = String::new();
-        let stdout = asks.stdout.as_mut().expect("a pipe");
-        std::io::Read::read_to_string(stdout, &mut said).expect("text");
-        asks.wait().expect("an end");
-        said
+        let output = process::output(&mut command).expect("a program");
+        String::from_utf8(output.stdout).expect("text")
     });
     let rendezvous = place.path().join("all_gather_via_filesys");
     let is_asked = || {
