@@ -180,6 +180,16 @@ fn what_fits_a_window_is_there_with_the_verdict() {
 /// A root asks the ranks of other hosts at the same time, however many they are.
 #[test]
 fn a_gather_from_many_ranks_far_away_takes_few_round_trips() {
+    fetch_from_far_away("gather_bytes:0:150000");
+}
+
+/// So does everybody in an all-gather that is started, which goes round no ring.
+#[test]
+fn an_all_gather_that_is_started_takes_few_round_trips() {
+    fetch_from_far_away("start_all_gather:150000 wait:CALL");
+}
+
+fn fetch_from_far_away(step: &str) {
     const ROUND_TRIP: Duration = Duration::from_millis(400);
     const RANKS: u32 = 9;
     let Some(hosts) = Hosts::far_apart(2) else {
@@ -191,7 +201,9 @@ fn a_gather_from_many_ranks_far_away_takes_few_round_trips() {
         .with("FSGATHER_JOB", "networks")
         .with("FSGATHER_CONTROL", "tcp")
         .with("FSGATHER_TRANSPORT", "memory");
-    let script = "at:next gather_bytes:0:150000 at:next ".repeat(4);
+    let script: String = (0..4)
+        .map(|call| format!("at:next {step} at:next ").replace("CALL", &call.to_string()))
+        .collect();
     let mut stage = Stage::new();
     for rank in 0..RANKS {
         let host = if rank == 0 { 1 } else { 2 };
@@ -213,7 +225,7 @@ fn a_gather_from_many_ranks_far_away_takes_few_round_trips() {
         .collect();
     let ends = stage.end_all(ranks.clone());
     tell(
-        &format!("200 ms each way: gathers take {took:?}"),
+        &format!("200 ms each way: {step} takes {took:?}"),
         since,
         &ends,
     );
