@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_a_forked_child_writes_to_memory_that_is_shared_nobody_sees() {
-        const LEN: usize = 100_000;
+        const LEN: usize = 16_000;
         let all = met(2);
         let mut memory = all[0].own().lend(LEN).unwrap();
         memory.fill(7);

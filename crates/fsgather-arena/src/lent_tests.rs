@@ -5,7 +5,7 @@ use fsgather_core::Rank;
 use super::*;
 use crate::meeting::tests::{BUDGET, call, met, place};
 
-const LEN: usize = 100_000;
+const LEN: usize = 16_000;
 
 /// Hands pieces over in a call of this number to rank 1.
 fn hand_over(arena: &Arc<Arena>, pieces: &[&[u8]], epoch: u64) -> Option<Location> {
