@@ -13,7 +13,9 @@ use crate::{codec::Codec, communicator::Communicator, pieces::Pieces};
 ///
 /// It is a slice of bytes, and handed over like any other: the first time it is not copied, if all who receive it share memory
 /// with this rank. What is written to it afterwards they do not see, so it can be written to at any time; what has been handed over
-/// is copied for that, page by page. Handed over again it is copied as any slice is: a new buffer for each call costs less.
+/// is copied for that, page by page. Handed over again it is copied as any slice is.
+///
+/// It pays for tens of mebibytes; of less, a copy takes no longer than the exchange of mappings that stands for it.
 ///
 /// A process that is forked from this one has the bytes for itself. Until they are handed over it sees what this process goes on
 /// writing, and not the other way round.

@@ -203,7 +203,7 @@ def empty(shape: Union[int, Sequence[int]], dtype: Any = float, group: Any = Non
     As :func:`numpy.empty`, but in memory that the ranks of one host share, if they do and there is room
     (``FSGATHER_SHARED_MEMORY``). The first time that it is handed over, alone or in a list or dictionary, they read it where
     it lies. It stays an array as any other: what is written to it afterwards they do not see, and pages that are written to are
-    copied then. Handed over again it is copied as any array is, so an array for each call costs least.
+    copied then. Handed over again it is copied as any array is. It pays for tens of mebibytes; of less, a copy takes no longer.
 
     Args:
         shape: the lengths of its dimensions.

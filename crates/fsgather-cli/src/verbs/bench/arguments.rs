@@ -114,7 +114,7 @@ pub(super) struct Work {
     pub(super) floor: bool,
 
     /// Write each payload, before its iteration, to memory that ranks of this host read in place, if there is room in it: what
-    /// programs of Rust have as `send_buffer`, those of Python as `empty`.
+    /// programs of Rust have as `send_buffer`, those of Python as `empty`. A rank that still writes is waited for.
     #[arg(long)]
     pub(super) send_buffer: bool,
 }
