@@ -43,10 +43,8 @@ impl LentPart {
         start..start + self.map.len()
     }
 
-    /// Where in the arena a payload lies of which one piece is all of this, or, if it is the only one, a part of it.
-    ///
-    /// The place of the payload, and the pieces that are to be written before and after.
-    fn holds<'a>(&self, pieces: &[&'a [u8]]) -> Option<InPlace<'a>> {
+    /// Where in the arena a payload will lie of which one piece is all of this, or, if it is the only one, a part of it.
+    fn in_place<'a>(&self, pieces: &[&'a [u8]]) -> Option<InPlace<'a>> {
         let own = self.range();
         let is_here = |piece: &&[u8]| {
             let start = piece.as_ptr() as usize;
@@ -74,7 +72,7 @@ impl LentPart {
     }
 }
 
-/// A payload whose largest part is where it will be read.
+/// A payload of which one piece is where it will be read.
 struct InPlace<'a> {
     start: u64,
     len: u64,
@@ -150,7 +148,7 @@ impl Arena {
         let lent = lock(&self.lent).clone();
         let (part, found) = lent
             .iter()
-            .find_map(|part| Some((part, part.holds(pieces)?)))?;
+            .find_map(|part| Some((part, part.in_place(pieces)?)))?;
         // Of several threads one hands it over.
         let shared = lock(&part.shared).take()?;
         if let Err(error) = self.memory.part_with(&part.map, part.start) {

@@ -10,7 +10,7 @@
 //! - [`forks`]: which of them forked children may read as well.
 //! - [`ledger`]: the words by which readers say that they have let go; [`given_up`] those of calls that nobody will read.
 //! - [`meeting`]: how ranks get to map each other's arenas; a descriptor that has arrived proves that they share a kernel.
-//! - [`memory`]: the one owner of mappings.
+//! - [`memory`]: the one owner of mappings, but of those that forked children have in place of their parent's.
 //! - [`room`]: how much memory there is to spare.
 //!
 //! Nothing of all that has a name in a file system, so nothing stays when processes are killed. [`Words`] of a named file are

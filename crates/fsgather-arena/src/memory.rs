@@ -1,5 +1,5 @@
 //! Mappings that several processes share: [`OwnMemory`], [`ForeignMemory`] and [`Words`], the one owner of `memfd_create` and
-//! of this crate's `unsafe`.
+//! of this crate's `unsafe`, but for what `forks` does.
 #![expect(
     unsafe_code,
     reason = "memory that other processes write to is reached through pointers"

@@ -98,12 +98,7 @@ impl Slots {
         readers: Vec<Rank>,
         has_let_go: impl Fn(usize, &Lease, Rank) -> bool,
     ) -> Option<Plan> {
-        self.end_leases(has_let_go);
-        let capacity = capacity(len)?;
-        if capacity > self.budget {
-            return None;
-        }
-        let fitting = self.fitting(len, capacity);
+        let (capacity, fitting) = self.look_for(len, has_let_go)?;
         // The first of its size goes another way.
         if fitting.is_none() && self.seen.insert(capacity) {
             return None;
@@ -121,15 +116,21 @@ impl Slots {
         len: u64,
         has_let_go: impl Fn(usize, &Lease, Rank) -> bool,
     ) -> Option<Plan> {
-        self.end_leases(has_let_go);
-        let capacity = capacity(len)?;
-        if capacity > self.budget {
-            return None;
-        }
-        let fitting = self.fitting(len, capacity);
+        let (capacity, fitting) = self.look_for(len, has_let_go)?;
         let plan = self.take(fitting, capacity)?;
         self.all.get_mut(plan.slot)?.as_mut()?.is_lent = true;
         Some(plan)
+    }
+
+    /// How large a slot for so many bytes is, and an idle one that fits, if there is one; nothing where none may be so large.
+    fn look_for(
+        &mut self,
+        len: u64,
+        has_let_go: impl Fn(usize, &Lease, Rank) -> bool,
+    ) -> Option<(u64, Option<usize>)> {
+        self.end_leases(has_let_go);
+        let capacity = capacity(len).filter(|capacity| *capacity <= self.budget)?;
+        Some((capacity, self.fitting(len, capacity)))
     }
 
     /// Takes an idle slot that fits, or makes one.
