@@ -77,7 +77,7 @@ const GRAPH: [Row; 17] = [
     },
     Row {
         name: "fsgather-control",
-        uses: &["fsgather-core", "fsgather-system"],
+        uses: &["fsgather-core", "fsgather-system", "fsgather-arena"],
         tests_use: &[TEST_SUPPORT],
     },
     Row {

@@ -15,7 +15,10 @@ use std::{
 
 use common::{
     End, NOTICED, PEER_FAILED, RENDEZVOUS, Stage, TIMED_OUT, World, assert_nothing_left,
-    build::wiretap, everybody, hosts::Hosts, name_on, others, place, strangers,
+    build::wiretap,
+    everybody,
+    hosts::{Hosts, PLAIN, through_memory},
+    name_on, others, place, strangers,
 };
 use fsgather_testkit::pace::allowed;
 use rustix::process::Signal;
@@ -24,9 +27,6 @@ const SECRET: &str = "8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e8f4b2c6d1e0a9b7c5d3e1f2a4b
 
 /// Payloads of some MiB to all, and to a root that is not rank 0.
 const STEPS: &str = "join all_gather_bytes:1500000* gather_bytes:1:1500000* gather:0:300000 close";
-
-/// One address for each host.
-const PLAIN: &str = "ip address add 10.77.0.$1/24 dev eth0";
 
 /// Beside the network that connects hosts, each has two that lead nowhere. Their addresses come first; one is
 /// the same on all hosts, so that it leads to oneself.
@@ -38,14 +38,6 @@ const DEAD_ENDS: &str = "
     ip address add 172.17.0.1/16 dev docker0
     ip link set docker0 up
 ";
-
-/// Ranks that meet in a directory, and send payloads over the network.
-fn through_memory(ranks: u32, directory: &Path) -> World {
-    World::new(ranks, directory)
-        .with("FSGATHER_JOB", "network")
-        .with("FSGATHER_TRANSPORT", "memory")
-        .with("FSGATHER_JOIN_TIMEOUT", "20s")
-}
 
 /// Ranks that meet at an address.
 fn at(address: &str, ranks: u32) -> World {
@@ -112,104 +104,6 @@ fn hosts_without_a_shared_directory_hand_payloads_over_directly() {
         for host in hosts.all() {
             assert_nothing_left(&hosts.seen_from(host, place.path()));
         }
-    }
-}
-
-#[test]
-fn a_payload_enters_each_host_once_however_ranks_are_spread_over_them() {
-    const LEN: u64 = 3_000_000;
-    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
-        return;
-    };
-    let place = place();
-    let world = through_memory(9, place.path());
-    let mut stage = Stage::new();
-    // As launchers do that deal ranks out to hosts in turn.
-    for rank in 0..world.ranks {
-        let steps = format!("join all_gather_bytes:{LEN} barrier close");
-        stage.start(&mut hosts.rank(rank % 3 + 1, &world, rank, &steps));
-    }
-    stage.succeed(everybody(world.ranks));
-    stage.end_all(everybody(world.ranks));
-    for host in hosts.all() {
-        let sent = hosts.sent_by(host);
-        // To the next host what that lacks: the payloads of six ranks.
-        assert!(
-            sent > 6 * LEN && sent < 6 * LEN + LEN / 2,
-            "host {host}: {sent} bytes"
-        );
-    }
-}
-
-/// A group has other places than the world, and its members lie on hosts in another order.
-#[test]
-fn a_payload_of_a_group_enters_each_host_once_as_well() {
-    const LEN: u64 = 2_000_000;
-    // Of hosts 3, 3, 1, 2, 1, 2.
-    const GROUP: [u32; 6] = [8, 5, 6, 7, 3, 4];
-    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
-        return;
-    };
-    for world_first in [true, false] {
-        let place = place();
-        let world = through_memory(9, place.path());
-        let before = hosts.all().map(|host| hosts.sent_by(host));
-        let before: Vec<u64> = before.collect();
-        let mut stage = Stage::new();
-        let join = if world_first {
-            "join"
-        } else {
-            "join_to_set_up_later"
-        };
-        for rank in 0..world.ranks {
-            let calls = if GROUP.contains(&rank) {
-                let group = GROUP.map(|member| member.to_string()).join(",");
-                // Then some of these, in an order of their own.
-                let nested = if [8, 3, 4].contains(&rank) {
-                    "group:5,0,4 all_gather_bytes:50000* gather_bytes:2:50000 close_group "
-                } else {
-                    ""
-                };
-                format!("group:{group} all_gather_bytes:{LEN} {nested}close_group ")
-            } else {
-                String::new()
-            };
-            let steps = format!("{join} {calls}barrier close");
-            stage.start(&mut hosts.rank(rank % 3 + 1, &world, rank, &steps));
-        }
-        stage.succeed(everybody(world.ranks));
-        stage.end_all(everybody(world.ranks));
-        for (host, before) in hosts.all().zip(before) {
-            let sent = hosts.sent_by(host) - before;
-            // To the next host what that lacks: the payloads of four members.
-            assert!(
-                sent > 4 * LEN && sent < 4 * LEN + LEN / 2,
-                "host {host}: {sent} bytes"
-            );
-        }
-    }
-}
-
-/// Every kind of call, the world first and groups first, from one thread and from two.
-#[test]
-fn groups_of_all_shapes_over_several_hosts_get_what_each_has_handed_in() {
-    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
-        return;
-    };
-    for steps in [
-        "join routes:world_first:memory close",
-        "join routes:groups_first:default close",
-        "join_to_set_up_later numbered_groups close",
-    ] {
-        let place = place();
-        let world = through_memory(6, place.path());
-        let mut stage = Stage::new();
-        // Two of the first host, one of the second, three of the third, mixed.
-        for (rank, host) in (0..world.ranks).zip([3, 1, 3, 2, 1, 3]) {
-            stage.start(&mut hosts.rank(host, &world, rank, steps));
-        }
-        stage.succeed(everybody(world.ranks));
-        assert_nothing_left(place.path());
     }
 }
 
@@ -472,18 +366,21 @@ fn payloads_that_go_through_rank_0_are_not_seen_between_hosts() {
 
 /// Ranks on three hosts that take a step over a slow network, when the last host has sent a part of what it sends.
 fn in_the_middle_of(
-    ranks: u32,
     step: &str,
-    timeout: &str,
+    world: impl FnOnce(&Path) -> World,
 ) -> Option<(Hosts, Stage, tempfile::TempDir)> {
     let hosts = Hosts::new(3)?;
-    hosts.slow_down(40);
     let place = place();
+    let world = world(place.path());
     let mut stage = Stage::new();
-    let steps = format!("join {step} at:through close");
-    let world = through_memory(ranks, place.path()).with("FSGATHER_TIMEOUT", timeout);
+    // What is shared in memory is from the second call of a size on.
+    let steps = format!("join {step} barrier at:warm {step} at:through close");
     start(&mut stage, &hosts, &world, &steps);
-    stage.wait_until("a part", || hosts.sent_by(3) > 1_000_000);
+    stage.wait_at(everybody(world.ranks), "warm");
+    hosts.slow_down(40);
+    let before = hosts.sent_by(3);
+    stage.go_all(everybody(world.ranks));
+    stage.wait_until("a part", || hosts.sent_by(3) > before + 1_000_000);
     Some((hosts, stage, place))
 }
 
@@ -509,7 +406,8 @@ fn told_of(stage: &mut Stage, ranks: u32, victim: usize, killed: Instant) {
 #[test]
 fn payloads_on_their_way_in_a_job_that_is_suspended_for_longer_than_its_time_out_arrive() {
     for step in ["all_gather_bytes:16000000", "gather_bytes:0:16000000"] {
-        let Some((_hosts, mut stage, place)) = in_the_middle_of(3, step, "4s") else {
+        let with = |path: &Path| through_memory(3, path).with("FSGATHER_TIMEOUT", "4s");
+        let Some((_hosts, mut stage, place)) = in_the_middle_of(step, with) else {
             return;
         };
         for rank in 0..3 {
@@ -529,9 +427,22 @@ fn payloads_on_their_way_in_a_job_that_is_suspended_for_longer_than_its_time_out
 #[test]
 fn a_rank_killed_in_the_middle_of_a_ring_is_named_by_all() {
     // Alone on their hosts; then one that hands on within its host, and ones that send to and receive from other hosts.
-    for (ranks, victim) in [(3, 1), (3, 0), (9, 4), (9, 8), (9, 3)] {
+    let alone = [(3, 1), (3, 0)].map(|case| (case, false));
+    let beside = [(9, 4), (9, 8), (9, 3)];
+    let beside = beside
+        .into_iter()
+        .flat_map(|case| [(case, false), (case, true)]);
+    for ((ranks, victim), shares) in alone.into_iter().chain(beside) {
         let step = format!("all_gather_bytes:{}", 48_000_000 / ranks);
-        let Some((_hosts, mut stage, place)) = in_the_middle_of(ranks, &step, "5m") else {
+        let with = |path: &Path| {
+            let world = through_memory(ranks, path).with("FSGATHER_TIMEOUT", "5m");
+            if shares {
+                world.sharing_memory()
+            } else {
+                world
+            }
+        };
+        let Some((_hosts, mut stage, place)) = in_the_middle_of(&step, with) else {
             return;
         };
         let killed = stage.kill(victim);
@@ -545,7 +456,8 @@ fn a_rank_killed_in_the_middle_of_a_ring_is_named_by_all() {
 #[test]
 fn a_rank_killed_while_the_root_fetches_its_payload_is_named_by_all() {
     for victim in [2, 0] {
-        let Some((_hosts, mut stage, place)) = in_the_middle_of(3, "gather_bytes:0:16000000", "5m")
+        let with = |path: &Path| through_memory(3, path).with("FSGATHER_TIMEOUT", "5m");
+        let Some((_hosts, mut stage, place)) = in_the_middle_of("gather_bytes:0:16000000", with)
         else {
             return;
         };

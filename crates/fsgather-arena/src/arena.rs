@@ -95,7 +95,19 @@ impl Arena {
         if let Some(location) = self.place_lent(pieces, placement) {
             return Some(location);
         }
-        let len: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let len = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let location = self.take(len, placement)?;
+        let mut start = location.start;
+        for piece in pieces {
+            self.memory.write(start, piece)?;
+            start += piece.len() as u64;
+        }
+        self.ledger.describe(&location, placement.call);
+        Some(location)
+    }
+
+    /// Finds a place for a payload of `len` bytes, which nobody else is given while it is leased.
+    pub(crate) fn take(&self, len: u64, placement: &Placement<'_>) -> Option<Location> {
         let call = placement.call;
         let mut slots = lock(&self.slots);
         let plan = slots.place(
@@ -110,21 +122,12 @@ impl Arena {
             },
         )?;
         self.carry_out(&mut slots, &plan)?;
-        // Nobody else is given the slot while it is leased.
-        drop(slots);
-        let mut start = plan.start;
-        for piece in pieces {
-            self.memory.write(start, piece)?;
-            start += piece.len() as u64;
-        }
-        let location = Location {
+        Some(Location {
             slot: u32::try_from(plan.slot).ok()?,
             generation: plan.generation,
             start: plan.start,
             len,
-        };
-        self.ledger.describe(&location, call);
-        Some(location)
+        })
     }
 
     /// Gives back, and takes up, the memory that a plan says; nothing, and the slot is gone, if there is none.

@@ -13,6 +13,7 @@ use memmap2::MmapMut;
 
 use crate::{
     arena::Arena,
+    filling::Following,
     forks,
     ledger::{CallKey, Ledger},
     location::Location,
@@ -103,6 +104,12 @@ impl Arenas {
         })
     }
 
+    /// The same for a payload that may still be [coming](crate::Filling).
+    #[must_use]
+    pub fn follow(&self, owner: Rank, location: &Location, call: CallKey) -> Option<Following> {
+        self.lease(owner, location, call).map(Following::of)
+    }
+
     /// Says to all owners that this rank will never ask for payloads of a call.
     pub fn give_up(&self, call: CallKey) {
         let reader = self.own.owner();
@@ -156,6 +163,15 @@ pub struct Leased {
 }
 
 impl Leased {
+    /// Its first `len` bytes, or all where it is shorter.
+    pub(crate) fn beginning(&self, len: u64) -> &[u8] {
+        let beginning = Location {
+            len: len.min(self.location.len),
+            ..self.location
+        };
+        self.arena.bytes(&beginning).unwrap_or_default()
+    }
+
     /// The payload in memory that may be written to, which nobody else sees. Only pages that are written to are copied.
     ///
     /// # Errors
@@ -196,7 +212,7 @@ impl Deref for Leased {
 
     fn deref(&self) -> &[u8] {
         // It was there when the lease was made, and mappings do not shrink.
-        self.arena.bytes(&self.location).unwrap_or_default()
+        self.beginning(self.location.len)
     }
 }
 

@@ -6,6 +6,7 @@
 //!
 //! - [`arena`]: the own arena, in which payloads are placed; [`slots`] says where, [`ranges`] what of it is free.
 //! - [`lent`]: what of it the program writes to itself.
+//! - [`filling`]: payloads that come to it bit by bit, and are read along.
 //! - [`foreign`]: the arenas of others, from which payloads are leased.
 //! - [`forks`]: which of them forked children may read as well.
 //! - [`ledger`]: the words by which readers say that they have let go; [`given_up`] those of calls that nobody will read.
@@ -17,6 +18,7 @@
 //! for what is to stay.
 
 mod arena;
+mod filling;
 mod foreign;
 mod forks;
 mod given_up;
@@ -30,6 +32,7 @@ mod room;
 mod slots;
 
 pub use arena::{Arena, Placement};
+pub use filling::{Filling, Following};
 pub use foreign::{Arenas, Leased, PrivatePayload};
 pub use ledger::CallKey;
 pub use lent::LentMemory;

@@ -16,6 +16,39 @@ pub struct Location {
 }
 
 impl Location {
+    /// How long it is as bytes.
+    pub const BYTES: usize = 28;
+
+    /// Slot, number, start and length, little-endian.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&self.slot.to_le_bytes());
+        for (place, value) in
+            bytes[4..]
+                .chunks_exact_mut(8)
+                .zip([self.generation, self.start, self.len])
+        {
+            place.copy_from_slice(&value.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// What [`to_bytes`](Self::to_bytes) has made.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        let word = |at: usize| {
+            let word = bytes[at..].first_chunk().copied();
+            word.map_or(0, u64::from_le_bytes)
+        };
+        Self {
+            slot: bytes.first_chunk().copied().map_or(0, u32::from_le_bytes),
+            generation: word(4),
+            start: word(12),
+            len: word(20),
+        }
+    }
+
     /// How long the payload is, in bytes.
     #[must_use]
     #[expect(
@@ -29,5 +62,23 @@ impl Location {
     /// The slot's place among all; beyond them where a number that was announced is none.
     pub(crate) const fn slot(&self) -> usize {
         self.slot as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_convert_both_ways() {
+        let location = Location {
+            slot: 1,
+            generation: u64::MAX - 2,
+            start: 3 << 40,
+            len: 4,
+        };
+        let bytes = location.to_bytes();
+        assert_eq!(Location::from_bytes(&bytes), location);
+        assert_eq!((bytes[0], bytes[20]), (1, 4));
     }
 }

@@ -131,6 +131,23 @@ impl OwnMemory {
         part(&self.map, start, len, self.len.load(Ordering::Acquire))
     }
 
+    /// A part that nobody reads, to be written to; nothing beyond what has been taken up. Only for whoever has the part to
+    /// himself.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "who has a part to himself is known to slots and fillings, not to the memory"
+    )]
+    pub(crate) fn room(&self, start: u64, len: usize) -> Option<&mut [u8]> {
+        let range = range(start, len, self.len.load(Ordering::Acquire))?;
+        // SAFETY: the range lies in the file and in the mapping (checked above); that is writable and lives as long as the
+        // reference. Nobody else has a reference into it: a slot is given to one payload at a time, whose one `Filling` reaches
+        // what is not there yet through `&mut self` alone; others are told of bytes once they are there, and of those it gives
+        // out no `&mut` any more.
+        Some(unsafe {
+            std::slice::from_raw_parts_mut(self.map.as_mut_ptr().add(range.start), range.len())
+        })
+    }
+
     /// Maps a part once more, for the program to write to. It begins at a page, and has been taken up.
     pub(crate) fn lend(&self, start: u64, len: usize) -> io::Result<MmapRaw> {
         if self.len.load(Ordering::Acquire) < start.saturating_add(len as u64) {

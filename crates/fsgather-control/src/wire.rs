@@ -16,7 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 /// rank; keys and secrets that were given; links between hosts are encrypted. 6: numbers and places of calls. 7: stacks.
 /// 8: tags of calls. 9: how many ranks a roll-call leaves out; deadlines of calls, and contributions that are told before the
 /// verdict. 10: stacks of ranks in different calls. 11: transfers of links follow each other, and payloads go host by host.
-pub const VERSION: u16 = 11;
+pub const VERSION: u16 = 12;
 
 /// The largest frame, in bytes without its length: the welcome to the largest world has room in it.
 pub const FRAME_LIMIT: usize = 32 << 20;

@@ -44,8 +44,8 @@ pub(crate) struct GroupState {
     pub(crate) known_paths: KnownPaths,
     /// In which order payloads go round it, once that has been asked.
     ring_order: OnceLock<RingOrder>,
-    /// Whether its members share memory, once that has been asked.
-    shares_memory: OnceLock<bool>,
+    /// Its members that share memory with this rank, once that has been asked.
+    sharing_memory: OnceLock<Vec<Rank>>,
     /// Whether this is the world itself, which sees to what all groups leave behind.
     is_world: bool,
     ended: AtomicBool,
@@ -68,7 +68,7 @@ impl GroupState {
             world,
             known_paths: KnownPaths::default(),
             ring_order: OnceLock::new(),
-            shares_memory: OnceLock::new(),
+            sharing_memory: OnceLock::new(),
             is_world: true,
             ended: AtomicBool::new(false),
             open_calls: OpenCalls::default(),
@@ -171,7 +171,7 @@ impl GroupState {
             world: Arc::clone(&self.world),
             known_paths: KnownPaths::beginning_with(self.world.settled_from_the_start()),
             ring_order: OnceLock::new(),
-            shares_memory: OnceLock::new(),
+            sharing_memory: OnceLock::new(),
             members,
             is_world: false,
             ended: AtomicBool::new(false),
@@ -291,12 +291,17 @@ impl GroupState {
             .get_or_init(|| RingOrder::of_group(&self.members, &mesh.hosts))
     }
 
-    /// Whether its members share memory with each other.
-    pub(crate) fn shares_memory(&self) -> bool {
+    /// Its members that share memory with this rank, itself among them, by their numbers in the world; none where it is alone
+    /// in that.
+    pub(crate) fn sharing_memory(&self) -> &[Rank] {
         let shared_memory = &self.world.shared_memory;
-        *self
-            .shares_memory
-            .get_or_init(|| shared_memory.is_shared_by(&self.members))
+        self.sharing_memory
+            .get_or_init(|| shared_memory.sharing(self.world.rank, &self.members))
+    }
+
+    /// Whether all its members share memory with each other.
+    pub(crate) fn shares_memory(&self) -> bool {
+        self.sharing_memory().len() == self.members.len()
     }
 
     /// Whether this rank and `rank` of this group share memory; a rank does so with itself if it does with anybody.

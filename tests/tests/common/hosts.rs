@@ -42,6 +42,17 @@ const HOST: &str = "
     read line
 ";
 
+/// One address for each host, for [`Hosts::with`].
+pub(crate) const PLAIN: &str = "ip address add 10.77.0.$1/24 dev eth0";
+
+/// Ranks that meet in a directory, and send payloads over the network.
+pub(crate) fn through_memory(ranks: u32, directory: &Path) -> World {
+    World::new(ranks, directory)
+        .with("FSGATHER_JOB", "network")
+        .with("FSGATHER_TRANSPORT", "memory")
+        .with("FSGATHER_JOIN_TIMEOUT", "20s")
+}
+
 const SWITCH: &str = "
     ip link add bridge0 type bridge mcast_snooping 0
     ip link set bridge0 up
@@ -211,10 +222,19 @@ impl Hosts {
 
     /// How many bytes have left a host by its network card.
     pub(crate) fn sent_by(&self, host: u32) -> u64 {
+        self.sent_over(host, "eth0:")
+    }
+
+    /// How many bytes have gone from a host to itself.
+    pub(crate) fn looped_by(&self, host: u32) -> u64 {
+        self.sent_over(host, "lo:")
+    }
+
+    fn sent_over(&self, host: u32, device: &str) -> u64 {
         let devices = fs::read_to_string(format!("/proc/{}/net/dev", self.pid(host)));
         let devices = devices.expect("a host that is up");
         let mut lines = devices.lines();
-        let line = lines.find_map(|line| line.trim().strip_prefix("eth0:"));
+        let line = lines.find_map(|line| line.trim().strip_prefix(device));
         let sent = line.and_then(|line| line.split_whitespace().nth(8));
         sent.and_then(|sent| sent.parse().ok()).expect("a count")
     }

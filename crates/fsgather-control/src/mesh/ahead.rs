@@ -18,7 +18,7 @@ use super::{
     dial::{Silent, dial},
     engine::{Engine, settled_or},
     fetch::Fetch,
-    inflow::room,
+    incoming::room,
     stalls::Eye,
     stream::StreamOrigin,
 };

@@ -5,72 +5,17 @@ use std::{
     sync::Arc,
 };
 
-use fsgather_core::{Activity, Error, Phase, Rank, StorageCause, room_for};
+use fsgather_core::{Error, Rank};
 
 use super::{
-    CallId, PIECE, TransferStep,
+    CallId, TransferStep,
     attend::attend,
     core::Core,
     header::RECEIVED,
+    host_memory::{HandOver, HostMemory},
+    incoming::Incoming,
     link::Link,
-    stream::{Receiving, StreamOrigin, Wanted},
 };
-
-/// One payload of the others.
-pub(super) struct Incoming {
-    /// Its rank's place in the group.
-    pub(super) place: usize,
-    origin: StreamOrigin,
-    /// What has arrived.
-    bytes: Vec<u8>,
-    /// Of its chunks that have arrived whole, as they came.
-    checksums: Vec<u64>,
-    receiving: Receiving,
-}
-
-impl Incoming {
-    /// Makes room for a payload.
-    pub(super) fn new(core: &Core, place: usize, origin: StreamOrigin) -> Result<Self, Error> {
-        Ok(Self {
-            place,
-            origin,
-            bytes: room(core, origin.rank, origin.len)?,
-            checksums: Vec::new(),
-            receiving: Receiving::new(origin),
-        })
-    }
-
-    pub(super) const fn origin(&self) -> StreamOrigin {
-        self.origin
-    }
-
-    /// What has arrived, verified or not.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// The checksum of a chunk, once that has been verified.
-    pub(super) fn checksum(&self, chunk: u64) -> Option<u64> {
-        let index = usize::try_from(chunk).ok()?;
-        self.checksums.get(index).copied()
-    }
-
-    /// The payload itself.
-    pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.bytes
-    }
-}
-
-/// Memory for a whole payload, which is not touched before bytes arrive.
-pub(super) fn room(core: &Core, from: Rank, len: u64) -> Result<Vec<u8>, Error> {
-    if let Some(room) = room_for(len) {
-        return Ok(room);
-    }
-    let what = format!("the payload of rank {from}");
-    let cause = StorageCause::described(format!("no memory for {len} bytes"));
-    let doing = Activity::outside(Phase::Reading);
-    Err(Error::storage("receive", what, cause).raised_by(&core.peer(core.rank), doing))
-}
 
 /// What comes from one neighbour in a ring.
 pub(super) struct Inflow {
@@ -83,6 +28,9 @@ pub(super) struct Inflow {
     expected: Vec<usize>,
     /// Which of them is being received.
     at: usize,
+    /// What is said of how it comes, where payloads begin with that, and how much of it has been.
+    hand_over: [u8; HandOver::LEN],
+    heard: usize,
 }
 
 impl Inflow {
@@ -99,6 +47,8 @@ impl Inflow {
             link: None,
             expected,
             at: 0,
+            hand_over: [0; HandOver::LEN],
+            heard: 0,
         }
     }
 
@@ -116,44 +66,41 @@ impl Inflow {
         self.at == self.expected.len()
     }
 
-    /// Receives what has arrived, up to [`PIECE`] bytes.
-    pub(super) fn step(&mut self, all: &mut [Incoming]) -> Result<TransferStep, Error> {
+    /// Receives what has arrived, up to [`PIECE`](super::PIECE) bytes; `memory` is what members of this host share.
+    pub(super) fn step(
+        &mut self,
+        all: &mut [Incoming],
+        memory: Option<&HostMemory<'_>>,
+    ) -> Result<TransferStep, Error> {
         let expected = self.expected.get(self.at);
         let incoming = expected.and_then(|index| all.get_mut(*index));
         let (Some(incoming), Some(link)) = (incoming, &mut self.link) else {
             return Ok(TransferStep::Nothing);
         };
-        let Incoming {
-            origin,
-            bytes,
-            checksums,
-            receiving,
-            ..
-        } = incoming;
         let lost = |error| self.core.lost(self.from, error);
-        let received = match receiving.wanted() {
-            Wanted::Chunk(rest) => {
-                let before = bytes.len();
-                let received = link.try_receive(bytes, rest.min(PIECE)).map_err(lost)?;
-                receiving.took(&bytes[before..]);
-                received
-            }
-            Wanted::Tail => {
-                let mut tail = receiving.tail();
-                let most = tail.len();
-                let received = link.try_receive(&mut tail, most).map_err(lost)?;
-                let verified = receiving
-                    .took_tail(received.unwrap_or(0))
-                    .map_err(|fault| {
-                        let reason = format!("{fault} (handed on by rank {})", self.from);
-                        self.core.corrupt(origin.rank, reason)
-                    })?;
-                checksums.extend(verified);
-                received
-            }
-            Wanted::Nothing => Some(0),
+        let corrupt = |incoming: &Incoming, what: &dyn std::fmt::Display| {
+            let reason = format!("{what} (handed on by rank {})", self.from);
+            self.core.corrupt(incoming.origin().rank, reason)
         };
-        if receiving.wanted() == Wanted::Nothing {
+        let received = if incoming.is_untold() {
+            let mut rest = &mut self.hand_over[self.heard..];
+            let most = rest.len();
+            let received = link.try_receive(&mut rest, most).map_err(lost)?;
+            self.heard += received.unwrap_or(0);
+            if self.heard == HandOver::LEN {
+                self.heard = 0;
+                let begun = match HandOver::from_bytes(&self.hand_over) {
+                    Some(said) => incoming.begin(&self.core, self.call, said, memory)?,
+                    None => None,
+                };
+                begun.ok_or_else(|| corrupt(incoming, &"it is not where it is said to be"))?;
+            }
+            received
+        } else {
+            let received = incoming.receive(link).map_err(lost)?;
+            received.map_err(|fault| corrupt(incoming, &fault))?
+        };
+        if incoming.is_complete() {
             self.at += 1;
             if self.is_complete() {
                 self.release_link();

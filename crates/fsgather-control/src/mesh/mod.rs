@@ -22,7 +22,8 @@
 //!
 //! - `stream`, `header`: what goes over a link, as bytes (pure).
 //! - `link`: one connection. `pool`: those that are not used. `dial`, `attend`: the two sides of one.
-//! - `ring`, `course` (pure): who receives what from whom in it; `inflow` and `outflow`, its two sides;
+//! - `ring`, `course` (pure): who receives what from whom in it; `inflow` and `outflow`, its two sides; `incoming`, what
+//!   comes; `host_memory`, in which members of a host hand it on;
 //!   `pull`, of one payload: `fetch`, what comes of it, `ahead`, before it is wanted; `offers`.
 //! - `stalls`: transfers in which nothing moves. `core`: what they share. `engine`: what runs them.
 
@@ -45,6 +46,8 @@ mod dial;
 mod engine;
 
 mod fetch;
+mod host_memory;
+mod incoming;
 mod inflow;
 mod outflow;
 mod pull;
@@ -61,6 +64,8 @@ pub(crate) fn try_reading(bytes: &[u8]) {
 
 pub use call_id::CallId;
 pub use config::{MeshAddress, MeshConfig};
+pub use host_memory::HostMemory;
+pub use incoming::Passed;
 pub use offers::Source;
 pub use outflow::Begun;
 pub use pull::Pull;
@@ -278,13 +283,16 @@ impl Mesh {
             own,
             lens,
             has_checksums: true,
+            host_memory: None,
         };
-        self.ring_within(self.timeout(), call, &part, Vec::new(), progress)
-            .map_err(|halted| halted.cause)
+        let passed = self.ring_within(self.timeout(), call, &part, Vec::new(), progress);
+        let passed = passed.map_err(|halted| halted.cause)?.into_iter();
+        Ok(passed.map(Passed::into_bytes).collect())
     }
 
     /// The same for a call with a time-out of its own, of members on several hosts, with checksums or, where all members
-    /// have agreed on that, without, and with what this rank has [begun](Self::begin_ring). On an error the links to the neighbours are kept.
+    /// have agreed on that, without, and with what this rank has [begun](Self::begin_ring). Members that share memory hand what
+    /// comes from other hosts on there. On an error the links to the neighbours are kept.
     ///
     /// # Errors
     ///
@@ -296,14 +304,14 @@ impl Mesh {
         part: &RingPart<'_>,
         begun: Vec<Begun>,
         progress: &mut Progress<'_>,
-    ) -> Result<Vec<Vec<u8>>, Halted> {
+    ) -> Result<Vec<Passed>, Halted> {
         let mut ring = Ring::new(self.engine.core(), call, part, begun)?;
         if let Err(cause) = self.turn(&mut ring, timeout, call, progress) {
             let links = ring.into_links();
             return Err(Halted { cause, links });
         }
         self.engine.leave_to_itself();
-        Ok(ring.into_payloads())
+        Ok(ring.into_payloads(self.engine.core())?)
     }
 
     /// Sends the beginning of this rank's own payload to a neighbour in a ring, as much as goes without waiting, before all
@@ -326,8 +334,8 @@ impl Mesh {
             len: own.len() as u64,
             has_checksums,
         };
-        let outgoing = vec![RingPayload::Own(origin)];
-        let mut outflow = Outflow::new(Arc::clone(core), call, to, own, outgoing);
+        let outgoing = vec![RingPayload::Here(origin, own)];
+        let mut outflow = Outflow::new(Arc::clone(core), call, to, false, outgoing);
         outflow.send_over(link);
         let begun = self.engine.run(async {
             // So that it is known what the socket takes.

@@ -8,16 +8,17 @@ use super::{
     CallId, PIECE, TransferStep,
     core::Core,
     header::{Header, TransferKind},
-    inflow::Incoming,
+    host_memory::HandOver,
+    incoming::Incoming,
     link::Link,
     stream::{Checksum, Sending, StreamOrigin},
 };
 
 /// What is sent, one after the other.
 #[derive(Clone, Copy)]
-pub(super) enum RingPayload {
-    /// This rank's payload.
-    Own(StreamOrigin),
+pub(super) enum RingPayload<'a> {
+    /// One that is here: this rank's, or one that another rank of its host has placed.
+    Here(StreamOrigin, &'a [u8]),
     /// Another one's, by its index among what comes in.
     HandedOn(usize),
 }
@@ -71,17 +72,20 @@ pub(super) struct Outflow<'a> {
     core: Arc<Core>,
     call: CallId,
     to: Rank,
-    own: &'a [u8],
+    /// Whether the neighbour shares memory with this rank, so that each payload begins with how it goes on.
+    hands_over: bool,
     /// Gone once it is not needed any more.
     link: Option<Link>,
     header: [u8; Header::LEN],
     /// How much of the header is sent.
     begun: usize,
     /// In the order in which they go; without empty ones.
-    outgoing: Vec<RingPayload>,
+    outgoing: Vec<RingPayload<'a>>,
     /// Which of them is being sent,
     at: usize,
-    /// and how far.
+    /// how much of what is said of it before,
+    said: usize,
+    /// and how far it is itself.
     sending: Option<Sending>,
     awaits: Awaits,
 }
@@ -91,8 +95,8 @@ impl<'a> Outflow<'a> {
         core: Arc<Core>,
         call: CallId,
         to: Rank,
-        own: &'a [u8],
-        outgoing: Vec<RingPayload>,
+        hands_over: bool,
+        outgoing: Vec<RingPayload<'a>>,
     ) -> Self {
         let header = Header {
             kind: TransferKind::Ring,
@@ -103,12 +107,13 @@ impl<'a> Outflow<'a> {
             core,
             call,
             to,
-            own,
+            hands_over,
             link: None,
             header: header.to_bytes(),
             begun: 0,
             outgoing,
             at: 0,
+            said: 0,
             sending: None,
             awaits: Awaits::Nothing,
         }
@@ -193,18 +198,41 @@ impl<'a> Outflow<'a> {
         let Some(&outgoing) = self.outgoing.get(self.at) else {
             return self.release_link();
         };
-        let origin = match outgoing {
-            RingPayload::Own(origin) => origin,
-            RingPayload::HandedOn(index) => incoming[index].origin(),
+        let (origin, hand_over) = match outgoing {
+            RingPayload::Here(origin, _) => (origin, Some(HandOver::Bytes)),
+            RingPayload::HandedOn(index) => {
+                let incoming = &incoming[index];
+                (incoming.origin(), incoming.hand_over(self.core.rank))
+            }
         };
-        let sending = self.sending.get_or_insert_with(|| Sending::new(origin));
+        if self.hands_over && self.said < HandOver::LEN {
+            let Some(hand_over) = hand_over else {
+                return Ok(TransferStep::Nothing);
+            };
+            let rest = &hand_over.to_bytes()[self.said..];
+            let Some(sent) = link.try_send(&[IoSlice::new(rest)]).map_err(lost)? else {
+                self.awaits = Awaits::Room;
+                return Ok(TransferStep::Blocked);
+            };
+            self.said += sent;
+            return Ok(TransferStep::Moved(sent));
+        }
+        let is_there = self.hands_over && matches!(hand_over, Some(HandOver::InMemory { .. }));
+        let sending = self.sending.get_or_insert_with(|| {
+            if is_there {
+                Sending::of_what_is_there(origin)
+            } else {
+                Sending::new(origin)
+            }
+        });
         let Some(chunk) = sending.chunk() else {
             self.at += 1;
+            self.said = 0;
             self.sending = None;
             return Ok(TransferStep::Moved(0));
         };
         let (bytes, checksum) = match outgoing {
-            RingPayload::Own(_) => (self.own, Checksum::Ours),
+            RingPayload::Here(_, bytes) => (bytes, Checksum::Ours),
             RingPayload::HandedOn(index) => {
                 let incoming = &incoming[index];
                 let checksum = incoming.checksum(sending.index());
@@ -214,13 +242,21 @@ impl<'a> Outflow<'a> {
                 )
             }
         };
+        let len = chunk.end - chunk.start;
         let parts = sending.next(part(bytes, chunk), checksum, PIECE);
         if parts.iter().all(|part| part.is_empty()) {
             return Ok(TransferStep::Nothing);
         }
         if let Some(sent) = link.try_send(&parts).map_err(lost)? {
+            let before = sending.index();
             sending.sent(sent);
-            Ok(TransferStep::Moved(sent))
+            // What goes through memory moves as well.
+            let through_memory = if sending.is_there() && sending.index() > before {
+                usize::try_from(len).unwrap_or(0)
+            } else {
+                0
+            };
+            Ok(TransferStep::Moved(sent + through_memory))
         } else {
             self.awaits = Awaits::Room;
             Ok(TransferStep::Blocked)

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fsgather_core::{Error, Progress, Rank};
 
 use super::{
-    CallId, ahead::Ahead, engine::Engine, fetch::Fetch, inflow::room, stalls::Eye,
+    CallId, ahead::Ahead, engine::Engine, fetch::Fetch, incoming::room, stalls::Eye,
     stream::StreamOrigin,
 };
 

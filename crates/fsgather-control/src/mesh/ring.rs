@@ -11,7 +11,9 @@ use super::{
     CallId, REPORT, SLICE, TransferStep,
     core::Core,
     course::Course,
-    inflow::{Incoming, Inflow},
+    host_memory::HostMemory,
+    incoming::{Incoming, Passed},
+    inflow::Inflow,
     link::Link,
     outflow::{Begun, Outflow, RingPayload},
     stream::StreamOrigin,
@@ -31,6 +33,8 @@ pub struct RingPart<'a> {
     /// Whether payloads have checksums on their way; without them members notice another payload, and one that is not
     /// whole, but not a changed byte.
     pub has_checksums: bool,
+    /// Memory that this rank shares with all other members on its host, if it does; the same on all of these.
+    pub host_memory: Option<HostMemory<'a>>,
 }
 
 /// One rank's side of a ring.
@@ -41,6 +45,7 @@ pub(super) struct Ring<'a> {
     /// From one neighbour, or from two where one of them is on another host.
     inflows: Vec<Inflow>,
     outflows: Vec<Outflow<'a>>,
+    host_memory: Option<HostMemory<'a>>,
 }
 
 impl<'a> Ring<'a> {
@@ -53,10 +58,11 @@ impl<'a> Ring<'a> {
     ) -> Result<Self, Error> {
         let RingPart {
             members,
+            hosts,
             own,
             lens,
             has_checksums,
-            ..
+            host_memory,
         } = *part;
         let (place, course) = check(core, part)?;
         let origin = |place: usize| StreamOrigin {
@@ -66,34 +72,52 @@ impl<'a> Ring<'a> {
             len: lens[place],
             has_checksums,
         };
+        let is_here = |other: usize| hosts[other] == hosts[place];
+        // Members of this host have those without a ring.
+        let is_placed = |other: usize| host_memory.is_some_and(|memory| memory.has(other));
         let mut incoming = Vec::new();
         let mut index_of = vec![None; members.len()];
         let mut inflows = Vec::new();
         for leg in course.receives {
             let mut expected = Vec::new();
             for place in leg.payloads {
-                if lens[place] == 0 {
+                if lens[place] == 0 || is_placed(place) {
                     continue;
                 }
                 index_of[place] = Some(incoming.len());
                 expected.push(incoming.len());
-                incoming.push(Incoming::new(core, place, origin(place))?);
+                let (origin, is_here) = (origin(place), is_here(leg.neighbour));
+                incoming.push(match host_memory {
+                    Some(_) if is_here => Incoming::untold(place, origin),
+                    Some(memory) => Incoming::new(core, place, origin, (memory.begin)(origin.len))?,
+                    None => Incoming::new(core, place, origin, None)?,
+                });
             }
             let from = members[leg.neighbour];
             inflows.push(Inflow::new(Arc::clone(core), call, from, expected));
         }
         let mut outflows = Vec::new();
         for leg in course.sends {
+            let is_here = is_here(leg.neighbour);
             let to_send = leg.payloads.into_iter().filter(|place| lens[*place] > 0);
+            let to_send = to_send.filter(|place| !(is_here && is_placed(*place)));
             let outgoing = to_send.filter_map(|sent| {
-                if sent == place {
-                    return Some(RingPayload::Own(origin(place)));
+                let placed = host_memory.and_then(|memory| memory.placed.get(sent).copied()?);
+                match placed {
+                    _ if sent == place => Some(RingPayload::Here(origin(place), own)),
+                    Some(placed) => Some(RingPayload::Here(origin(sent), placed)),
+                    None => index_of[sent].map(RingPayload::HandedOn),
                 }
-                index_of[sent].map(RingPayload::HandedOn)
             });
             let to = members[leg.neighbour];
-            let outgoing = outgoing.collect();
-            outflows.push(Outflow::new(Arc::clone(core), call, to, own, outgoing));
+            let (outgoing, hands_over) = (outgoing.collect(), is_here && host_memory.is_some());
+            outflows.push(Outflow::new(
+                Arc::clone(core),
+                call,
+                to,
+                hands_over,
+                outgoing,
+            ));
         }
         // Each stream begins with the own payload.
         for begun in begun.into_iter().filter(Begun::is_fresh) {
@@ -106,6 +130,7 @@ impl<'a> Ring<'a> {
             outflows,
             incoming,
             inflows,
+            host_memory,
         })
     }
 
@@ -149,16 +174,21 @@ impl<'a> Ring<'a> {
         links.chain(outgoing).collect()
     }
 
-    /// What has arrived, by place in the group; the own place, and those of empty payloads, are empty.
-    pub(super) fn into_payloads(self) -> Vec<Vec<u8>> {
-        let mut payloads = vec![Vec::new(); self.members];
+    /// What has arrived, by place in the group; the own place, those of empty payloads, and those that were placed before, are
+    /// empty.
+    pub(super) fn into_payloads(self, core: &Core) -> Result<Vec<Passed>, Error> {
+        let none = || Passed::Bytes(Vec::new());
+        let mut payloads: Vec<Passed> = (0..self.members).map(|_| none()).collect();
         for incoming in self.incoming {
-            let place = incoming.place;
+            let (place, from) = (incoming.place, incoming.origin().rank);
+            let passed = incoming.into_passed(core, self.host_memory.as_ref());
+            let passed = passed
+                .ok_or_else(|| core.corrupt(from, "it has gone from memory that ranks share"))?;
             if let Some(payload) = payloads.get_mut(place) {
-                *payload = incoming.into_bytes();
+                *payload = passed;
             }
         }
-        payloads
+        Ok(payloads)
     }
 
     /// Moves what can be moved, until there is enough for a report, nothing is left, or [`SLICE`] is
@@ -173,7 +203,7 @@ impl<'a> Ring<'a> {
                 moved += step.bytes();
             };
             for flow in &mut self.inflows {
-                note(flow.step(&mut self.incoming)?);
+                note(flow.step(&mut self.incoming, self.host_memory.as_ref())?);
             }
             for flow in &mut self.outflows {
                 note(flow.step(&self.incoming)?);
@@ -230,6 +260,8 @@ fn check(core: &Core, part: &RingPart<'_>) -> Result<(usize, Course), Error> {
         .iter()
         .all(|member| member.index() < core.world_size());
     let fits = [lens.len(), part.hosts.len()] == [members.len(); 2];
+    let placed = part.host_memory.map(|memory| memory.placed.len());
+    let fits = fits && placed.is_none_or(|placed| placed == members.len());
     let (Some(place), true, true) = (place, known, fits) else {
         return Err(Error::config(format!(
             "rank {} does not belong to the ring that it is to take part in",

@@ -146,11 +146,14 @@ pub(super) struct Sending {
     tail: Option<Tail>,
     /// Whether a complaint follows instead of the next chunk.
     complains: bool,
+    /// Whether the receiver reads chunks where they are, so that only what comes after them is sent.
+    is_there: bool,
 }
 
 impl Sending {
     pub(super) fn new(origin: StreamOrigin) -> Self {
         Self {
+            is_there: false,
             origin,
             index: 0,
             sent: 0,
@@ -160,6 +163,19 @@ impl Sending {
             tail: None,
             complains: false,
         }
+    }
+
+    /// That of a payload whose bytes the receiver reads where they are.
+    pub(super) fn of_what_is_there(origin: StreamOrigin) -> Self {
+        Self {
+            is_there: true,
+            ..Self::new(origin)
+        }
+    }
+
+    /// Whether no bytes of chunks are sent.
+    pub(super) const fn is_there(&self) -> bool {
+        self.is_there
     }
 
     /// Where the chunk that is being sent lies in the payload; nothing when all is sent.
@@ -186,6 +202,7 @@ impl Sending {
         most: usize,
     ) -> [IoSlice<'a>; 2] {
         let whole = self.origin.chunk_len(self.index);
+        let most = if self.is_there { whole } else { most };
         let end = available.len().min(self.sent.saturating_add(most));
         if self.origin.has_checksums && checksum == Checksum::Ours && end > self.hashed {
             // Right before it is sent, so that memory is read once.
@@ -203,10 +220,12 @@ impl Sending {
             Some(tail) if end == whole => tail.rest(),
             _ => &[],
         };
-        [
-            IoSlice::new(available.get(self.sent..end).unwrap_or_default()),
-            IoSlice::new(tail),
-        ]
+        let bytes = if self.is_there {
+            &[]
+        } else {
+            available.get(self.sent..end).unwrap_or_default()
+        };
+        [IoSlice::new(bytes), IoSlice::new(tail)]
     }
 
     fn finish_chunk(&mut self, checksum: u64) -> Tail {
@@ -219,11 +238,12 @@ impl Sending {
     /// Notes how much of what [`next`](Self::next) gave was sent.
     pub(super) fn sent(&mut self, bytes: usize) {
         let whole = self.origin.chunk_len(self.index);
-        let of_chunk = bytes.min(whole - self.sent);
+        let rest = if self.is_there { 0 } else { whole - self.sent };
+        let of_chunk = bytes.min(rest);
         self.sent += of_chunk;
         if let Some(tail) = &mut self.tail {
             tail.done += bytes - of_chunk;
-            if self.sent == whole && tail.done == tail.len {
+            if of_chunk == rest && tail.done == tail.len {
                 self.index += 1;
                 self.sent = 0;
                 self.hashed = 0;
@@ -267,11 +287,14 @@ pub(super) struct Receiving {
     checksum: XxHash3_64,
     digest: XxHash3_128,
     tail: Tail,
+    /// Whether somebody who has verified it has put it where it is to be, so that only what comes after chunks is received.
+    is_there: bool,
 }
 
 impl Receiving {
     pub(super) fn new(origin: StreamOrigin) -> Self {
         Self {
+            is_there: false,
             origin,
             index: 0,
             received: 0,
@@ -281,12 +304,22 @@ impl Receiving {
         }
     }
 
+    /// That of a payload that another member of this host verifies where both read it. Whose it is, and that it is whole, is
+    /// verified once more.
+    pub(super) fn of_what_is_there(origin: StreamOrigin) -> Self {
+        Self {
+            is_there: true,
+            ..Self::new(origin)
+        }
+    }
+
     /// What has to be received next.
     pub(super) fn wanted(&self) -> Wanted {
         if self.index == self.origin.chunks() {
             return Wanted::Nothing;
         }
         match self.origin.chunk_len(self.index) - self.received {
+            _ if self.is_there => Wanted::Tail,
             0 => Wanted::Tail,
             rest => Wanted::Chunk(rest),
         }
@@ -332,7 +365,11 @@ impl Receiving {
             1 if tail.len == CHECK_LEN => return Err(Fault::Complaint),
             _ => return Err(Fault::Chunk(self.index)),
         }
-        let checksum = self.origin.finished(&self.checksum);
+        let said = tail.bytes.first_chunk().copied().map(u64::from_le_bytes);
+        let checksum = match said {
+            Some(said) if self.is_there => said,
+            _ => self.origin.finished(&self.checksum),
+        };
         if tail.bytes[..8] != checksum.to_le_bytes() {
             return Err(Fault::Chunk(self.index));
         }

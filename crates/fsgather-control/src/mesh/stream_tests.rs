@@ -136,6 +136,50 @@ proptest! {
         }
         prop_assert!(again == wire);
     }
+
+    #[test]
+    fn what_is_there_is_followed_chunk_by_chunk(len in lens(), taken in 1_usize..30, at: prop::sample::Index) {
+        let payload = payload(len);
+        let (_, checksums) = received(origin(len), &sent(&payload, 1 << 20, 1 << 20), 1 << 20).unwrap().unwrap();
+        let mut sending = Sending::of_what_is_there(origin(len));
+        let (mut wire, mut begun) = (Vec::new(), None);
+        while let Some(chunk) = sending.chunk() {
+            let chunk = part(&payload, chunk);
+            let checksum = checksums[usize::try_from(sending.index()).unwrap()];
+            if begun.replace(sending.index()) != Some(sending.index()) {
+                // Neither before all of it is there nor before that has been verified.
+                let early = sending.next(&chunk[1..], Checksum::Given(checksum), 1);
+                prop_assert!(early.iter().all(|part| part.is_empty()));
+                let unverified = sending.next(chunk, Checksum::Awaited, 1);
+                prop_assert!(unverified.iter().all(|part| part.is_empty()));
+            }
+            let [bytes, tail] = sending.next(chunk, Checksum::Given(checksum), 1);
+            prop_assert!(bytes.is_empty());
+            let taken = tail.len().min(taken);
+            wire.extend_from_slice(&tail[..taken]);
+            sending.sent(taken);
+        }
+        let follow = |origin: StreamOrigin, wire: &[u8]| {
+            let mut receiving = Receiving::of_what_is_there(origin);
+            let (mut rest, mut seen) = (wire, Vec::new());
+            while receiving.wanted() == Wanted::Tail {
+                let room = receiving.tail();
+                let taken = room.len().min(taken).min(rest.len());
+                room[..taken].copy_from_slice(&rest[..taken]);
+                rest = &rest[taken..];
+                seen.extend(receiving.took_tail(taken)?);
+            }
+            Ok::<_, Fault>((receiving.wanted(), rest.len(), seen))
+        };
+        prop_assert_eq!(follow(origin(len), &wire), Ok((Wanted::Nothing, 0, checksums)));
+        if len > 0 {
+            let other = StreamOrigin { rank: Rank::new(77), ..origin(len) };
+            prop_assert_eq!(follow(other, &wire), Err(Fault::Digest));
+            let at = at.index(wire.len());
+            wire[at] ^= 1;
+            prop_assert!(follow(origin(len), &wire).is_err());
+        }
+    }
 }
 
 /// The same payload without checksums.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fsgather_control::mesh::{CallId, Mesh, MeshAddress, MeshConfig};
+use fsgather_control::mesh::{CallId, Halted, Mesh, MeshAddress, MeshConfig, Passed};
 use fsgather_core::{ChannelId, Epoch, Error, ProcessId, Rank};
 use uuid::Uuid;
 
@@ -144,6 +144,11 @@ pub(crate) fn ring(
         let members = ranks(lens.len());
         mesh.ring(call, &members, &own, &announced, &mut ignore)
     })
+}
+
+/// What a ring has brought, in memory of its own.
+pub(crate) fn in_bytes(passed: Result<Vec<Passed>, Halted>) -> Result<Vec<Vec<u8>>, Halted> {
+    passed.map(|passed| passed.into_iter().map(Passed::into_bytes).collect())
 }
 
 /// Checks that a rank got what the others had.

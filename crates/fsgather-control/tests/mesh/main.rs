@@ -8,6 +8,7 @@
 mod ahead;
 mod bed;
 mod faults;
+mod host_memory;
 mod meeting;
 mod proxy;
 mod pulls;

@@ -165,6 +165,7 @@ fn a_transfer_may_have_a_time_out_of_its_own() {
         own: b"a",
         lens: &[1, 1],
         has_checksums: true,
+        host_memory: None,
     };
     let ring = meshes[0].ring_within(own, call(1), &part, Vec::new(), &mut ignore);
     for error in [given_up, ring.unwrap_err().cause] {

@@ -6,7 +6,7 @@ use fsgather_control::mesh::{Mesh, RingPart, neighbours};
 use fsgather_core::Rank;
 use proptest::prelude::*;
 
-use crate::bed::{Bed, call, check, ignore, on_all, on_channel, payload, ranks, ring};
+use crate::bed::{Bed, call, check, ignore, in_bytes, on_all, on_channel, payload, ranks, ring};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
@@ -37,8 +37,9 @@ fn a_ring_without_checksums_brings_the_same() {
             own: &payload(rank, lens[rank as usize]),
             lens: &announced,
             has_checksums: false,
+            host_memory: None,
         };
-        mesh.ring_within(mesh.timeout(), call(0), &part, Vec::new(), &mut ignore)
+        in_bytes(mesh.ring_within(mesh.timeout(), call(0), &part, Vec::new(), &mut ignore))
     });
     for (rank, got) in got.into_iter().enumerate() {
         check(rank, &lens, &got.unwrap());
@@ -72,8 +73,9 @@ proptest! {
                     own: &payload(rank, lens[rank as usize]),
                     lens: &announced,
                     has_checksums: true,
+                    host_memory: None,
                 };
-                mesh.ring_within(mesh.timeout(), call(epoch), &part, Vec::new(), &mut ignore)
+                in_bytes(mesh.ring_within(mesh.timeout(), call(epoch), &part, Vec::new(), &mut ignore))
             });
             for (rank, got) in got.into_iter().enumerate() {
                 check(rank, &lens, &got.unwrap());
@@ -127,8 +129,9 @@ fn what_was_begun_before_all_were_known_to_come_is_gone_on_with() {
                 own: &own,
                 lens: &announced,
                 has_checksums: true,
+                host_memory: None,
             };
-            mesh.ring_within(mesh.timeout(), call(epoch), &part, begun, &mut ignore)
+            in_bytes(mesh.ring_within(mesh.timeout(), call(epoch), &part, begun, &mut ignore))
         });
         for (rank, got) in got.into_iter().enumerate() {
             check(rank, &lens, &got.unwrap());
@@ -228,8 +231,9 @@ proptest! {
                     own: &payload(rank, lens[place]),
                     lens: &announced,
                     has_checksums: true,
+                    host_memory: None,
                 };
-                Some(mesh.ring_within(mesh.timeout(), on_channel(9, epoch), &part, Vec::new(), &mut ignore))
+                Some(in_bytes(mesh.ring_within(mesh.timeout(), on_channel(9, epoch), &part, Vec::new(), &mut ignore)))
             });
             for (rank, got) in (0..).zip(got) {
                 let Some(got) = got else { continue };
@@ -329,6 +333,7 @@ fn a_call_that_does_not_fit_is_refused() {
         own: b"abc",
         lens: &[3; 3],
         has_checksums: true,
+        host_memory: None,
     };
     let halted = mesh.ring_within(mesh.timeout(), call(0), &mixed, Vec::new(), &mut ignore);
     let refused = halted.unwrap_err().cause.to_string();

@@ -143,9 +143,10 @@ impl CallGuard {
             .wait_for(&self.ticket, Round::VERDICT, limit)
             .map_err(|failure| self.over(failure))?;
         if let Some(verdict) = &verdict {
-            let own = self.inner.exchange.rank();
             let table = verdict.table.as_ref();
-            self.decided(verdict, || table.map(|table| brought(&table.bodies, own)));
+            self.decided(verdict, || {
+                table.map(|table| brought(&self.inner, &table.bodies))
+            });
         }
         Ok(verdict)
     }
@@ -236,7 +237,8 @@ impl CallGuard {
 }
 
 /// What announcements come to for the rank at `own`.
-fn brought(bodies: &[Bytes], own: Rank) -> Brought {
+fn brought(inner: &GroupState, bodies: &[Bytes]) -> Brought {
+    let own = inner.exchange.rank();
     let mut brought = Brought::default();
     for (rank, body) in (0..).map(Rank::new).zip(bodies) {
         let (bytes, is_here) = match PayloadHeader::from_body(body) {
@@ -245,6 +247,9 @@ fn brought(bodies: &[Bytes], own: Rank) -> Brought {
             Some(PayloadHeader::Relayed(relayed)) => (relayed.len, false),
             Some(PayloadHeader::Linked { len }) => (len, rank == own),
             Some(PayloadHeader::Shared(location)) => (location.len(), true),
+            Some(PayloadHeader::Placed(location)) => {
+                (location.len(), inner.shares_memory_with(rank))
+            }
             Some(PayloadHeader::Kept { len }) => (len, true),
             None => (0, true),
         };

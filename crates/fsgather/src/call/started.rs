@@ -19,7 +19,7 @@ use crate::{
     payload::{
         header::PayloadHeader,
         input::{HeldInput, PayloadInput},
-        mesh,
+        mesh::{self, Passing},
         part::{self, Announced, IncomingPart},
         path::PayloadPath,
         path_request::PathRequest,
@@ -121,7 +121,11 @@ impl<'a> StartedCall<'a> {
         call.way = Some(Box::new(request.way()));
         let payload_path = setup::payload_path_for(inner, request, &call)?;
         let guard = CallGuard::begin(inner, call)?;
-        let share = Share::of(inner, request, &guard.ticket);
+        let by_ring = matches!(
+            (&payload_path, retention),
+            (PayloadPath::Mesh(_), Retention::Passing)
+        );
+        let share = Share::of(inner, request, &guard.ticket, by_ring);
         let place = Place {
             request,
             payload_path: &payload_path,
@@ -219,7 +223,12 @@ impl<'a> StartedCall<'a> {
                 {
                     // The links end after the others have been told why.
                     let begun = std::mem::take(&mut self.begun);
-                    mesh::pass_on(guard, mesh, &bodies, &own, begun, &mut incoming)
+                    let passing = Passing {
+                        bodies: &bodies,
+                        own: &own,
+                        share: self.share.as_ref(),
+                    };
+                    mesh::pass_on(guard, mesh, &passing, begun, &mut incoming)
                         .map_err(|halted| guard.fail(halted.cause.clone()))?;
                 }
                 // What this rank has handed in itself need not come back to it.

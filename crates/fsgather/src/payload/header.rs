@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 /// | 3 | length (u64) of a payload that comes over connections between ranks |
 /// | 4 | where in its owner's arena a payload lies, in memory that ranks share |
 /// | 5 | length (u64) of a payload that nobody but its owner receives, who has it |
+/// | 6 | where in its owner's arena a payload lies for ranks of its host; to those of others it comes over connections |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PayloadHeader {
     /// Here.
@@ -38,6 +39,8 @@ pub(crate) enum PayloadHeader {
     },
     /// In memory that the ranks of a host share.
     Shared(Location),
+    /// In memory that the ranks of its host share, and over connections to those of others.
+    Placed(Location),
     /// With the rank itself, which alone receives it.
     Kept {
         /// In bytes.
@@ -78,6 +81,7 @@ impl PayloadHeader {
             Self::Linked { len } => postcard::to_extend(&len, vec![3])?,
             Self::Shared(location) => postcard::to_extend(&location, vec![4])?,
             Self::Kept { len } => postcard::to_extend(&len, vec![5])?,
+            Self::Placed(location) => postcard::to_extend(&location, vec![6])?,
         };
         Ok(body.into())
     }
@@ -88,7 +92,7 @@ impl PayloadHeader {
             Some(0) => Way::Message,
             Some(1) => Way::File,
             Some(2) => Way::Relay,
-            Some(3) => Way::Link,
+            Some(3 | 6) => Way::Link,
             Some(4) => Way::SharedMemory,
             Some(5) => Way::Kept,
             _ => Way::None,
@@ -108,6 +112,7 @@ impl PayloadHeader {
             3 => read_message(rest).ok().map(|len| Self::Linked { len }),
             4 => read_message(rest).ok().map(Self::Shared),
             5 => read_message(rest).ok().map(|len| Self::Kept { len }),
+            6 => read_message(rest).ok().map(Self::Placed),
             _ => None,
         }
     }
@@ -135,10 +140,14 @@ mod tests {
         #[test]
         fn announcements_convert_both_ways(
             payload: Vec<u8>, seal: u64, len: u64, digest: u128, instead in prop::option::of("[a-z ]{0,20}"),
+            place: [u8; Location::BYTES],
         ) {
             let inline = PayloadHeader::Inline { seal, payload: payload.into() };
             let relayed = PayloadHeader::Relayed(RelayHeader { len, digest, instead });
-            for announcement in [inline, relayed, PayloadHeader::Linked { len }, PayloadHeader::Kept { len }] {
+            let location = Location::from_bytes(&place);
+            let in_memory = [PayloadHeader::Shared(location), PayloadHeader::Placed(location)];
+            let lengths = [PayloadHeader::Linked { len }, PayloadHeader::Kept { len }];
+            for announcement in [inline, relayed].into_iter().chain(in_memory).chain(lengths) {
                 let body = announcement.clone().into_body().unwrap();
                 prop_assert_eq!(PayloadHeader::from_body(&body), Some(announcement));
             }

@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use bytes::Bytes;
+use fsgather_arena::Leased;
 use fsgather_core::{Error, bytes_text, room_for};
 use fsgather_store::Encoding;
 
@@ -70,6 +71,8 @@ pub(crate) enum HeldInput<'a> {
     Held(Bytes),
     /// It has been, through shared memory, and these bytes are this rank's own part of the result.
     Shared(Bytes),
+    /// It has been to ranks of this host, through memory that they share. There it lies, as this rank's own part of the result.
+    Placed(Leased),
     /// A stream that was too long to be held.
     Spooled(Spool),
 }
@@ -93,6 +96,7 @@ impl HeldInput<'_> {
         match self {
             Self::Slice(bytes) => bytes,
             Self::Held(bytes) => bytes,
+            Self::Placed(leased) => leased,
             Self::Gone | Self::Shared(_) | Self::Spooled(_) => &[],
         }
     }
@@ -102,6 +106,7 @@ impl HeldInput<'_> {
         match self {
             Self::Slice(bytes) => Bytes::copy_from_slice(bytes),
             Self::Held(bytes) | Self::Shared(bytes) => bytes.clone(),
+            Self::Placed(leased) => Bytes::copy_from_slice(leased),
             Self::Gone | Self::Spooled(_) => Bytes::new(),
         }
     }
@@ -113,6 +118,7 @@ impl HeldInput<'_> {
             Self::Slice(bytes) => HeldInput::Held(Bytes::copy_from_slice(bytes)),
             Self::Held(bytes) => HeldInput::Held(bytes),
             Self::Shared(bytes) => HeldInput::Shared(bytes),
+            Self::Placed(leased) => HeldInput::Placed(leased),
             Self::Spooled(spool) => HeldInput::Spooled(spool),
         }
     }

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use bytes::Bytes;
-use fsgather_control::mesh::{Begun, CallId, Halted, Mesh, RingPart, Source as Offered};
+use fsgather_control::mesh::{
+    Begun, CallId, Halted, HostMemory, Mesh, Passed, RingPart, Source as Offered,
+};
 use fsgather_core::{Contribution, Error, Leaves, Rank, Recipients};
 
 use crate::{
@@ -14,6 +16,7 @@ use crate::{
         part::IncomingPart,
         path::call_id,
         retention::Retention,
+        shared_memory::{Reach, Share},
         writer::{Ready, body},
     },
 };
@@ -124,20 +127,36 @@ fn next_in_ring(guard: &CallGuard, mesh: &MeshPath) -> Vec<Rank> {
         .collect()
 }
 
-/// Moves the payloads of a call in which all wait for each other, from neighbour to neighbour.
+/// What is passed on in a call in which all wait for each other.
+pub(crate) struct Passing<'a> {
+    /// What everybody has announced.
+    pub(crate) bodies: &'a [Bytes],
+    /// This rank's payload.
+    pub(crate) own: &'a HeldInput<'a>,
+    /// Memory that members share.
+    pub(crate) share: Option<&'a Share>,
+}
+
+/// Moves the payloads of a call in which all wait for each other, from neighbour to neighbour. Ranks of a host that share memory
+/// have what each of them has placed there, and put what comes from other hosts there once for all of them.
 pub(crate) fn pass_on(
     guard: &CallGuard,
     mesh: &MeshPath,
-    bodies: &[Bytes],
-    own: &HeldInput<'_>,
+    passing: &Passing<'_>,
     begun: Vec<Begun>,
     incoming: &mut [IncomingPart],
 ) -> Result<(), Halted> {
     let inner = &guard.inner;
-    let lens: Vec<u64> = bodies
+    let announced: Vec<Option<PayloadHeader>> = passing
+        .bodies
         .iter()
-        .map(|body| match PayloadHeader::from_body(body) {
-            Some(PayloadHeader::Linked { len }) => len,
+        .map(PayloadHeader::from_body)
+        .collect();
+    let lens: Vec<u64> = announced
+        .iter()
+        .map(|announced| match announced {
+            Some(PayloadHeader::Linked { len }) => *len,
+            Some(PayloadHeader::Placed(location)) => location.len(),
             _ => 0,
         })
         .collect();
@@ -146,12 +165,32 @@ pub(crate) fn pass_on(
     }
     let timeout = guard.ticket.call.timeout;
     let order = inner.ring_order(mesh);
+    let own = passing.own.as_slice();
+    let me = inner.exchange.rank().index();
+    let placed: Vec<Option<&[u8]>> = announced
+        .iter()
+        .zip(incoming.iter())
+        .enumerate()
+        .map(|(place, both)| match both {
+            (Some(PayloadHeader::Placed(_)), _) if place == me => Some(own),
+            (_, IncomingPart::Shared(leased)) => Some(&**leased),
+            _ => None,
+        })
+        .collect();
+    let placed = order.arrange(&placed);
+    let of_host = passing.share.filter(|share| share.reach() == Reach::Host);
+    let find_room = |len| of_host.and_then(|share| share.begin(inner, len));
     let part = RingPart {
         members: &order.arrange(&inner.members),
         hosts: order.hosts(),
-        own: own.as_slice(),
+        own,
         lens: &order.arrange(&lens),
         has_checksums: mesh.has_checksums,
+        host_memory: of_host.map(|share| HostMemory {
+            arenas: share.arenas(),
+            placed: &placed,
+            begin: &find_room,
+        }),
     };
     let passed = mesh.ring_within(
         timeout.unwrap_or(mesh.timeout()),
@@ -161,10 +200,16 @@ pub(crate) fn pass_on(
         &mut guard.turning(),
     )?;
     for (place, passed) in order.places().iter().zip(passed) {
-        let is_there = lens.get(*place).is_some_and(|len| *len > 0);
-        if let Some(part) = incoming.get_mut(*place).filter(|_| is_there) {
-            *part = IncomingPart::Here(passed.into());
-        }
+        let is_passed = lens.get(*place).is_some_and(|len| *len > 0);
+        let part = incoming.get_mut(*place).filter(|_| is_passed);
+        // What was placed is there.
+        let Some(part) = part.filter(|part| !matches!(part, IncomingPart::Shared(_))) else {
+            continue;
+        };
+        *part = match passed {
+            Passed::Bytes(bytes) => IncomingPart::Here(bytes.into()),
+            Passed::Shared(leased) => IncomingPart::Shared(leased),
+        };
     }
     Ok(())
 }

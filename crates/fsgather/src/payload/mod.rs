@@ -10,7 +10,7 @@
 //! - [`ahead`]: has parts of other hosts fetched before they are wanted.
 //! - [`spool`]: a stream too long to be held, in a nameless local file.
 //! - [`path`]: where payloads go; [`path_request`]: what a call asks for; [`known_paths`]: what a group has found.
-//! - [`shared_memory`]: payloads that lie in memory of all ranks of a host.
+//! - [`shared_memory`]: payloads that lie in memory of all ranks of a host; [`placing`] announces them.
 //! - [`directories`]: the gather directories of this process; [`links`]: its connections to other ranks.
 
 pub(crate) mod ahead;
@@ -24,6 +24,7 @@ mod origin;
 pub(crate) mod part;
 pub(crate) mod path;
 pub(crate) mod path_request;
+mod placing;
 pub(crate) mod relay;
 pub(crate) mod retention;
 pub(crate) mod ring_order;

@@ -153,6 +153,13 @@ impl Announced<'_> {
                 Ok(IncomingPart::Here(pieces.into()))
             }
             Some(PayloadHeader::Linked { len }) => linked(rank, len),
+            // It is replaced by what this rank has kept, or has in its own memory.
+            Some(PayloadHeader::Placed(_)) if rank == inner.exchange.rank() => {
+                Ok(IncomingPart::Here(Bytes::new()))
+            }
+            Some(PayloadHeader::Placed(location)) if !inner.shares_memory_with(rank) => {
+                linked(rank, location.len())
+            }
             // It is replaced by what this rank has kept.
             Some(PayloadHeader::Shared(_) | PayloadHeader::Kept { .. })
                 if rank == inner.exchange.rank() && keeps =>
@@ -160,7 +167,7 @@ impl Announced<'_> {
                 Ok(IncomingPart::Here(Bytes::new()))
             }
             Some(PayloadHeader::Kept { .. }) => broken("a payload that is for its owner alone"),
-            Some(PayloadHeader::Shared(location)) => {
+            Some(PayloadHeader::Shared(location) | PayloadHeader::Placed(location)) => {
                 let leased = share.and_then(|share| share.lease(inner.in_world(rank), &location));
                 leased.map_or_else(
                     || broken("a payload in shared memory"),
@@ -169,7 +176,7 @@ impl Announced<'_> {
             }
             None => Err(Error::Incompatible {
                 what: format!("the announcement of rank {rank}"),
-                ours: "the kinds 0 to 5".into(),
+                ours: "the kinds 0 to 6".into(),
                 theirs: format!("{:?}", body.first()),
             }),
         }
@@ -245,6 +252,7 @@ impl IncomingPart {
     pub(crate) fn take_own(&mut self, own: HeldInput<'_>) {
         *self = match own {
             HeldInput::Spooled(spool) => Self::Spooled(spool),
+            HeldInput::Placed(leased) => Self::Shared(leased),
             held => Self::Here(held.to_bytes()),
         };
     }

@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use fsgather_arena::{Arena, Arenas, CallKey, Leased, LentMemory, Location, Placement, budget};
+use fsgather_arena::{
+    Arena, Arenas, CallKey, Filling, Leased, LentMemory, Location, Placement, budget,
+};
 use fsgather_config::settings::{Transport, Verify};
 use fsgather_core::{Error, Rank, Recipients, Ticket, lock};
 use fsgather_store::{LentBytes, Liveness, Payload, liveness};
@@ -60,6 +62,19 @@ impl SharedMemory {
         members.len() > 1 && hosts.any(|ranks| members.iter().all(|member| ranks.contains(member)))
     }
 
+    /// Those of `members` that share memory with `me`, itself among them; none where it is the only one.
+    pub(crate) fn sharing(&self, me: Rank, members: &[Rank]) -> Vec<Rank> {
+        let mut hosts = self.hosts.get().into_iter().flatten();
+        let host = hosts.find(|ranks| ranks.contains(&me));
+        let shares = |member: &&Rank| host.is_some_and(|ranks| ranks.contains(member));
+        let sharing: Vec<Rank> = members.iter().filter(shares).copied().collect();
+        if sharing.len() > 1 {
+            sharing
+        } else {
+            Vec::new()
+        }
+    }
+
     /// Memory of so many bytes for a payload that the program writes there itself, if there is room in memory that ranks share.
     pub(crate) fn lend(&self, len: usize) -> Option<LentMemory> {
         self.arenas()?.own().lend(len)
@@ -75,37 +90,66 @@ impl SharedMemory {
 pub(crate) struct Share {
     arenas: Arc<Arenas>,
     call: CallKey,
+    reach: Reach,
     /// Whether what the others have placed for this rank is not asked for yet.
     is_open: bool,
     /// The process whose call it is; a forked child has a copy of it.
     process: u32,
 }
 
+/// Who reads what lies in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// All who receive it.
+    Recipients,
+    /// Those of its host; to those of others it goes over connections.
+    Host,
+}
+
 impl Share {
-    /// That of a call in which all who receive anything share memory with this rank, if they do.
+    /// That of a call in which all who receive anything share memory with this rank, or, where payloads are passed on `by_ring`,
+    /// some do.
     ///
     /// So the ranks of a root's host hand a gather over in memory, and those of other hosts go another way.
-    pub(crate) fn of(inner: &GroupState, request: &PathRequest, ticket: &Ticket) -> Option<Self> {
-        let is_shared = request.transport != Transport::Filesys
-            && match ticket.call.recipients() {
-                Recipients::All => inner.shares_memory(),
-                Recipients::Only(root) => inner.shares_memory_with(root),
-                Recipients::Nobody => false,
-            };
-        let arenas = inner.world.shared_memory.arenas().filter(|_| is_shared)?;
+    pub(crate) fn of(
+        inner: &GroupState,
+        request: &PathRequest,
+        ticket: &Ticket,
+        by_ring: bool,
+    ) -> Option<Self> {
+        if request.transport == Transport::Filesys {
+            return None;
+        }
+        let reach = match ticket.call.recipients() {
+            Recipients::All if inner.shares_memory() => Reach::Recipients,
+            Recipients::All if by_ring && !inner.sharing_memory().is_empty() => Reach::Host,
+            Recipients::Only(root) if inner.shares_memory_with(root) => Reach::Recipients,
+            _ => return None,
+        };
         Some(Self {
-            arenas,
+            arenas: inner.world.shared_memory.arenas()?,
             call: CallKey {
                 channel: ticket.channel,
                 epoch: ticket.epoch,
             },
+            reach,
             is_open: true,
             process: std::process::id(),
         })
     }
 
-    /// Places a payload for all who receive it, for this rank itself unless it `keeps` what it hands in; nothing where it
-    /// had better go another way.
+    /// Who reads what lies there.
+    pub(crate) const fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// The arenas themselves.
+    pub(crate) fn arenas(&self) -> &Arenas {
+        &self.arenas
+    }
+
+    /// Places a payload for all who receive it there, for this rank itself unless it `keeps` what it hands in; nothing where
+    /// it had better go another way.
     pub(crate) fn place(
         &self,
         inner: &GroupState,
@@ -114,12 +158,36 @@ impl Share {
         keeps: bool,
     ) -> Option<Location> {
         let me = inner.world.rank;
-        let mut readers = match ticket.call.recipients() {
-            Recipients::All => inner.members.clone(),
-            Recipients::Only(root) => vec![inner.in_world(root)],
-            Recipients::Nobody => Vec::new(),
+        let mut readers = match (ticket.call.recipients(), self.reach) {
+            (Recipients::All, Reach::Recipients) => inner.members.clone(),
+            (Recipients::All, Reach::Host) => inner.sharing_memory().to_vec(),
+            (Recipients::Only(root), _) => vec![inner.in_world(root)],
+            (Recipients::Nobody, _) => Vec::new(),
         };
         readers.retain(|reader| *reader != me || !keeps);
+        self.for_readers(inner, &readers, |placement| {
+            self.arenas.own().place(pieces, placement)
+        })
+    }
+
+    /// A place for a payload of so many bytes that comes from another host, for all members on this one; nothing where there is
+    /// none.
+    pub(crate) fn begin(&self, inner: &GroupState, len: u64) -> Option<Filling> {
+        if len < SMALLEST {
+            return None;
+        }
+        self.for_readers(inner, inner.sharing_memory(), |placement| {
+            self.arenas.own().begin(len, placement)
+        })
+    }
+
+    fn for_readers<R>(
+        &self,
+        inner: &GroupState,
+        readers: &[Rank],
+        place: impl FnOnce(&Placement<'_>) -> R,
+    ) -> R {
+        let me = inner.world.rank;
         // One that is silent may read what it has all the same.
         let is_gone = |rank: Rank| {
             let processes = &inner.world.processes;
@@ -129,12 +197,11 @@ impl Share {
                     matches!(liveness(reader, own), Liveness::Gone | Liveness::Replaced)
                 })
         };
-        let placement = Placement {
+        place(&Placement {
             call: self.call,
-            readers: &readers,
+            readers,
             is_gone: &is_gone,
-        };
-        self.arenas.own().place(pieces, &placement)
+        })
     }
 
     /// Whether nobody but this rank receives what it hands in.

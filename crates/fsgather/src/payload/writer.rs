@@ -19,9 +19,9 @@ use crate::{
         mesh,
         origin::PayloadOrigin,
         path::{FilesPath, PayloadPath},
-        relay,
+        placing, relay,
         retention::Retention,
-        shared_memory::{SMALLEST, Share},
+        shared_memory::Share,
         spool::Spool,
     },
 };
@@ -153,16 +153,16 @@ impl<'a> InputWriter<'a> {
         {
             let len = bytes.len() as u64;
             let own = HeldInput::Shared(bytes.clone());
-            return self.announced(PayloadHeader::Kept { len }, len, own);
+            return placing::announced(guard, PayloadHeader::Kept { len }, len, own);
         }
         let Some(location) = self.place(&source, share) else {
             return self.take_elsewhere(source);
         };
-        let own = match source {
-            InputSource::Shared(bytes) => HeldInput::Shared(bytes),
-            _ => HeldInput::Gone,
+        let kept = match source {
+            InputSource::Shared(bytes) => Some(bytes),
+            _ => None,
         };
-        self.announced(PayloadHeader::Shared(location), location.len(), own)
+        placing::placed(guard, share, location, kept)
     }
 
     /// Takes the whole payload, which does not go into shared memory as it is.
@@ -202,27 +202,10 @@ impl<'a> InputWriter<'a> {
             _ => return None,
         };
         let len: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
-        if len < SMALLEST || self.is_too_large(len) {
-            return None;
-        }
         let keeps = matches!(source, InputSource::Shared(_));
-        let guard = self.guard;
-        share.place(&guard.inner, &guard.ticket, &pieces, keeps)
-    }
-
-    /// Announces a payload that has been handed over, of which `own` is this rank's part of the result.
-    fn announced<'b>(
-        &self,
-        announcement: PayloadHeader,
-        len: u64,
-        own: HeldInput<'b>,
-    ) -> Result<Ready<'b>, Error> {
-        self.guard.expect(len);
-        Ok(Ready {
-            contribution: Contribution::inline(body(self.guard, announcement)?),
-            own,
-            len,
-        })
+        let is_too_short = len < placing::least(share, self.inline_limit);
+        (!is_too_short && !self.is_too_large(len))
+            .then(|| share.place(&self.guard.inner, &self.guard.ticket, &pieces, keeps))?
     }
 
     fn is_too_large(&self, len: u64) -> bool {
@@ -507,8 +490,7 @@ impl<'a> InputWriter<'a> {
             (self.share, &self.beyond, &self.instead, &self.failure, &own)
         {
             if let Some(location) = self.place(&InputSource::Slice(&self.buffer), share) {
-                let announcement = PayloadHeader::Shared(location);
-                return self.announced(announcement, location.len(), HeldInput::Gone);
+                return placing::placed(self.guard, share, location, None);
             }
             if self.buffer.len() > self.inline_limit {
                 self.open_file()?;

@@ -1,0 +1,93 @@
+//! Payloads that come to an arena bit by bit: [`Filling`] for who receives them, [`Following`] for who reads along.
+
+use std::sync::Arc;
+
+use crate::{
+    arena::{Arena, Placement},
+    foreign::Leased,
+    location::Location,
+};
+
+/// A payload that comes bit by bit to a place of the own arena.
+///
+/// Whoever it is for may read what has come while more comes. Its place is free again once all readers have let go of it, or
+/// have given its call up, also if it never becomes whole.
+#[derive(Debug)]
+pub struct Filling {
+    arena: Arc<Arena>,
+    location: Location,
+    /// How many bytes have come; never more than the payload is long.
+    filled: u64,
+}
+
+impl Arena {
+    /// A place for a payload of `len` bytes that is still to come; nothing where it had better go elsewhere, as of
+    /// [`place`](Self::place).
+    pub fn begin(self: &Arc<Self>, len: u64, placement: &Placement<'_>) -> Option<Filling> {
+        let location = self.take(len, placement)?;
+        self.ledger.describe(&location, placement.call);
+        Some(Filling {
+            arena: Arc::clone(self),
+            location,
+            filled: 0,
+        })
+    }
+}
+
+impl Filling {
+    /// Where it lies.
+    #[must_use]
+    pub const fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// What has come.
+    #[must_use]
+    pub fn filled(&self) -> &[u8] {
+        let len = usize::try_from(self.filled).unwrap_or_default();
+        let bytes = self.arena.memory.bytes(self.location.start, len);
+        bytes.unwrap_or_default()
+    }
+
+    /// Where what is still to come goes.
+    pub fn room(&mut self) -> &mut [u8] {
+        let len = usize::try_from(self.location.len - self.filled).unwrap_or_default();
+        let room = self
+            .arena
+            .memory
+            .room(self.location.start + self.filled, len);
+        room.unwrap_or_default()
+    }
+
+    /// Notes that so many bytes have been put at the beginning of the [room](Self::room).
+    pub fn came(&mut self, bytes: usize) {
+        let filled = self.filled.saturating_add(bytes as u64);
+        self.filled = filled.min(self.location.len);
+    }
+}
+
+/// A payload in an arena that may still be coming.
+#[derive(Debug)]
+pub struct Following(Leased);
+
+impl Following {
+    pub(crate) const fn of(leased: Leased) -> Self {
+        Self(leased)
+    }
+
+    /// The first `len` bytes, of which whoever receives the payload has said that they are there; less where it is shorter.
+    #[must_use]
+    pub fn beginning(&self, len: u64) -> &[u8] {
+        self.0.beginning(len)
+    }
+
+    /// The payload, once it is known to be there as a whole.
+    #[must_use]
+    pub fn whole(self) -> Leased {
+        self.0
+    }
+}
+
+#[cfg(test)]
+#[path = "filling_tests.rs"]
+mod tests;

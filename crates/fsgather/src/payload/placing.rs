@@ -1,0 +1,67 @@
+//! Announces payloads that lie in memory that ranks share.
+
+use bytes::Bytes;
+use fsgather_arena::Location;
+use fsgather_core::{Contribution, Error};
+
+use crate::{
+    call::guard::CallGuard,
+    payload::{
+        header::PayloadHeader,
+        input::HeldInput,
+        shared_memory::{Reach, SMALLEST, Share},
+        writer::{Ready, body},
+    },
+};
+
+/// The length from which payloads go there, in bytes; those of up to `inline_limit` can travel with announcements.
+pub(super) const fn least(share: &Share, inline_limit: usize) -> u64 {
+    match share.reach() {
+        // What goes to other hosts with the announcement is there sooner.
+        Reach::Host if inline_limit as u64 >= SMALLEST => inline_limit as u64 + 1,
+        Reach::Host | Reach::Recipients => SMALLEST,
+    }
+}
+
+/// Announces a payload that lies there; `kept` are its bytes where this rank has them besides.
+pub(super) fn placed<'b>(
+    guard: &CallGuard,
+    share: &Share,
+    location: Location,
+    kept: Option<Bytes>,
+) -> Result<Ready<'b>, Error> {
+    let len = location.len();
+    match (share.reach(), kept) {
+        (Reach::Recipients, kept) => {
+            let own = kept.map_or(HeldInput::Gone, HeldInput::Shared);
+            announced(guard, PayloadHeader::Shared(location), len, own)
+        }
+        (Reach::Host, Some(kept)) => {
+            let own = HeldInput::Held(kept);
+            announced(guard, PayloadHeader::Placed(location), len, own)
+        }
+        (Reach::Host, None) => {
+            let own = share.lease(guard.inner.world.rank, &location);
+            let own = own.ok_or_else(|| {
+                guard.raised("its own payload has gone from memory that ranks share")
+            })?;
+            let own = HeldInput::Placed(own);
+            announced(guard, PayloadHeader::Placed(location), len, own)
+        }
+    }
+}
+
+/// Announces a payload that has been handed over, of which `own` is this rank's part of the result.
+pub(super) fn announced<'b>(
+    guard: &CallGuard,
+    announcement: PayloadHeader,
+    len: u64,
+    own: HeldInput<'b>,
+) -> Result<Ready<'b>, Error> {
+    guard.expect(len);
+    Ok(Ready {
+        contribution: Contribution::inline(body(guard, announcement)?),
+        own,
+        len,
+    })
+}
