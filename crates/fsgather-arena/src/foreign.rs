@@ -18,6 +18,7 @@ use crate::{
     ledger::{CallKey, Ledger},
     location::Location,
     memory::{ForeignMemory, Words},
+    shelf::ReadSoFar,
     slots::SPREAD,
 };
 
@@ -108,6 +109,19 @@ impl Arenas {
     #[must_use]
     pub fn follow(&self, owner: Rank, location: &Location, call: CallKey) -> Option<Following> {
         self.lease(owner, location, call).map(Following::of)
+    }
+
+    /// Says how far this rank is with the payload of this number in its share of a call, which it reads for others; one thread
+    /// at a time.
+    pub fn say_read(&self, call: CallKey, number: usize, so_far: ReadSoFar) {
+        self.own.ledger.shelf().say(call, number, so_far);
+    }
+
+    /// How far another rank is with the payload of this number in its share of a call; nothing where it does not say.
+    #[must_use]
+    pub fn look_for(&self, owner: Rank, call: CallKey, number: usize) -> Option<ReadSoFar> {
+        let arena = lock(&self.others).get(&owner).map(Arc::clone)?;
+        arena.ledger.shelf().look(call, number)
     }
 
     /// Says to all owners that this rank will never ask for payloads of a call.

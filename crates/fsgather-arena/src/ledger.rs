@@ -5,6 +5,7 @@
 //! | words | by whom | what |
 //! |---|---|---|
 //! | 4 for each slot | the owner | number, length, channel and epoch of its payload, before it is announced |
+//! | 9 for each of 64 payloads | the owner | [how far it is](Shelf) with what it reads for others of its host |
 //! | 1 for each slot, for each reader | the reader | the number of the latest payload that it has let go of |
 //! | 3 for each of 16 calls, for each reader | the reader | [version, channel and epoch](GivenUp) of calls whose payloads it will never ask for |
 //!
@@ -18,6 +19,7 @@ use crate::{
     given_up::{GivenUp, Word},
     location::Location,
     memory::Words,
+    shelf::Shelf,
 };
 
 /// An entry in words that are really shared.
@@ -31,6 +33,9 @@ const GIVEN_UP: usize = 16;
 
 /// How many slots an arena may have.
 pub(crate) const MOST_SLOTS: usize = 64;
+
+/// What the owner writes.
+const BEFORE_READERS: usize = MOST_SLOTS * SLOT_WORDS + Shelf::WORDS;
 
 /// What a reader has to itself.
 const READER_WORDS: usize = MOST_SLOTS + Entry::WORDS * GIVEN_UP;
@@ -46,7 +51,7 @@ pub struct CallKey {
 
 impl CallKey {
     /// As words. No epoch is stored as zero, which a word that nobody has written holds.
-    const fn words(self) -> [u64; 2] {
+    pub(crate) const fn words(self) -> [u64; 2] {
         [self.channel.get(), self.epoch.get().wrapping_add(1)]
     }
 }
@@ -67,12 +72,17 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// How many words a world of so many ranks needs.
     pub(crate) const fn words(world_size: usize) -> usize {
-        MOST_SLOTS * SLOT_WORDS + world_size * READER_WORDS
+        BEFORE_READERS + world_size * READER_WORDS
     }
 
     /// `words` are as many as [`Self::words`] says, or it answers as if nobody had written any.
     pub(crate) const fn new(words: Words, world_size: usize) -> Self {
         Self { words, world_size }
+    }
+
+    /// What the owner reads for others.
+    pub(crate) const fn shelf(&self) -> Shelf<'_> {
+        Shelf::at(&self.words, MOST_SLOTS * SLOT_WORDS)
     }
 
     /// Says what a slot holds, before anybody is told of it.
@@ -149,7 +159,7 @@ impl Ledger {
     }
 
     fn reader_word(&self, reader: Rank, index: usize) -> Option<&AtomicU64> {
-        let before = MOST_SLOTS * SLOT_WORDS + reader.index() * READER_WORDS;
+        let before = BEFORE_READERS + reader.index() * READER_WORDS;
         (reader.index() < self.world_size).then(|| self.words.get(before + index))?
     }
 }

@@ -10,6 +10,7 @@
 //! - [`foreign`]: the arenas of others, from which payloads are leased.
 //! - [`forks`]: which of them forked children may read as well.
 //! - [`ledger`]: the words by which readers say that they have let go; [`given_up`] those of calls that nobody will read.
+//! - [`shelf`]: what a rank reads for others of its host.
 //! - [`meeting`]: how ranks get to map each other's arenas; a descriptor that has arrived proves that they share a kernel.
 //! - [`memory`]: the one owner of mappings, but of those that forked children have in place of their parent's.
 //! - [`room`]: how much memory there is to spare.
@@ -29,6 +30,7 @@ mod meeting;
 mod memory;
 mod ranges;
 mod room;
+mod shelf;
 mod slots;
 
 pub use arena::{Arena, Placement};
@@ -40,3 +42,4 @@ pub use location::Location;
 pub use meeting::{Heed, Host, MOST_RANKS, MeetingPoint, Visitor};
 pub use memory::Words;
 pub use room::budget;
+pub use shelf::{MOST_READ, ReadSoFar};

@@ -241,7 +241,7 @@ macro_rules! settings_table {
             verify: Verify {
                 variable {
                     VERIFY = "FSGATHER_VERIFY":
-                    "Which payloads have checksums that readers verify: all with `always`; with `host` those that travel, which they do unless all ranks run on one host and the directory, if there is one, lies on a file system of it; with `off` none. The strictest that a rank was told counts. What is compressed, travels with messages or goes through rank 0 always has them."
+                    "Which payloads have checksums that readers verify: all with `always`, on each rank that reads them; with `host` those that travel, once for each host whose ranks share memory; they travel unless all ranks run on one host and the directory, if there is one, lies on a file system of it; with `off` none. The strictest that a rank was told counts. What is compressed, travels with messages or goes through rank 0 always has them."
                 }
                 help { "which payloads have checksums: host, always or off" }
                 value { default Verify::Host, such as "always" }

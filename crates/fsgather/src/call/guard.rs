@@ -11,7 +11,6 @@ use fsgather_core::{Arrival, Call, Contribution, Error, Phase, Rank, Round, Tick
 
 use crate::group_state::GroupState;
 use crate::payload::header::PayloadHeader;
-#[cfg(feature = "ndarray")]
 use crate::payload::stream::OwnMoved;
 use fsgather_report::call_log::Brought;
 use fsgather_trace::cause::Cause;
@@ -116,7 +115,6 @@ impl CallGuard {
     }
 
     /// Notes that bytes have been read, wherever the guard is meanwhile.
-    #[cfg(feature = "ndarray")]
     pub(crate) fn moving(&self) -> OwnMoved {
         let inner = Arc::clone(&self.inner);
         let ticket = self.ticket.clone();

@@ -18,6 +18,7 @@ use crate::{
     parts::{Parts, Take},
     payload::{
         header::PayloadHeader,
+        host_reading::read_for_each_other,
         input::{HeldInput, PayloadInput},
         mesh::{self, Passing},
         part::{self, Announced, IncomingPart},
@@ -366,7 +367,11 @@ impl<'a> StartedCall<'a> {
         take: impl Fn(&GroupState, Rank, Payload) -> Result<R, Error>,
     ) -> Result<Vec<R>, Error> {
         let guard = &self.guard;
-        let incoming = received.incoming.unwrap_or_default();
+        let mut incoming = received.incoming.unwrap_or_default();
+        // All ranks are in the call now, and none is elsewhere.
+        if let (PayloadPath::Files(_), Retention::Passing) = (&self.payload_path, self.retention) {
+            incoming = read_for_each_other(guard, incoming).map_err(|cause| guard.fail(cause))?;
+        }
         let taking = |rank, payload| take(&guard.inner, rank, payload);
         let results = part::read_all(guard, incoming, taking).map_err(|cause| guard.fail(cause))?;
         self.end(received.acknowledge);

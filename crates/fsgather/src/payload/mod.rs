@@ -8,6 +8,7 @@
 //! - [`relay`]: moves through rank 0 what has no other way; [`mesh`]: from rank to rank, in a [`ring_order`].
 //! - [`part`]: one rank's payload as it has arrived, whole or as a [`stream`].
 //! - [`ahead`]: has parts of other hosts fetched before they are wanted.
+//! - [`host_reading`]: ranks of a host read files for each other.
 //! - [`spool`]: a stream too long to be held, in a nameless local file.
 //! - [`path`]: where payloads go; [`path_request`]: what a call asks for; [`known_paths`]: what a group has found.
 //! - [`shared_memory`]: payloads that lie in memory of all ranks of a host; [`placing`] announces them.
@@ -16,6 +17,7 @@
 pub(crate) mod ahead;
 pub(crate) mod directories;
 pub(crate) mod header;
+pub(crate) mod host_reading;
 pub(crate) mod input;
 pub(crate) mod known_paths;
 pub(crate) mod links;

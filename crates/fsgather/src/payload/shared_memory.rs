@@ -6,7 +6,7 @@ use std::{
 };
 
 use fsgather_arena::{
-    Arena, Arenas, CallKey, Filling, Leased, LentMemory, Location, Placement, budget,
+    Arena, Arenas, CallKey, Filling, Leased, LentMemory, Location, Placement, ReadSoFar, budget,
 };
 use fsgather_config::settings::{Transport, Verify};
 use fsgather_core::{Error, Rank, Recipients, Ticket, lock};
@@ -126,8 +126,29 @@ impl Share {
             Recipients::Only(root) if inner.shares_memory_with(root) => Reach::Recipients,
             _ => return None,
         };
-        Some(Self {
-            arenas: inner.world.shared_memory.arenas()?,
+        Some(Self::with(
+            inner.world.shared_memory.arenas()?,
+            ticket,
+            reach,
+        ))
+    }
+
+    /// That of a call whose payloads lie in files, in which ranks of this host read for each other; nothing where they do not
+    /// share memory, or all who receive them do.
+    pub(crate) fn of_host(inner: &GroupState, ticket: &Ticket) -> Option<Self> {
+        if inner.sharing_memory().is_empty() || inner.shares_memory() {
+            return None;
+        }
+        Some(Self::with(
+            inner.world.shared_memory.arenas()?,
+            ticket,
+            Reach::Host,
+        ))
+    }
+
+    fn with(arenas: Arc<Arenas>, ticket: &Ticket, reach: Reach) -> Self {
+        Self {
+            arenas,
             call: CallKey {
                 channel: ticket.channel,
                 epoch: ticket.epoch,
@@ -135,7 +156,17 @@ impl Share {
             reach,
             is_open: true,
             process: std::process::id(),
-        })
+        }
+    }
+
+    /// Says how far this rank is with the payload of this number in its share of what ranks of the host read for each other.
+    pub(crate) fn say_read(&self, number: usize, so_far: ReadSoFar) {
+        self.arenas.say_read(self.call, number, so_far);
+    }
+
+    /// How far a rank of this host is with the payload of this number in its share, if it has begun.
+    pub(crate) fn look_for(&self, owner: Rank, number: usize) -> Option<ReadSoFar> {
+        self.arenas.look_for(owner, self.call, number)
     }
 
     /// Who reads what lies there.

@@ -1,0 +1,223 @@
+//! The words by which a rank says how far it is with payloads that it reads for others of its host: [`Shelf`].
+//!
+//! The ranks of a host share out the payloads of a call that lie elsewhere. Each reads its share into its own arena, in an
+//! order that all know, and says for each how far it is; the others look for it there. Nobody has to look, and nobody is
+//! told: who does not find a payload in time reads it as if there were no shelf.
+
+use std::sync::atomic::AtomicU64;
+
+use crate::{given_up::Word, ledger::CallKey, location::Location, memory::Words};
+
+/// How many payloads of a call a rank can read for others.
+pub const MOST_READ: usize = 64;
+
+/// How many words an entry has: version, channel, epoch, number, state, and four of a place.
+const ENTRY: usize = 9;
+
+/// The states of a payload.
+const COMES: u64 = 1;
+const WHOLE: u64 = 2;
+const NO_PLACE: u64 = 3;
+
+/// How far a rank is with one payload that it reads for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadSoFar {
+    /// So many bytes of it have come.
+    Comes(u64),
+    /// It lies here.
+    Whole(Location),
+    /// It is in no place where others could read it.
+    NoPlace,
+}
+
+impl ReadSoFar {
+    fn words(self) -> [u64; 5] {
+        match self {
+            Self::Comes(bytes) => [COMES, bytes, 0, 0, 0],
+            Self::Whole(at) => [WHOLE, u64::from(at.slot), at.generation, at.start, at.len],
+            Self::NoPlace => [NO_PLACE, 0, 0, 0, 0],
+        }
+    }
+
+    fn of(words: [u64; 5]) -> Option<Self> {
+        match words {
+            [COMES, bytes, ..] => Some(Self::Comes(bytes)),
+            [WHOLE, slot, generation, start, len] => Some(Self::Whole(Location {
+                slot: u32::try_from(slot).ok()?,
+                generation,
+                start,
+                len,
+            })),
+            [NO_PLACE, ..] => Some(Self::NoPlace),
+            _ => None,
+        }
+    }
+}
+
+/// The entries of a rank, by the numbers of payloads in its share. A later call writes over those of an earlier one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shelf<'words> {
+    words: &'words Words,
+    first: usize,
+}
+
+impl<'words> Shelf<'words> {
+    /// How many words it takes.
+    pub(crate) const WORDS: usize = MOST_READ * ENTRY;
+
+    /// The one that begins at a word.
+    pub(crate) const fn at(words: &'words Words, first: usize) -> Self {
+        Self { words, first }
+    }
+
+    /// Says how far this rank is with a payload of its share; for the rank itself, one thread at a time.
+    pub(crate) fn say(self, call: CallKey, number: usize, so_far: ReadSoFar) {
+        if let Some(entry) = self.entry(number) {
+            entry.say(content(call, number, so_far.words()));
+        }
+    }
+
+    /// How far the rank is with a payload of its share, if it says so now.
+    pub(crate) fn look(self, call: CallKey, number: usize) -> Option<ReadSoFar> {
+        let [channel, epoch, its, words @ ..] = self.entry(number)?.read()?;
+        let [expected_channel, expected_epoch] = call.words();
+        let is_meant = (channel, epoch, its) == (expected_channel, expected_epoch, number as u64);
+        is_meant.then(|| ReadSoFar::of(words))?
+    }
+
+    fn entry(self, number: usize) -> Option<Entry<'words, AtomicU64>> {
+        (number < MOST_READ).then_some(())?;
+        let first = self.first + number * ENTRY;
+        let word = |index| self.words.get(first + index);
+        Some(Entry {
+            version: word(0)?,
+            content: [
+                word(1)?,
+                word(2)?,
+                word(3)?,
+                word(4)?,
+                word(5)?,
+                word(6)?,
+                word(7)?,
+                word(8)?,
+            ],
+        })
+    }
+}
+
+fn content(call: CallKey, number: usize, words: [u64; 5]) -> [u64; ENTRY - 1] {
+    let [channel, epoch] = call.words();
+    let [state, one, two, three, four] = words;
+    [channel, epoch, number as u64, state, one, two, three, four]
+}
+
+/// The words of an entry, which is written over while others look at it: its version is odd meanwhile, and never the same
+/// again.
+struct Entry<'words, W> {
+    version: &'words W,
+    content: [&'words W; ENTRY - 1],
+}
+
+impl<W: Word> Entry<'_, W> {
+    fn say(self, content: [u64; ENTRY - 1]) {
+        let version = self.version.read();
+        self.version.write(version.wrapping_add(1) | 1);
+        for (word, value) in self.content.iter().zip(content) {
+            word.write(value);
+        }
+        self.version.write((version | 1).wrapping_add(1));
+    }
+
+    /// What it says; nothing while it is written.
+    fn read(self) -> Option<[u64; ENTRY - 1]> {
+        let version = self.version.read();
+        if !version.is_multiple_of(2) {
+            return None;
+        }
+        let content = self.content.map(Word::read);
+        (self.version.read() == version).then_some(content)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::{ChannelId, Epoch};
+    use loom::sync::{Arc, atomic::AtomicU64 as Modelled};
+
+    use super::*;
+
+    fn call(channel: u64, epoch: u64) -> CallKey {
+        CallKey {
+            channel: ChannelId::new(channel),
+            epoch: Epoch::new(epoch),
+        }
+    }
+
+    fn location(slot: u32) -> Location {
+        Location {
+            slot,
+            generation: 7,
+            start: 1 << 40,
+            len: 3,
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_one_payload_is_no_other_ones() {
+        let (words, file) = Words::make(2 + Shelf::WORDS).unwrap();
+        let theirs = Words::map(file.into(), 2 + Shelf::WORDS).unwrap();
+        let (own, their) = (Shelf::at(&words, 2), Shelf::at(&theirs, 2));
+        assert_eq!(their.look(call(0, 0), 0), None);
+        for so_far in [
+            ReadSoFar::Comes(0),
+            ReadSoFar::Comes(u64::MAX),
+            ReadSoFar::Whole(location(5)),
+            ReadSoFar::NoPlace,
+        ] {
+            own.say(call(1, 2), MOST_READ - 1, so_far);
+            assert_eq!(their.look(call(1, 2), MOST_READ - 1), Some(so_far));
+            for (other, number) in [
+                (call(1, 3), MOST_READ - 1),
+                (call(2, 2), MOST_READ - 1),
+                (call(1, 2), MOST_READ - 2),
+                (call(1, 2), MOST_READ),
+            ] {
+                assert_eq!(their.look(other, number), None);
+            }
+        }
+        own.say(call(1, 2), MOST_READ, ReadSoFar::NoPlace);
+        assert_eq!(words.get(1).map(Word::read), Some(0));
+    }
+
+    /// An entry of which every order of what threads see is tried.
+    #[derive(Default)]
+    struct Model(Modelled, [Modelled; ENTRY - 1]);
+
+    impl Model {
+        fn entry(&self) -> Entry<'_, Modelled> {
+            Entry {
+                version: &self.0,
+                content: self.1.each_ref(),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_read_was_said_as_a_whole() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let entry = Arc::new(Model::default());
+            entry.entry().say([1; ENTRY - 1]);
+            let written = Arc::clone(&entry);
+            let writer = loom::thread::spawn(move || written.entry().say([2; ENTRY - 1]));
+            if let Some(content) = entry.entry().read() {
+                let first = content[0];
+                assert!(first == 1 || first == 2);
+                assert_eq!(content, [first; ENTRY - 1]);
+            }
+            writer.join().unwrap();
+            assert_eq!(entry.entry().read(), Some([2; ENTRY - 1]));
+        });
+    }
+}
