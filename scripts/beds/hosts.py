@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BED = ROOT / "scripts/beds/hosts.sh"
+MOUNTS = ROOT / "scripts/beds/fuse-double.sh"
 
 
 def build_calls(is_release: bool = False) -> Path:
@@ -21,19 +22,34 @@ def build_calls(is_release: bool = False) -> Path:
     return target / ("release" if is_release else "debug") / "examples/calls"
 
 
+@contextlib.contextmanager
+def mounts(place: str) -> Iterator[dict[str, str]]:
+    """Two mounts of one directory, as hosts.sh is told of them."""
+    environment = {**os.environ, "BED_STATE": f"{place}/files"}
+    subprocess.run([MOUNTS, "up"], env=environment, check=True)
+    try:
+        yield {f"HOST{host}_DIR": f"{place}/files/host{host}" for host in (1, 2)}
+    finally:
+        subprocess.run([MOUNTS, "down"], env=environment, check=True)
+
+
 class Bed:
     """Hosts, each with a network card `eth0`."""
 
     def __init__(self, hosts: int, place: str) -> None:
         self.names = [f"node{host}" for host in range(1, hosts + 1)]
         self.environment = {**os.environ, "BED_STATE": f"{place}/bed"}
+        self.has_files = False
 
     @classmethod
     @contextlib.contextmanager
-    def up(cls, hosts: int, link: str = "") -> Iterator["Bed"]:
-        """So many hosts; with `link`, settings of link.py, on a network as bad as these say."""
-        with tempfile.TemporaryDirectory() as place:
+    def up(cls, hosts: int, link: str = "", files: bool = False) -> Iterator["Bed"]:
+        """So many hosts; with `link`, settings of link.py, on a network as bad as these say; with `files`, for two hosts, a directory
+        that each mounts for itself (fuse-double.sh)."""
+        with tempfile.TemporaryDirectory() as place, mounts(place) if files else contextlib.nullcontext({}) as seen:
             bed = cls(hosts, place)
+            bed.environment.update(seen)
+            bed.has_files = files
             if link:
                 settings = Path(place) / "link"
                 settings.write_text(link)
@@ -55,12 +71,15 @@ class Bed:
         return counts
 
     def run(self, program: Path, hosts_of_ranks: list[int], operation: str, length: int, calls: int) -> str:
-        """Has a rank on each of these hosts, counted from 0, make so many calls by memory; what rank 0 has printed."""
+        """Has a rank on each of these hosts, counted from 0, make so many calls by memory, or by the files that hosts share; what rank 0
+        has printed."""
         with tempfile.TemporaryDirectory() as directory:
             told = {
                 "FSGATHER_DIR": directory, "FSGATHER_TRANSPORT": "memory", "FSGATHER_CONTROL": "tcp", "FSGATHER_JOB": "bed",
                 "FSGATHER_WORLD_SIZE": str(len(hosts_of_ranks)), "FSGATHER_TRACE": "off",
             }
+            if self.has_files:
+                told |= {"FSGATHER_DIR": f"{self.environment['BED_STATE']}/shared", "FSGATHER_TRANSPORT": "auto"}
             started = []
             for rank, host in enumerate(hosts_of_ranks):
                 command = [BED, "exec", self.names[host], program, operation, str(length), str(calls)]

@@ -111,9 +111,10 @@ impl Arenas {
         self.lease(owner, location, call).map(Following::of)
     }
 
-    /// Says how far this rank is with the payload of this number in its share of a call, which it reads for others; one thread
-    /// at a time.
+    /// Says how far this rank is with the payload of this number in its share of a call, which it reads for others.
     pub fn say_read(&self, call: CallKey, number: usize, so_far: ReadSoFar) {
+        // Of several threads that read in calls of several groups one after the other says so.
+        let _others = lock(&self.others);
         self.own.ledger.shelf().say(call, number, so_far);
     }
 
