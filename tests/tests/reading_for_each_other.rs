@@ -71,8 +71,15 @@ fn shared_by(pid: u32) -> u64 {
 
 #[test]
 fn each_file_is_opened_once_for_a_host_and_what_it_holds_is_there_once() {
+    for transport in ["auto", "filesys"] {
+        opened_once(transport);
+    }
+}
+
+fn opened_once(transport: &str) {
     let steps = "keep:900000 at:kept right let_go close";
-    let Some(mut bed) = Bed::warm(steps, |world| world) else {
+    let by = |world: World| world.with("FSGATHER_TRANSPORT", transport);
+    let Some(mut bed) = Bed::warm(steps, by) else {
         return;
     };
     // More opens would fail the call.

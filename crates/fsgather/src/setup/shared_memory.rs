@@ -27,10 +27,6 @@ struct Told {
 
 /// Has the ranks of a world share memory with those of their host, where `call` is made and with its time-out.
 pub(crate) fn share_memory(inner: &GroupState, call: &Call) -> Result<(), Error> {
-    // Whoever asks for files gets files.
-    if inner.default_request().transport == Transport::Filesys {
-        return Ok(());
-    }
     let set_up = SetUp {
         inner,
         request: inner.default_request(),
@@ -40,6 +36,10 @@ pub(crate) fn share_memory(inner: &GroupState, call: &Call) -> Result<(), Error>
     let hosts = set_up.hosts();
     // The same on all ranks, who know where all of them run.
     if hosts.iter().all(|ranks| !can_share(ranks)) {
+        return Ok(());
+    }
+    // Whoever asks for files gets files; on several hosts ranks read them for each other.
+    if inner.default_request().transport == Transport::Filesys && hosts.len() == 1 {
         return Ok(());
     }
     let shared = set_up.share_memory(&hosts);
