@@ -125,14 +125,17 @@ impl Arenas {
         arena.ledger.shelf().look(call, number)
     }
 
-    /// Says to all owners that this rank will never ask for payloads of a call.
-    pub fn give_up(&self, call: CallKey) {
+    /// Says to all owners that this rank will never ask for payloads of a call; not to those whose payloads it `has` asked for,
+    /// which it may be reading: it lets go of them by dropping them.
+    pub fn give_up(&self, call: CallKey, has: &[Rank]) {
         let reader = self.own.owner();
         // Of several threads that give something up one after the other says so.
         let others = lock(&self.others);
-        self.own.ledger.give_up(reader, call);
-        for arena in others.values() {
-            arena.ledger.give_up(reader, call);
+        let foreign = others.iter().map(|(rank, arena)| (*rank, &arena.ledger));
+        for (owner, ledger) in foreign.chain([(reader, &*self.own.ledger)]) {
+            if !has.contains(&owner) {
+                ledger.give_up(reader, call);
+            }
         }
     }
 }

@@ -110,8 +110,27 @@ fn calls_that_were_given_up_free_their_places() {
     let all = met(2);
     let readers = [Rank::new(1)];
     let first = place(&all[0], &[1; 10_000], 0, &readers);
-    all[1].give_up(call(0));
+    all[1].give_up(call(0), &[]);
     assert_eq!(place(&all[0], &[2; 10_000], 1, &readers).start, first.start);
+}
+
+#[test]
+fn what_was_taken_of_a_call_that_was_given_up_keeps_its_place() {
+    let all = met(2);
+    let readers = [Rank::ZERO, Rank::new(1)];
+    let first = place(&all[0], &[1; 10_000], 0, &readers);
+    let held: Vec<_> = all
+        .iter()
+        .map(|arenas| arenas.lease(Rank::ZERO, &first, call(0)).unwrap())
+        .collect();
+    for arenas in &all {
+        arenas.give_up(call(0), &[Rank::ZERO]);
+    }
+    let second = place(&all[0], &[2; 10_000], 1, &readers);
+    assert_ne!(second.start, first.start);
+    assert!(held.iter().all(|held| **held == [1; 10_000]));
+    drop(held);
+    assert_eq!(place(&all[0], &[3; 10_000], 2, &readers).start, first.start);
 }
 
 #[test]

@@ -1,9 +1,13 @@
-//! Results that are kept while calls go on: steps `keep:LEN`, `lend:LEN`, `right`, `let_go`.
+//! Results that are kept while calls go on: steps `keep:LEN`, `lend:LEN`, `keep_some:ROOT:LEN:COUNT`, `lend_some:ROOT:LEN:COUNT`,
+//! `right`, `let_go`.
 
-use fsgather::{Communicator, Payload, SendBuffer};
+use fsgather::{Communicator, Payload, Rank, SendBuffer};
 use fsgather_tests::{Generated, generate_for};
 
-use crate::{Failure, values::len_of};
+use crate::{
+    Failure, say,
+    values::{len_of, number},
+};
 
 /// What is written to a send buffer once it has been handed over.
 const WRITTEN_LATER: u8 = 0xA5;
@@ -11,7 +15,7 @@ const WRITTEN_LATER: u8 = 0xA5;
 /// Results, and for which job they were generated.
 #[derive(Default)]
 pub(crate) struct Kept {
-    all: Vec<(u64, String, Vec<Payload>)>,
+    all: Vec<(u64, String, Vec<(Rank, Payload)>)>,
     /// What was handed over in memory that was lent for it, and then written to.
     buffers: Vec<SendBuffer>,
 }
@@ -21,7 +25,36 @@ impl Kept {
     pub(crate) fn keep(&mut self, communicator: &Communicator, len: &str) -> Result<(), Failure> {
         let me = communicator.rank().get();
         let own = Generated::new(me, len_of(len, me)).bytes();
-        self.add(len, communicator.all_gather_bytes(&own)?);
+        self.add(len, of_all(communicator.all_gather_bytes(&own)?));
+        Ok(())
+    }
+
+    /// Keeps so many parts of a gather, as they come, of send buffers if they are `lent`, and gives up the others.
+    pub(crate) fn keep_some(
+        &mut self,
+        communicator: &Communicator,
+        [root, len, count]: [&str; 3],
+        is_lent: bool,
+    ) -> Result<(), Failure> {
+        let me = communicator.rank().get();
+        let own = Generated::new(me, len_of(len, me)).bytes();
+        let take = |bytes: &[u8]| {
+            let parts = communicator.gather_bytes_as_completed(bytes, number(root))?;
+            let some = parts.take(number(count) as usize);
+            some.collect::<Result<Vec<_>, _>>()
+        };
+        let parts = if is_lent {
+            let mut buffer = communicator.send_buffer(own.len());
+            buffer.copy_from_slice(&own);
+            let parts = take(&buffer)?;
+            buffer.fill(WRITTEN_LATER);
+            self.buffers.push(buffer);
+            parts
+        } else {
+            take(&own)?
+        };
+        self.add(len, parts);
+        say("has some");
         Ok(())
     }
 
@@ -34,11 +67,11 @@ impl Kept {
         let parts = communicator.all_gather_bytes(&buffer)?;
         buffer.fill(WRITTEN_LATER);
         self.buffers.push(buffer);
-        self.add(len, parts);
+        self.add(len, of_all(parts));
         Ok(())
     }
 
-    fn add(&mut self, len: &str, parts: Vec<Payload>) {
+    fn add(&mut self, len: &str, parts: Vec<(Rank, Payload)>) {
         let job = generate_for(0);
         generate_for(job);
         self.all.push((job, len.into(), parts));
@@ -48,9 +81,9 @@ impl Kept {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         for (job, len, parts) in &self.all {
             let before = generate_for(*job);
-            let wrong = (0..)
-                .zip(parts)
-                .find(|(rank, part)| !Generated::new(*rank, len_of(len, *rank)).matches(part));
+            let wrong = parts.iter().find(|(rank, part)| {
+                !Generated::new(rank.get(), len_of(len, rank.get())).matches(part)
+            });
             generate_for(before);
             if let Some((rank, _)) = wrong {
                 return Err(Failure::Wrong(format!(
@@ -72,4 +105,9 @@ impl Kept {
         self.all.clear();
         self.buffers.clear();
     }
+}
+
+/// The payloads of all ranks, each with its rank.
+fn of_all(parts: Vec<Payload>) -> Vec<(Rank, Payload)> {
+    (0..).map(Rank::new).zip(parts).collect()
 }

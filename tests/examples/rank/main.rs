@@ -38,6 +38,7 @@
 //! | `join_asking:FILE` | joins with a switch that waiting threads ask, and that is thrown once the file is there |
 //! | `leave_with:REASON` | leaves so that others are told why |
 //! | `keep:LEN`, `right`, `let_go` | an all-gather whose result is kept; whether all that is kept has not changed; keeps none any more |
+//! | `keep_some:ROOT:LEN:COUNT`, `lend_some:ROOT:LEN:COUNT` | so many parts of a gather, as they come, that are kept; the root does without the others |
 //! | `lend:LEN` | the same of a send buffer, which is written to afterwards, and kept as well |
 //! | `misshapen` | arrays that do not fit together |
 //! | `job:NUMBER` | hands over and expects the bytes of that job; groups have their own |
@@ -233,6 +234,14 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
         ["lend", len] => {
             let world = state.joined.as_ref().ok_or_else(not_joined)?;
             state.kept.lend(state.family.current(world), len)?;
+        }
+        [how @ ("keep_some" | "lend_some"), root, len, count] => {
+            let world = state.joined.as_ref().ok_or_else(not_joined)?;
+            let communicator = state.family.current(world);
+            let is_lent = *how == "lend_some";
+            state
+                .kept
+                .keep_some(communicator, [root, len, count], is_lent)?;
         }
         ["right"] => state.kept.check()?,
         ["let_go"] => state.kept.let_go(),

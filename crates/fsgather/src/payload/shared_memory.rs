@@ -93,6 +93,8 @@ pub(crate) struct Share {
     reach: Reach,
     /// Whether what the others have placed for this rank is not asked for yet.
     is_open: bool,
+    /// Whose payloads this rank has asked for all the same. It lets go of each when it has done with it.
+    asked_for: Mutex<Vec<Rank>>,
     /// The process whose call it is; a forked child has a copy of it.
     process: u32,
 }
@@ -155,6 +157,7 @@ impl Share {
             },
             reach,
             is_open: true,
+            asked_for: Mutex::default(),
             process: std::process::id(),
         }
     }
@@ -247,7 +250,13 @@ impl Share {
 
     /// What a rank of the world has placed for this one.
     pub(crate) fn lease(&self, owner: Rank, location: &Location) -> Option<Leased> {
-        self.arenas.lease(owner, location, self.call)
+        let leased = self.arenas.lease(owner, location, self.call)?;
+        // Within a host a call that does not bring everything brings nothing: all that was taken has been dropped before the share
+        // is, and an owner may have more than one payload of the call.
+        if self.reach == Reach::Recipients {
+            lock(&self.asked_for).push(owner);
+        }
+        Some(leased)
     }
 
     /// Notes that this rank has asked for all that it will ever ask for.
@@ -291,7 +300,7 @@ impl LentBytes for SharedPayload {
 impl Drop for Share {
     fn drop(&mut self) {
         if self.is_open && self.process == std::process::id() {
-            self.arenas.give_up(self.call);
+            self.arenas.give_up(self.call, &lock(&self.asked_for));
         }
     }
 }
