@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     os::fd::OwnedFd,
+    process,
     sync::{Arc, Mutex},
 };
 
@@ -41,6 +42,8 @@ pub struct Arena {
     pub(crate) slots: Mutex<Slots>,
     /// What the program has of it.
     pub(crate) lent: Mutex<Vec<Arc<LentPart>>>,
+    /// The process whose it is. A forked child has a copy of all this, and the same memory.
+    process: u32,
 }
 
 impl Arena {
@@ -61,6 +64,7 @@ impl Arena {
             words: file,
             slots: Mutex::new(Slots::new(budget)),
             lent: Mutex::default(),
+            process: process::id(),
         })
     }
 
@@ -68,6 +72,12 @@ impl Arena {
     #[must_use]
     pub const fn owner(&self) -> Rank {
         self.owner
+    }
+
+    /// Whether this process is a forked child of the one whose arena it is. Which slots are free that one alone knows, and
+    /// locks may be held for ever.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.process != process::id()
     }
 
     /// How many bytes it may take up.
@@ -90,8 +100,11 @@ impl Arena {
     /// the first payload of a size, one that is too large, and any while there is no room. What the program has written to
     /// [memory of the arena](Self::lend) is not copied, the first time.
     ///
-    /// The place is free again once all readers have let go of it, or are gone.
+    /// The place is free again once all readers have let go of it, or are gone. A forked child has no place for anything.
     pub fn place(&self, pieces: &[&[u8]], placement: &Placement<'_>) -> Option<Location> {
+        if self.is_foreign() {
+            return None;
+        }
         if let Some(location) = self.place_lent(pieces, placement) {
             return Some(location);
         }

@@ -138,12 +138,17 @@ extern "C" fn keep_to_oneself() {
                 libc::mprotect(at, len, libc::PROT_READ);
             }
         }
+        // What the child writes there is seen by its own children, as all else that it has.
+        entry.address.store(0, Ordering::Release);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{env, process::Command};
+
     use fsgather_core::Rank;
+    use fsgather_testkit::process;
     use rustix::process::{Pid, WaitOptions, waitpid};
 
     use crate::{
@@ -151,70 +156,135 @@ mod tests {
         meeting::tests::{call, met, place},
     };
 
-    #[test]
-    fn what_a_forked_child_may_read_stays_where_it_is() {
-        let all = met(2);
-        let readers = [Rank::new(1)];
-        let location = place(&all[0], &[1; 10_000], 0, &readers);
-        let held = all[1].lease(Rank::ZERO, &location, call(0)).unwrap();
-        // SAFETY: the child drops one value, which takes no lock, and ends.
+    /// Runs the test of this name in a process of its own: a fork counts for all that its process holds, and other tests of this
+    /// one expect places to be free again.
+    fn alone(name: &str, test: impl FnOnce()) {
+        let exact = "--exact";
+        if env::args().any(|argument| argument == exact) {
+            return test();
+        }
+        let mut again = Command::new(env::current_exe().unwrap());
+        again.args([exact, &format!("forks::tests::{name}")]);
+        let ended = process::output(&mut again).unwrap();
+        let said = String::from_utf8_lossy(&ended.stdout);
+        assert!(
+            ended.status.success() && said.contains("1 passed"),
+            "{said}"
+        );
+    }
+
+    /// Whether a forked child finds something to be so.
+    fn in_child(run: impl FnOnce() -> bool) -> bool {
+        // SAFETY: what children of these tests do takes no lock that another thread could have had, and they end.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // What a child drops, its parent still reads.
-            drop(held);
+            let status = if run() { 3 } else { 4 };
             // SAFETY: nothing of the child is to be cleaned up.
-            unsafe { libc::_exit(0) };
+            unsafe { libc::_exit(status) };
         }
-        waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap();
-        let others = [2, 3].map(|byte| place(&all[0], &[byte; 10_000], u64::from(byte), &readers));
-        assert!(others.iter().all(|other| other != &location));
-        assert_eq!(*held, [1; 10_000]);
-        drop(held);
-        let next = place(&all[0], &[4; 10_000], 4, &readers);
-        assert!(
-            all[1].lease(Rank::ZERO, &location, call(0)).is_some(),
-            "nothing was written there"
-        );
-        assert!(others.iter().all(|other| *other != next));
+        let waited = waitpid(Pid::from_raw(child), WaitOptions::empty());
+        waited.unwrap().unwrap().1.exit_status() == Some(3)
+    }
+
+    #[test]
+    fn what_a_forked_child_may_read_stays_where_it_is() {
+        alone("what_a_forked_child_may_read_stays_where_it_is", || {
+            let all = met(2);
+            let readers = [Rank::new(1)];
+            let location = place(&all[0], &[1; 10_000], 0, &readers);
+            let held = all[1].lease(Rank::ZERO, &location, call(0)).unwrap();
+            let mut held = Some(held);
+            // What a child drops, its parent still reads.
+            assert!(in_child(|| held.take().is_some()));
+            let others =
+                [2, 3].map(|byte| place(&all[0], &[byte; 10_000], u64::from(byte), &readers));
+            assert!(others.iter().all(|other| other != &location));
+            assert_eq!(held.as_deref(), Some(&[1; 10_000][..]));
+            drop(held);
+            let next = place(&all[0], &[4; 10_000], 4, &readers);
+            assert!(
+                all[1].lease(Rank::ZERO, &location, call(0)).is_some(),
+                "nothing was written there"
+            );
+            assert!(others.iter().all(|other| *other != next));
+        });
     }
 
     #[test]
     fn what_a_forked_child_writes_to_memory_that_is_shared_nobody_sees() {
         const LEN: usize = 16_000;
-        let all = met(2);
-        let mut memory = all[0].own().lend(LEN).unwrap();
-        memory.fill(7);
-        // SAFETY: the child writes to memory, which takes no lock, and ends.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let held = memory.iter().all(|byte| *byte == 7);
-            memory.fill(9);
-            let holds = memory.iter().all(|byte| *byte == 9);
-            // SAFETY: nothing of the child is to be cleaned up.
-            unsafe { libc::_exit(if held && holds { 3 } else { 4 }) };
-        }
-        let (_, status) = waitpid(Pid::from_raw(child), WaitOptions::empty())
-            .unwrap()
-            .unwrap();
-        assert_eq!(status.exit_status(), Some(3));
-        assert_eq!(*memory, [7; LEN]);
-        let hand_over = |bytes: &[u8], epoch| {
-            let placement = Placement {
-                call: call(epoch),
-                readers: &[Rank::new(1)],
-                is_gone: &|_| false,
-            };
-            all[0].own().place(&[bytes], &placement).unwrap()
-        };
-        let location = hand_over(&memory, 0);
-        let read = all[1].lease(Rank::ZERO, &location, call(0)).unwrap();
-        assert_eq!(*read, [7; LEN]);
-        drop((read, memory));
-        let next = all[0].own().lend(LEN).unwrap();
-        assert_ne!(
-            hand_over(&next, 1).start,
-            location.start,
-            "another child may have it still"
+        alone(
+            "what_a_forked_child_writes_to_memory_that_is_shared_nobody_sees",
+            || {
+                let all = met(2);
+                let mut memory = all[0].own().lend(LEN).unwrap();
+                memory.fill(7);
+                assert!(in_child(|| {
+                    let held = memory.iter().all(|byte| *byte == 7);
+                    memory.fill(9);
+                    held && memory.iter().all(|byte| *byte == 9)
+                }));
+                assert_eq!(*memory, [7; LEN]);
+                let hand_over = |bytes: &[u8], epoch| {
+                    let placement = Placement {
+                        call: call(epoch),
+                        readers: &[Rank::new(1)],
+                        is_gone: &|_| false,
+                    };
+                    all[0].own().place(&[bytes], &placement).unwrap()
+                };
+                let location = hand_over(&memory, 0);
+                let read = all[1].lease(Rank::ZERO, &location, call(0)).unwrap();
+                assert_eq!(*read, [7; LEN]);
+                drop((read, memory));
+                let next = all[0].own().lend(LEN).unwrap();
+                assert_ne!(
+                    hand_over(&next, 1).start,
+                    location.start,
+                    "another child may have it still"
+                );
+            },
+        );
+    }
+
+    #[test]
+    fn what_a_forked_child_has_written_its_own_children_see() {
+        const LEN: usize = 16_000;
+        alone(
+            "what_a_forked_child_has_written_its_own_children_see",
+            || {
+                let all = met(2);
+                let mut memory = all[0].own().lend(LEN).unwrap();
+                memory.fill(7);
+                assert!(in_child(|| {
+                    memory.fill(9);
+                    in_child(|| memory.iter().all(|byte| *byte == 9))
+                }));
+                assert_eq!(*memory, [7; LEN]);
+            },
+        );
+    }
+
+    #[test]
+    fn a_forked_child_takes_nothing_of_what_its_parent_shares() {
+        alone(
+            "a_forked_child_takes_nothing_of_what_its_parent_shares",
+            || {
+                let all = met(2);
+                let own = all[0].own();
+                let placement = Placement {
+                    call: call(1),
+                    readers: &[Rank::new(1)],
+                    is_gone: &|_| false,
+                };
+                place(&all[0], &[1; 10_000], 0, &[]);
+                let bytes: &[u8] = &[2; 10_000];
+                assert!(in_child(|| {
+                    own.lend(bytes.len()).is_none() && own.place(&[bytes], &placement).is_none()
+                }));
+                assert!(own.place(&[bytes], &placement).is_some());
+                assert!(own.lend(bytes.len()).is_some());
+            },
         );
     }
 }

@@ -7,7 +7,6 @@
 use std::{
     fmt,
     ops::{Deref, DerefMut},
-    process,
     sync::{Arc, Mutex},
 };
 
@@ -89,16 +88,17 @@ struct InPlace<'a> {
 pub struct LentMemory {
     arena: Arc<Arena>,
     part: Arc<LentPart>,
-    /// The process that has it; a forked child has a copy.
-    process: u32,
-    /// How often that process had been forked before.
+    /// How often the process that has it had been forked before.
     forks: u64,
 }
 
 impl Arena {
-    /// Memory of `len` bytes for the program; nothing while there is no room, or nothing is asked for.
+    /// Memory of `len` bytes for the program; nothing while there is no room, or nothing is asked for, and in a forked child.
     #[must_use]
     pub fn lend(self: &Arc<Self>, len: usize) -> Option<LentMemory> {
+        if self.is_foreign() {
+            return None;
+        }
         let page = page_size() as u64;
         let forks = forks::count();
         let with_room = (len as u64).checked_add(2 * page).filter(|_| len > 0)?;
@@ -134,7 +134,6 @@ impl Arena {
         Some(LentMemory {
             arena: Arc::clone(self),
             part,
-            process: process::id(),
             forks,
         })
     }
@@ -197,7 +196,7 @@ impl DerefMut for LentMemory {
 impl Drop for LentMemory {
     fn drop(&mut self) {
         // Of a child that is not the child's business, and a lock could be another thread's that is not there.
-        if process::id() != self.process {
+        if self.arena.is_foreign() {
             return;
         }
         lock(&self.arena.lent).retain(|part| !Arc::ptr_eq(part, &self.part));

@@ -107,6 +107,41 @@ tell("done")
     assert told == [["done"]] * 2
 
 
+def test_what_a_forked_child_makes_is_its_own(world: World) -> None:
+    told = world.start(
+        2,
+        HAVE
+        + """
+import os
+
+fsgather.barrier()
+own = filled(rank)
+(go, goes), (written, writes) = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    own.fill(97)
+    grandchild = os.fork()
+    if grandchild == 0:
+        os._exit(7 if (own == 97).all() else 8)
+    status = os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1])
+    made = filled(98)
+    os.write(writes, b"1")
+    os.read(go, 1)  # its parent has handed over what it has made meanwhile
+    made.fill(99)
+    os._exit(9 if is_shared(made) else status)
+os.read(written, 1)
+parts = fsgather.all_gather_object(filled(rank + 10))
+os.write(goes, b"1")
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+fsgather.barrier()
+assert [int(part.min()) for part in parts] == [int(part.max()) for part in parts] == [10, 11] and (own == rank).all()
+tell("done")
+""",
+        FSGATHER_SHARED_MEMORY="64MiB",
+    ).told()
+    assert told == [["done"]] * 2
+
+
 def test_it_is_an_array_as_any_other_where_nothing_is_shared(world: World) -> None:
     told = world.start(
         2,

@@ -38,7 +38,7 @@ impl<C: Codec> Communicator<C> {
     /// Memory for a payload of `len` bytes, to be written by the program and then handed over without being copied.
     ///
     /// It lies in memory that ranks of one host share, if they do and there is room (`FSGATHER_SHARED_MEMORY` bounds all that one
-    /// rank shares), and elsewhere otherwise: programs need not know. What is in it at first is arbitrary. It counts to what this
+    /// rank shares), and elsewhere otherwise, as in a forked child: programs need not know. What is in it at first is arbitrary. It counts to what this
     /// rank shares until it is dropped, and results that were made of it are too.
     ///
     /// No other rank takes part in this.
@@ -55,8 +55,14 @@ impl<C: Codec> Communicator<C> {
     /// ```
     #[must_use]
     pub fn send_buffer(&self, len: usize) -> SendBuffer {
-        let shared = self.inner.world.shared_memory.lend(len);
-        SendBuffer(shared.map_or_else(|| Memory::Own(vec![0; len]), Memory::Shared))
+        let world = &self.inner.world;
+        // A forked child has what its parent shares, and must not touch it.
+        let shared = (!world.is_foreign()).then(|| world.shared_memory.lend(len));
+        SendBuffer(
+            shared
+                .flatten()
+                .map_or_else(|| Memory::Own(vec![0; len]), Memory::Shared),
+        )
     }
 }
 
