@@ -83,7 +83,7 @@ const GRAPH: [Row; 17] = [
     Row {
         name: "fsgather-arena",
         uses: &["fsgather-core"],
-        tests_use: &[],
+        tests_use: &[TEST_SUPPORT],
     },
     Row {
         name: "fsgather-config",

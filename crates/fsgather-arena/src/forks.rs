@@ -123,18 +123,21 @@ extern "C" fn keep_to_oneself() {
         let start = libc::off_t::try_from(entry.start.load(Ordering::Relaxed));
         let at = std::ptr::with_exposed_provenance_mut::<libc::c_void>(address);
         // SAFETY: the child has a mapping there, as its parent had when the entry was as it is, and it is as long; no other
-        // thread is there that could have unmapped it. Another one of the same bytes takes its place. Should there be none,
-        // nobody can write through the one that is there.
+        // thread is there that could have unmapped it. Another one of the same bytes, which is made elsewhere and which nobody
+        // knows of, takes its place (`OwnMemory::part_with` says why in two steps). Should there be none, nobody can write
+        // through the one that is there.
         unsafe {
             let own = libc::mmap(
-                at,
+                std::ptr::null_mut(),
                 len,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_FIXED,
+                libc::MAP_PRIVATE,
                 entry.descriptor.load(Ordering::Relaxed),
                 start.unwrap_or(-1),
             );
-            if own == libc::MAP_FAILED {
+            let moves = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            if own == libc::MAP_FAILED || libc::mremap(own, len, len, moves, at) == libc::MAP_FAILED
+            {
                 libc::mprotect(at, len, libc::PROT_READ);
             }
         }

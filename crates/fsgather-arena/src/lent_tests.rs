@@ -126,3 +126,33 @@ fn there_is_no_more_than_a_rank_may_share() {
     drop(memory);
     assert!(own.lend(most).is_some());
 }
+
+/// Says nothing where the system promises more memory than it has; `scripts/test-strict-memory.sh` runs it where it does not.
+#[test]
+fn where_no_private_mapping_is_to_be_had_it_is_copied() {
+    let policy = std::fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap();
+    if policy.trim() != "2" {
+        eprintln!("SKIPPED: memory is promised that is not there");
+        return;
+    }
+    let all = met(2);
+    let own = all[0].own();
+    let mut memory = own.lend(LEN * 100).unwrap();
+    memory.fill(7);
+    let bytes = memory.to_vec();
+    let mut all_that_is_left = Vec::new();
+    for size in [LEN * 100, LEN, page_size()] {
+        while let Ok(some) = memmap2::MmapMut::map_anon(size) {
+            all_that_is_left.push(some);
+        }
+    }
+    let location = hand_over(own, &[&memory], 0);
+    assert_eq!(location, None, "it would have to be copied");
+    memory[0] = 8;
+    drop(all_that_is_left);
+    memory[0] = 7;
+    assert_eq!(*memory, *bytes);
+    let location = hand_over(own, &[&memory], 1).unwrap();
+    let read = all[1].lease(Rank::ZERO, &location, call(1)).unwrap();
+    assert_eq!(*read, *bytes);
+}

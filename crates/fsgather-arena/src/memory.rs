@@ -10,6 +10,7 @@ use std::{
     io,
     ops::Range,
     os::fd::{AsFd, AsRawFd, OwnedFd},
+    ptr,
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -20,7 +21,7 @@ use rustix::{
         fcntl_get_seals, memfd_create, open,
     },
     io::Errno,
-    mm::{MapFlags, ProtFlags, mmap},
+    mm::{MapFlags, MremapFlags, ProtFlags, mmap, mremap_fixed, munmap},
     process::{Resource, getrlimit},
 };
 
@@ -121,7 +122,7 @@ impl OwnMemory {
         // readers have let go of the one before.
         unsafe {
             let to = self.map.as_mut_ptr().add(range.start);
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         }
         Some(())
     }
@@ -160,20 +161,37 @@ impl OwnMemory {
     }
 
     /// From now on nobody else sees what is written through a mapping of [`lend`](Self::lend), which holds what it has held.
+    ///
+    /// The private mapping is made elsewhere and moved there. Made there at once it could be refused, for want of memory, when
+    /// nothing is there any more (Linux before 6.12).
+    ///
+    /// # Errors
+    ///
+    /// Those of the system; `map` is as it was.
     pub(crate) fn part_with(&self, map: &MmapRaw, start: u64) -> io::Result<()> {
-        // SAFETY: the new mapping takes the place of all of `map`, and of nothing else: it begins and ends where that does, which
-        // is at a page, as `lend` was given. It is as readable and writable as before, of the same bytes; the kernel exchanges
-        // the two at once, so that a thread that writes meanwhile writes to either. `map` unmaps whatever lies there.
-        unsafe {
+        let len = map.len();
+        // SAFETY: nothing that is mapped is touched. `start` is a multiple of a page, as `lend` was given it.
+        let own = unsafe {
             mmap(
-                map.as_mut_ptr().cast(),
-                map.len(),
+                ptr::null_mut(),
+                len,
                 ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::FIXED,
+                MapFlags::PRIVATE,
                 &self.file,
                 start,
             )
         }?;
+        // SAFETY: what is moved was made above and is known to nobody. It takes the place of all of `map`, and of nothing else:
+        // it begins and ends where that does, which is at a page. It is as readable and writable as before, of the same bytes;
+        // the kernel exchanges the two at once, so that a thread that writes meanwhile writes to either. `map` unmaps whatever
+        // lies there.
+        let moved =
+            unsafe { mremap_fixed(own, len, len, MremapFlags::MAYMOVE, map.as_mut_ptr().cast()) };
+        if let Err(error) = moved {
+            // SAFETY: it is where it was made, and nobody knows of it.
+            unsafe { munmap(own, len) }?;
+            return Err(error.into());
+        }
         Ok(())
     }
 
