@@ -110,16 +110,25 @@ impl Arena {
         }
         let len = pieces.iter().map(|piece| piece.len() as u64).sum();
         let location = self.take(len, placement)?;
+        let written = self.write(&location, pieces);
+        if written.is_some() {
+            self.ledger.describe(&location, placement.call);
+        }
+        lock(&self.slots).end_writing(location.slot());
+        written.map(|()| location)
+    }
+
+    /// Copies a payload to where it has its place.
+    fn write(&self, location: &Location, pieces: &[&[u8]]) -> Option<()> {
         let mut start = location.start;
         for piece in pieces {
             self.memory.write(start, piece)?;
             start += piece.len() as u64;
         }
-        self.ledger.describe(&location, placement.call);
-        Some(location)
+        Some(())
     }
 
-    /// Finds a place for a payload of `len` bytes, which nobody else is given while it is leased.
+    /// Finds a place for a payload of `len` bytes, which nobody else is given while it is written to, nor while it is leased.
     pub(crate) fn take(&self, len: u64, placement: &Placement<'_>) -> Option<Location> {
         let call = placement.call;
         let mut slots = lock(&self.slots);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use fsgather_core::lock;
+
 use crate::{
     arena::{Arena, Placement},
     foreign::Leased,
@@ -63,6 +65,13 @@ impl Filling {
     pub fn came(&mut self, bytes: usize) {
         let filled = self.filled.saturating_add(bytes as u64);
         self.filled = filled.min(self.location.len);
+    }
+}
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        // Whoever has given the call up meanwhile reads nothing; nobody else may have been given the place.
+        lock(&self.arena.slots).end_writing(self.location.slot());
     }
 }
 

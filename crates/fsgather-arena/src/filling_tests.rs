@@ -69,9 +69,25 @@ fn what_never_becomes_whole_gives_its_place_back_once_its_call_is_given_up() {
     fill(&mut filling, &[1; 70]);
     let following = all[1].follow(Rank::ZERO, filling.location(), call(1));
     drop(filling);
-    all[0].give_up(call(1));
+    all[0].give_up(call(1), &[]);
     assert_ne!(second(&all[0], 2).location().start, start);
     drop(following);
+    assert_eq!(second(&all[0], 3).location().start, start);
+}
+
+#[test]
+fn what_all_have_given_up_keeps_its_place_while_it_comes() {
+    let all = met(2);
+    let mut filling = second(&all[0], 1);
+    fill(&mut filling, &[1; 70]);
+    for arenas in &all {
+        arenas.give_up(call(1), &[]);
+    }
+    let (start, mut other) = (filling.location().start, second(&all[0], 2));
+    assert_ne!(other.location().start, start);
+    fill(&mut other, &[2; 70]);
+    assert_eq!((filling.filled(), other.filled()), (&[1; 70][..], &[2; 70][..]));
+    drop(filling);
     assert_eq!(second(&all[0], 3).location().start, start);
 }
 

@@ -119,7 +119,7 @@ impl Arena {
                 tracing::debug!(
                     "a payload of {len} bytes is not written where it is shared: {error}"
                 );
-                slots.end_lending(slot);
+                slots.end_writing(slot);
             })
             .ok()?;
         drop(slots);
@@ -203,7 +203,7 @@ impl Drop for LentMemory {
         lock(&self.part.shared).take();
         // A forked child sees what lies there for as long as it lives.
         if forks::count() == self.forks {
-            lock(&self.arena.slots).end_lending(self.part.slot);
+            lock(&self.arena.slots).end_writing(self.part.slot);
         }
     }
 }

@@ -38,13 +38,14 @@ struct Slot {
     /// The number of its latest payload.
     generation: u64,
     lease: Option<Lease>,
-    /// Whether the program has it, to write its payload there itself.
-    is_lent: bool,
+    /// Whether somebody is to write there: who copies a payload, whose readers may have given it up before it is there, or the
+    /// program, which has it to write its payload itself.
+    is_written_to: bool,
 }
 
 impl Slot {
     const fn is_idle(&self) -> bool {
-        self.lease.is_none() && !self.is_lent
+        self.lease.is_none() && !self.is_written_to
     }
 }
 
@@ -90,7 +91,7 @@ impl Slots {
 
     /// Finds a place for a payload of `len` bytes; nothing where it had better go another way.
     ///
-    /// `has_let_go` says of a reader of a slot's payload whether it has let go of it.
+    /// Nobody else gets the place before [`end_writing`](Self::end_writing), whoever reads what. `has_let_go` says of a reader of a slot's payload whether it has let go of it.
     pub(crate) fn place(
         &mut self,
         len: u64,
@@ -110,16 +111,14 @@ impl Slots {
 
     /// Finds a place of `len` bytes for the program, which writes a payload there itself; nothing where there is no room.
     ///
-    /// It is the program's until [`end_lending`](Self::end_lending), whoever reads what.
+    /// It is the program's until [`end_writing`](Self::end_writing), whoever reads what.
     pub(crate) fn lend(
         &mut self,
         len: u64,
         has_let_go: impl Fn(usize, &Lease, Rank) -> bool,
     ) -> Option<Plan> {
         let (capacity, fitting) = self.look_for(len, has_let_go)?;
-        let plan = self.take(fitting, capacity)?;
-        self.all.get_mut(plan.slot)?.as_mut()?.is_lent = true;
-        Some(plan)
+        self.take(fitting, capacity)
     }
 
     /// How large a slot for so many bytes is, and an idle one that fits, if there is one; nothing where none may be so large.
@@ -133,7 +132,7 @@ impl Slots {
         Some((capacity, self.fitting(len, capacity)))
     }
 
-    /// Takes an idle slot that fits, or makes one.
+    /// Takes an idle slot that fits, or makes one, to be written to.
     fn take(&mut self, fitting: Option<usize>, capacity: u64) -> Option<Plan> {
         let (slot, to_reserve, to_give_back) = if let Some(slot) = fitting {
             (slot, None, Vec::new())
@@ -141,7 +140,8 @@ impl Slots {
             let (slot, to_give_back) = self.make(capacity)?;
             (slot, Some(capacity), to_give_back)
         };
-        let found = self.all.get(slot)?.as_ref()?;
+        let found = self.all.get_mut(slot)?.as_mut()?;
+        found.is_written_to = true;
         Some(Plan {
             slot,
             start: found.start,
@@ -164,10 +164,10 @@ impl Slots {
         Some(self.placed)
     }
 
-    /// Notes that the program does not have a slot any more.
-    pub(crate) fn end_lending(&mut self, slot: usize) {
+    /// Notes that nobody writes to a slot any more.
+    pub(crate) fn end_writing(&mut self, slot: usize) {
         if let Some(Some(slot)) = self.all.get_mut(slot) {
-            slot.is_lent = false;
+            slot.is_written_to = false;
         }
     }
 
@@ -232,7 +232,7 @@ impl Slots {
                     capacity,
                     generation: 0,
                     lease: None,
-                    is_lent: false,
+                    is_written_to: true,
                 };
                 self.used += capacity;
                 let index = free.unwrap_or(self.all.len());

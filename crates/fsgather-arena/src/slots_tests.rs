@@ -26,13 +26,25 @@ fn readers() -> Vec<Rank> {
     vec![Rank::ZERO, Rank::new(1)]
 }
 
+/// Finds a place for a payload, which is written there at once.
+fn place(
+    slots: &mut Slots,
+    len: u64,
+    epoch: u64,
+    has_let_go: impl Fn(usize, &Lease, Rank) -> bool,
+) -> Option<Plan> {
+    let plan = slots.place(len, call(epoch), readers(), has_let_go)?;
+    slots.end_writing(plan.slot);
+    Some(plan)
+}
+
 #[test]
 fn the_first_payload_of_a_size_goes_another_way_and_the_second_has_a_slot() {
     let mut slots = Slots::new(16 * MIB);
-    assert_eq!(slots.place(MIB, call(0), readers(), held), None);
-    let plan = slots.place(MIB, call(1), readers(), held).unwrap();
+    assert_eq!(place(&mut slots, MIB, 0, held), None);
+    let plan = place(&mut slots, MIB, 1, held).unwrap();
     assert_eq!((plan.slot, plan.to_reserve), (0, Some(MIB)));
-    let next = slots.place(MIB - 5, call(2), readers(), gone).unwrap();
+    let next = place(&mut slots, MIB - 5, 2, gone).unwrap();
     assert_eq!((next.slot, next.to_reserve), (0, None));
     assert!(next.generation > plan.generation);
 }
@@ -41,9 +53,8 @@ fn the_first_payload_of_a_size_goes_another_way_and_the_second_has_a_slot() {
 fn a_second_slot_is_made_while_the_first_is_held() {
     let mut slots = Slots::new(16 * MIB);
     let mut place = |epoch, has_let_go: fn(usize, &Lease, Rank) -> bool| {
-        slots
-            .place(MIB, call(epoch), readers(), has_let_go)
-            .map(|plan| (plan.slot, plan.to_reserve.is_some()))
+        let plan = place(&mut slots, MIB, epoch, has_let_go);
+        plan.map(|plan| (plan.slot, plan.to_reserve.is_some()))
     };
     assert_eq!(place(0, held), None);
     assert_eq!(place(1, held), Some((0, true)));
@@ -55,9 +66,9 @@ fn a_second_slot_is_made_while_the_first_is_held() {
 #[test]
 fn one_reader_that_holds_on_keeps_the_slot() {
     let mut slots = Slots::new(2 * MIB);
-    slots.place(MIB, call(0), readers(), held);
-    slots.place(MIB, call(1), readers(), held).unwrap();
-    let plan = slots.place(MIB, call(2), readers(), |_, _, reader| reader == Rank::ZERO);
+    place(&mut slots, MIB, 0, held);
+    place(&mut slots, MIB, 1, held).unwrap();
+    let plan = place(&mut slots, MIB, 2, |_, _, reader| reader == Rank::ZERO);
     assert_eq!(plan.unwrap().slot, 1);
 }
 
@@ -65,21 +76,21 @@ fn one_reader_that_holds_on_keeps_the_slot() {
 fn more_than_the_budget_goes_another_way() {
     let mut slots = Slots::new(2 * MIB);
     for epoch in 0..3 {
-        assert_eq!(slots.place(3 * MIB, call(epoch), readers(), gone), None);
+        assert_eq!(place(&mut slots, 3 * MIB, epoch, gone), None);
     }
-    slots.place(MIB, call(3), readers(), held);
-    slots.place(MIB, call(4), readers(), held).unwrap();
-    slots.place(MIB, call(5), readers(), held).unwrap();
-    assert_eq!(slots.place(MIB, call(6), readers(), held), None);
+    place(&mut slots, MIB, 3, held);
+    place(&mut slots, MIB, 4, held).unwrap();
+    place(&mut slots, MIB, 5, held).unwrap();
+    assert_eq!(place(&mut slots, MIB, 6, held), None);
 }
 
 #[test]
 fn idle_slots_make_room_for_another_size() {
     let mut slots = Slots::new(4 * MIB);
-    slots.place(MIB, call(0), readers(), held);
-    let small = slots.place(MIB, call(1), readers(), held).unwrap();
-    slots.place(4 * MIB, call(2), readers(), gone);
-    let large = slots.place(4 * MIB, call(3), readers(), gone).unwrap();
+    place(&mut slots, MIB, 0, held);
+    let small = place(&mut slots, MIB, 1, held).unwrap();
+    place(&mut slots, 4 * MIB, 2, gone);
+    let large = place(&mut slots, 4 * MIB, 3, gone).unwrap();
     assert_eq!(large.to_give_back, [(small.start, MIB)]);
     assert_eq!(large.to_reserve, Some(4 * MIB));
 }
@@ -87,34 +98,51 @@ fn idle_slots_make_room_for_another_size() {
 #[test]
 fn what_is_withdrawn_is_free() {
     let mut slots = Slots::new(MIB);
-    slots.place(MIB, call(0), readers(), held);
-    slots.place(MIB, call(1), readers(), held).unwrap();
-    assert_eq!(slots.place(MIB, call(2), readers(), held), None);
+    place(&mut slots, MIB, 0, held);
+    place(&mut slots, MIB, 1, held).unwrap();
+    assert_eq!(place(&mut slots, MIB, 2, held), None);
     slots.withdraw(call(1));
-    assert_eq!(slots.place(MIB, call(3), readers(), held).unwrap().slot, 0);
+    assert_eq!(place(&mut slots, MIB, 3, held).unwrap().slot, 0);
+}
+
+#[test]
+fn what_is_given_up_before_it_is_written_keeps_its_place_until_then() {
+    let mut slots = Slots::new(16 * MIB);
+    place(&mut slots, MIB, 0, gone);
+    let slow = slots.place(MIB, call(1), readers(), gone).unwrap();
+    let lent = slots.lend(MIB, gone).unwrap();
+    let next = place(&mut slots, MIB, 2, gone).unwrap();
+    assert_eq!([slow.slot, lent.slot, next.slot], [0, 1, 2]);
+    slots.end_writing(slow.slot);
+    assert_eq!(place(&mut slots, MIB, 3, gone).unwrap().slot, slow.slot);
 }
 
 #[test]
 fn memory_that_is_refused_is_not_asked_for_again() {
     let mut slots = Slots::new(4 * MIB);
-    slots.place(MIB, call(0), readers(), held);
-    let plan = slots.place(MIB, call(1), readers(), held).unwrap();
+    place(&mut slots, MIB, 0, held);
+    let plan = place(&mut slots, MIB, 1, held).unwrap();
     slots.refuse(plan.slot);
-    assert_eq!(slots.place(MIB, call(2), readers(), gone), None);
+    assert_eq!(place(&mut slots, MIB, 2, gone), None);
 }
 
 proptest! {
-    /// Readers hold on to payloads or let go of them in any order, sizes vary: no two payloads that are held overlap, and
-    /// the memory stays within the budget.
+    /// Readers hold on to payloads or let go of them in any order, also before they are written, sizes vary: no two payloads
+    /// that are held or written overlap, and the memory stays within the budget.
     #[test]
     fn payloads_that_are_held_lie_apart(
-        steps in prop::collection::vec((1..5 * MIB, prop::collection::vec(any::<bool>(), 8)), 1..40),
+        steps in prop::collection::vec((1..5 * MIB, prop::collection::vec(any::<bool>(), 8), 0..3_usize), 1..40),
     ) {
         const BUDGET: u64 = 12 * MIB;
         let mut slots = Slots::new(BUDGET);
         let mut held: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         let mut reserved: BTreeMap<u64, u64> = BTreeMap::new();
-        for (epoch, (len, stays)) in (0..).zip(steps) {
+        // Slots, with the parts of them that somebody writes to.
+        let mut written: Vec<(usize, (u64, u64))> = Vec::new();
+        for (epoch, (len, stays, writing)) in (0..).zip(steps) {
+            while written.len() > writing {
+                slots.end_writing(written.remove(0).0);
+            }
             let mut index = 0;
             held.retain(|_, _| {
                 index += 1;
@@ -124,7 +152,7 @@ proptest! {
             let Some(plan) = slots.place(len, call(epoch), readers(), has_let_go) else { continue };
             for (start, capacity) in plan.to_give_back {
                 prop_assert_eq!(reserved.remove(&start), Some(capacity));
-                for (other, length) in held.values() {
+                for (other, length) in held.values().chain(written.iter().map(|(_, part)| part)) {
                     prop_assert!(start + capacity <= *other || other + length <= start, "somebody reads it");
                 }
             }
@@ -133,10 +161,11 @@ proptest! {
             }
             prop_assert!(reserved.values().sum::<u64>() <= BUDGET);
             prop_assert!(reserved[&plan.start] >= len);
-            for (start, length) in held.values() {
+            for (start, length) in held.values().chain(written.iter().map(|(_, part)| part)) {
                 prop_assert!(plan.start + len <= *start || start + length <= plan.start);
             }
             held.insert(plan.generation, (plan.start, len));
+            written.push((plan.slot, (plan.start, len)));
         }
     }
 }
