@@ -118,9 +118,13 @@ impl Communicator {
         Ok(last.map(|(count, bytes)| (count, PyBytes::new(py, &bytes))))
     }
 
-    /// Writable memory for a payload, which ranks of this host read where it lies.
-    fn send_buffer(&self, py: Python<'_>, len: usize) -> PyResult<Py<PyAny>> {
-        Memory::object_of(py, self.member()?.send_buffer(len))
+    /// Writable memory for a payload, which ranks of this host read where it lies; nothing where they share none, or there is no
+    /// room.
+    fn send_buffer(&self, py: Python<'_>, len: usize) -> PyResult<Option<Py<PyAny>>> {
+        let buffer = self.member()?.shared_send_buffer(len);
+        buffer
+            .map(|buffer| Memory::object_of(py, buffer))
+            .transpose()
     }
 
     fn barrier(&self, py: Python<'_>, how: How) -> PyResult<()> {

@@ -173,3 +173,26 @@ for arguments in [((3, -1),), ("three",), ((2,), object), ((2,), "O,i4"), ((2,),
 """,
     ).told()
     assert told == [["ValueError", "TypeError", "TypeError", "TypeError", "TypeError", "TypeError"]]
+
+
+def test_what_no_memory_holds_is_refused_as_numpy_does(world: World) -> None:
+    told = world.start(
+        2,
+        """
+import numpy as np
+
+fsgather.barrier()
+for arguments in [(1 << 62,), ((1 << 31, 1 << 31, 1 << 31),), (1 << 63, "u1"), (1 << 70,), ((1 << 63) - 1, "u1"), ((0, 1 << 62, 1 << 62),)]:
+    errors = []
+    for empty in (np.empty, fsgather.empty):
+        try:
+            empty(*arguments)
+        except (ValueError, MemoryError) as error:
+            errors.append(f"{type(error).__name__}: {error}")
+    assert len(errors) == 2 and errors[0] == errors[1], errors
+assert fsgather.empty(3, "S").dtype == np.empty(3, "S").dtype and fsgather.empty((2, 0), str).shape == (2, 0)
+tell("done")
+""",
+        FSGATHER_SHARED_MEMORY="64MiB",
+    ).told()
+    assert told == [["done"]] * 2

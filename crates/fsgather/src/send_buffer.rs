@@ -55,14 +55,19 @@ impl<C: Codec> Communicator<C> {
     /// ```
     #[must_use]
     pub fn send_buffer(&self, len: usize) -> SendBuffer {
+        let shared = self.shared_send_buffer(len);
+        shared.unwrap_or_else(|| SendBuffer(Memory::Own(vec![0; len])))
+    }
+
+    /// The same in memory that ranks share, or nothing. For bindings, which have memory of their own, and errors where there is
+    /// none.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn shared_send_buffer(&self, len: usize) -> Option<SendBuffer> {
         let world = &self.inner.world;
         // A forked child has what its parent shares, and must not touch it.
         let shared = (!world.is_foreign()).then(|| world.shared_memory.lend(len));
-        SendBuffer(
-            shared
-                .flatten()
-                .map_or_else(|| Memory::Own(vec![0; len]), Memory::Shared),
-        )
+        shared.flatten().map(Memory::Shared).map(SendBuffer)
     }
 }
 

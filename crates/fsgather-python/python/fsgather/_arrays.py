@@ -51,7 +51,9 @@ def empty(communicator: Communicator, shape: Any, dtype: Any) -> Any:
     shape = tuple(map(operator.index, shape)) if isinstance(shape, Iterable) else (operator.index(shape),)
     if min(shape, default=0) < 0:
         raise ValueError(f"negative dimensions are not allowed: {shape}")
-    return numpy.ndarray(shape, dtype, communicator._member.send_buffer(math.prod(shape) * dtype.itemsize))
+    # What is larger than all memory is numpy's to refuse.
+    memory = communicator._member.send_buffer(min(math.prod(shape) * dtype.itemsize, sys.maxsize))
+    return numpy.empty(shape, dtype) if memory is None else numpy.ndarray(shape, dtype, memory)
 
 
 def _axis(array: Any, dim: int) -> int:
