@@ -15,6 +15,10 @@ use crate::{codec::Codec, communicator::Communicator, pieces::Pieces};
 /// with this rank. What is written to it afterwards they do not see, so it can be written to at any time; what has been handed over
 /// is copied for that, page by page. Handed over again it is copied as any slice is.
 ///
+/// That is so of what a processor writes. A device that was given the memory before goes on writing where the others read: let no
+/// direct read of a file (`O_DIRECT`, registered buffers of `io_uring`) be under way when it is handed over, and register none with
+/// a GPU or a network adapter (`cudaHostRegister`, RDMA).
+///
 /// It pays for tens of mebibytes; of less, a copy takes no longer than the exchange of mappings that stands for it.
 ///
 /// A process that is forked from this one has the bytes for itself. Until they are handed over it sees what this process goes on
@@ -38,8 +42,8 @@ impl<C: Codec> Communicator<C> {
     /// Memory for a payload of `len` bytes, to be written by the program and then handed over without being copied.
     ///
     /// It lies in memory that ranks of one host share, if they do and there is room (`FSGATHER_SHARED_MEMORY` bounds all that one
-    /// rank shares), and elsewhere otherwise, as in a forked child: programs need not know. What is in it at first is arbitrary. It counts to what this
-    /// rank shares until it is dropped, and results that were made of it are too.
+    /// rank shares), and elsewhere otherwise, as in a forked child: programs need not know. What is in it at first is arbitrary. It
+    /// counts to what this rank shares until it is dropped, and results that were made of it are too.
     ///
     /// No other rank takes part in this.
     ///

@@ -211,6 +211,9 @@ def empty(shape: Union[int, Sequence[int]], dtype: Any = float, group: Any = Non
         group: a :class:`fsgather.Communicator`, a group of ``torch.distributed``, or ``None`` for all ranks.
 
     A tensor over it, ``torch.from_numpy(array)``, is handed over in the same way.
+
+    A device that was given its memory before goes on writing where the others read: register none of it with a GPU
+    (``cudaHostRegister``) or a network adapter, and let no direct read of a file (``O_DIRECT``) be under way when it is handed over.
     """
     return _arrays.empty(_communicator_of(group), shape, dtype)
 
