@@ -207,8 +207,10 @@ fn of_several_hosts_those_of_the_root_share_memory_with_it() {
         let mut stage = Stage::new();
         for rank in 0..5 {
             let steps = format!(
-                "join job:9 gather_bytes:4:{LEN} gather_bytes:4:{LEN} at:gathered {} close",
-                every_kind_of_call()
+                "join job:9 gather_bytes:4:{LEN} gather_bytes:4:{LEN} at:gathered {} job:80 lend:{LEN} job:81 lend:5000 \
+                 lend_some:2:{LEN}:3 barrier {} right close",
+                every_kind_of_call(),
+                calls(4, LEN)
             );
             stage.start(&mut hosts.rank(rank % 2 + 1, &world, rank, &steps));
         }
