@@ -26,6 +26,9 @@ impl Arena {
     /// A place for a payload of `len` bytes that is still to come; nothing where it had better go elsewhere, as of
     /// [`place`](Self::place).
     pub fn begin(self: &Arc<Self>, len: u64, placement: &Placement<'_>) -> Option<Filling> {
+        if self.is_foreign() {
+            return None;
+        }
         let location = self.take(len, placement)?;
         self.ledger.describe(&location, placement.call);
         Some(Filling {

@@ -96,6 +96,7 @@ impl Arenas {
         } else {
             AnyArena::Foreign(lock(&self.others).get(&owner).map(Arc::clone)?)
         };
+        arena.ledger().let_go_of_given_up(reader);
         let is_there = arena.ledger().holds(location, call) && arena.bytes(location).is_some();
         is_there.then(|| Leased {
             reader,

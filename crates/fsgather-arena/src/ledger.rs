@@ -10,10 +10,16 @@
 //! | 3 for each of 16 calls, for each reader | the reader | [version, channel and epoch](GivenUp) of calls whose payloads it will never ask for |
 //!
 //! Numbers of payloads only grow, so a word that has been written stays true.
+//!
+//! A reader may be far ahead of an owner, and have given up more calls than its words say. It remembers those, and lets go of
+//! their payloads once it sees them.
 
-use std::sync::atomic::AtomicU64;
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, atomic::AtomicU64},
+};
 
-use fsgather_core::{ChannelId, Epoch, Rank};
+use fsgather_core::{ChannelId, Epoch, Rank, lock};
 
 use crate::{
     given_up::{GivenUp, Word},
@@ -28,8 +34,11 @@ type Entry<'words> = GivenUp<'words, AtomicU64>;
 /// How many words say what a slot holds.
 const SLOT_WORDS: usize = 4;
 
-/// How many calls a reader can have given up that an owner has not heard of. What is beyond that keeps its slot until the end.
+/// How many calls the words of a reader say that it has given up.
 const GIVEN_UP: usize = 16;
+
+/// How many more it remembers. What is beyond that keeps its slot until the end.
+const REMEMBERED: usize = 256;
 
 /// How many slots an arena may have.
 pub(crate) const MOST_SLOTS: usize = 64;
@@ -56,7 +65,7 @@ impl CallKey {
     }
 }
 
-/// What the words of a slot say.
+/// What the words of a slot say, of which the number is the first.
 const fn description(location: &Location, call: CallKey) -> [u64; SLOT_WORDS] {
     let [channel, epoch] = call.words();
     [location.generation, location.len, channel, epoch]
@@ -67,6 +76,8 @@ const fn description(location: &Location, call: CallKey) -> [u64; SLOT_WORDS] {
 pub(crate) struct Ledger {
     words: Words,
     world_size: usize,
+    /// What this process has given up as a reader and its words say no more, as channels and epochs.
+    given_up: Mutex<BTreeSet<[u64; 2]>>,
 }
 
 impl Ledger {
@@ -77,7 +88,11 @@ impl Ledger {
 
     /// `words` are as many as [`Self::words`] says, or it answers as if nobody had written any.
     pub(crate) const fn new(words: Words, world_size: usize) -> Self {
-        Self { words, world_size }
+        Self {
+            words,
+            world_size,
+            given_up: Mutex::new(BTreeSet::new()),
+        }
     }
 
     /// What the owner reads for others.
@@ -85,9 +100,10 @@ impl Ledger {
         Shelf::at(&self.words, MOST_SLOTS * SLOT_WORDS)
     }
 
-    /// Says what a slot holds, before anybody is told of it.
+    /// Says what a slot holds, before anybody is told of it. The number comes last: who sees it sees of which call it is.
     pub(crate) fn describe(&self, location: &Location, call: CallKey) {
-        for (index, value) in description(location, call).into_iter().enumerate() {
+        let words = description(location, call).into_iter().enumerate();
+        for (index, value) in words.rev() {
             if let Some(word) = self.slot_word(location.slot(), index) {
                 word.write(value);
             }
@@ -120,7 +136,49 @@ impl Ledger {
         // The oldest goes: epochs of one channel grow, others count as old.
         let age = |entry: &Entry| (entry.channel.read() == channel, entry.epoch.read());
         if let Some(oldest) = self.entries(reader).min_by_key(age) {
+            let before = [oldest.channel.read(), oldest.epoch.read()];
             oldest.say(channel, epoch);
+            self.remember(before);
+        }
+        self.let_go_of_given_up(reader);
+    }
+
+    /// Keeps in mind a call that was given up, if these words are of any.
+    fn remember(&self, call: [u64; 2]) {
+        if call[1] == 0 {
+            return;
+        }
+        let mut given_up = lock(&self.given_up);
+        given_up.insert(call);
+        if given_up.len() > REMEMBERED {
+            given_up.pop_first();
+        }
+    }
+
+    /// Lets go of payloads that have come since `reader` has given their calls up, as far as its words do not say so.
+    pub(crate) fn let_go_of_given_up(&self, reader: Rank) {
+        let mut given_up = lock(&self.given_up);
+        if given_up.is_empty() {
+            return;
+        }
+        for slot in 0..MOST_SLOTS {
+            let read = |index| self.slot_word(slot, index).map(Word::read);
+            // The number first, as it is written last: it is of this call or of one that has left the slot. In that case this one
+            // is let go of when it is looked for again.
+            let Some(generation) = read(0) else { return };
+            let (Some(channel), Some(epoch)) = (read(2), read(3)) else {
+                return;
+            };
+            if given_up.contains(&[channel, epoch])
+                && let Some(word) = self.reader_word(reader, slot)
+            {
+                word.raise(generation);
+            }
+            // What it has passed long ago it hands in no more.
+            let passed = [channel, 0]..[channel, epoch.saturating_sub(REMEMBERED as u64)];
+            while let Some(old) = given_up.range(passed.clone()).next().copied() {
+                given_up.remove(&old);
+            }
         }
     }
 

@@ -115,6 +115,24 @@ fn calls_that_were_given_up_free_their_places() {
 }
 
 #[test]
+fn calls_that_were_given_up_long_before_their_owner_came_free_their_places() {
+    let all = met(2);
+    let readers = [Rank::new(1)];
+    for epoch in 0..40 {
+        all[1].give_up(call(epoch), &[]);
+    }
+    for epoch in 0..40 {
+        place(&all[0], &[1; 10_000], epoch, &readers);
+    }
+    let nearly_all = usize::try_from(BUDGET / 4 * 3).unwrap();
+    assert!(all[0].own().lend(nearly_all).is_none(), "some keep theirs");
+    let next = place(&all[0], &[2; 10_000], 40, &readers);
+    let held = all[1].lease(Rank::ZERO, &next, call(40)).unwrap();
+    assert!(all[0].own().lend(nearly_all).is_some());
+    assert_eq!(*held, [2; 10_000]);
+}
+
+#[test]
 fn what_was_taken_of_a_call_that_was_given_up_keeps_its_place() {
     let all = met(2);
     let readers = [Rank::ZERO, Rank::new(1)];
