@@ -175,6 +175,22 @@ for arguments in [((3, -1),), ("three",), ((2,), object), ((2,), "O,i4"), ((2,),
     assert told == [["ValueError", "TypeError", "TypeError", "TypeError", "TypeError", "TypeError"]]
 
 
+def test_small_arrays_take_no_place_of_large_ones(world: World) -> None:
+    told = world.start(
+        2,
+        HAVE
+        + """
+fsgather.barrier()
+small = [filled(number, (50,)) for number in range(100)]
+parts = fsgather.all_gather_object([*small, filled(rank)])
+assert all((part[99] == 99).all() and (part[100] == from_rank).all() for from_rank, part in enumerate(parts))
+tell([is_shared(small[0]), is_shared(filled(1))])
+""",
+        FSGATHER_SHARED_MEMORY="64MiB",
+    ).told()
+    assert told == [[[False, True]]] * 2
+
+
 def test_what_no_memory_holds_is_refused_as_numpy_does(world: World) -> None:
     told = world.start(
         2,

@@ -76,8 +76,11 @@ impl SharedMemory {
     }
 
     /// Memory of so many bytes for a payload that the program writes there itself, if there is room in memory that ranks share.
+    ///
+    /// What is too small to be handed over there takes none of the few places.
     pub(crate) fn lend(&self, len: usize) -> Option<LentMemory> {
-        self.arenas()?.own().lend(len)
+        let arenas = self.arenas().filter(|_| len as u64 >= SMALLEST)?;
+        arenas.own().lend(len)
     }
 
     /// Gives the memory back, but for what results still hold.
