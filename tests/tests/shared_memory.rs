@@ -94,7 +94,7 @@ fn parts_that_a_root_keeps_of_a_gather_that_it_gives_up_do_not_change() {
     let others = calls(6, LEN);
     stage.start_all(&world, |rank| {
         let some = |job: u32| {
-            let step = if job % 2 == 0 {
+            let step = if job.is_multiple_of(2) {
                 "keep_some"
             } else {
                 "lend_some"

@@ -1,5 +1,6 @@
 //! Results that are kept while calls go on: steps `keep:LEN`, `lend:LEN`, `keep_some:ROOT:LEN:COUNT`, `lend_some:ROOT:LEN:COUNT`,
 //! `right`, `let_go`.
+#![expect(clippy::panic, reason = "a wrong script has to be mended")]
 
 use fsgather::{Communicator, Payload, Rank, SendBuffer};
 use fsgather_tests::{Generated, generate_for};
@@ -12,17 +13,40 @@ use crate::{
 /// What is written to a send buffer once it has been handed over.
 const WRITTEN_LATER: u8 = 0xA5;
 
-/// Results, and for which job they were generated.
+/// Results that are kept, and what was handed over for them.
 #[derive(Default)]
 pub(crate) struct Kept {
-    all: Vec<(u64, String, Vec<(Rank, Payload)>)>,
+    all: Vec<Parts>,
     /// What was handed over in memory that was lent for it, and then written to.
     buffers: Vec<SendBuffer>,
 }
 
+/// What one call has brought, and for which job it was generated.
+struct Parts {
+    job: u64,
+    len: String,
+    all: Vec<(Rank, Payload)>,
+}
+
 impl Kept {
+    /// Takes a step whose result is kept.
+    pub(crate) fn take(
+        &mut self,
+        communicator: &Communicator,
+        words: &[&str],
+    ) -> Result<(), Failure> {
+        match *words {
+            ["keep", len] => self.keep(communicator, len),
+            ["lend", len] => self.lend(communicator, len),
+            [how, root, len, count] => {
+                self.keep_some(communicator, [root, len, count], how == "lend_some")
+            }
+            _ => panic!("no such step: {words:?}"),
+        }
+    }
+
     /// Gathers from everybody, and keeps what comes.
-    pub(crate) fn keep(&mut self, communicator: &Communicator, len: &str) -> Result<(), Failure> {
+    fn keep(&mut self, communicator: &Communicator, len: &str) -> Result<(), Failure> {
         let me = communicator.rank().get();
         let own = Generated::new(me, len_of(len, me)).bytes();
         self.add(len, of_all(communicator.all_gather_bytes(&own)?));
@@ -30,7 +54,7 @@ impl Kept {
     }
 
     /// Keeps so many parts of a gather, as they come, of send buffers if they are `lent`, and gives up the others.
-    pub(crate) fn keep_some(
+    fn keep_some(
         &mut self,
         communicator: &Communicator,
         [root, len, count]: [&str; 3],
@@ -59,7 +83,7 @@ impl Kept {
     }
 
     /// The same of a send buffer, which is kept as well, and written to.
-    pub(crate) fn lend(&mut self, communicator: &Communicator, len: &str) -> Result<(), Failure> {
+    fn lend(&mut self, communicator: &Communicator, len: &str) -> Result<(), Failure> {
         let me = communicator.rank().get();
         let own = Generated::new(me, len_of(len, me)).bytes();
         let mut buffer = communicator.send_buffer(own.len());
@@ -74,14 +98,18 @@ impl Kept {
     fn add(&mut self, len: &str, parts: Vec<(Rank, Payload)>) {
         let job = generate_for(0);
         generate_for(job);
-        self.all.push((job, len.into(), parts));
+        self.all.push(Parts {
+            job,
+            len: len.into(),
+            all: parts,
+        });
     }
 
     /// Whether everything still is as it came.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        for (job, len, parts) in &self.all {
+        for Parts { job, len, all } in &self.all {
             let before = generate_for(*job);
-            let wrong = parts.iter().find(|(rank, part)| {
+            let wrong = all.iter().find(|(rank, part)| {
                 !Generated::new(rank.get(), len_of(len, rank.get())).matches(part)
             });
             generate_for(before);

@@ -227,21 +227,9 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
             // As a program in another language may hold them when it ends.
             std::mem::forget(communicator.gather(&own, 0)?);
         }
-        ["keep", len] => {
+        ["keep" | "lend" | "keep_some" | "lend_some", ..] => {
             let world = state.joined.as_ref().ok_or_else(not_joined)?;
-            state.kept.keep(state.family.current(world), len)?;
-        }
-        ["lend", len] => {
-            let world = state.joined.as_ref().ok_or_else(not_joined)?;
-            state.kept.lend(state.family.current(world), len)?;
-        }
-        [how @ ("keep_some" | "lend_some"), root, len, count] => {
-            let world = state.joined.as_ref().ok_or_else(not_joined)?;
-            let communicator = state.family.current(world);
-            let is_lent = *how == "lend_some";
-            state
-                .kept
-                .keep_some(communicator, [root, len, count], is_lent)?;
+            state.kept.take(state.family.current(world), &words)?;
         }
         ["right"] => state.kept.check()?,
         ["let_go"] => state.kept.let_go(),
