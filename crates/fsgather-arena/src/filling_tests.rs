@@ -86,7 +86,10 @@ fn what_all_have_given_up_keeps_its_place_while_it_comes() {
     let (start, mut other) = (filling.location().start, second(&all[0], 2));
     assert_ne!(other.location().start, start);
     fill(&mut other, &[2; 70]);
-    assert_eq!((filling.filled(), other.filled()), (&[1; 70][..], &[2; 70][..]));
+    assert_eq!(
+        (filling.filled(), other.filled()),
+        (&[1; 70][..], &[2; 70][..])
+    );
     drop(filling);
     assert_eq!(second(&all[0], 3).location().start, start);
 }
