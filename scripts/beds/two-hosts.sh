@@ -4,13 +4,13 @@
 # After `take_up BED`: `on HOST SCRIPT` runs a shell script on host 1 or 2, $SHARED is the shared directory there, $OWN a
 # directory of the host's own, and $ROUNDS and $FSGATHER are the programs. `take_down` ends it.
 #
-# The hosts of the nfs beds are virtual machines. All others mount on this machine; their hosts are namespaces that have a host name, an address, a boot id and mounts
-# of their own, so that nothing is taken for one host.
+# The hosts of the nfs and smb beds are virtual machines. All others mount on this machine; their hosts are namespaces that
+# have a host name, an address, a boot id and mounts of their own, so that nothing is taken for one host.
 #
 # The caller sets $beds, the directory of this file, $state, a directory of its own, and for `everywhere` $ranks and $control.
 : "${beds:?}" "${state:?}" "${ranks:=4}" "${control:=tcp}"
 
-BEDS=(fuse nfs3 nfs4 nfs4-nocto gluster ceph sshfs sshfs-default s3fs rclone moosefs bindfs mergerfs unionfs)
+BEDS=(fuse nfs3 nfs4 nfs4-nocto smb gluster ceph sshfs sshfs-default s3fs rclone moosefs bindfs mergerfs unionfs)
 
 # build_programs: fully static, since guests have no libraries. Where none is a guest, $BED_PROGRAMS may be a directory of
 # programs that are there already, such as target/debug.
@@ -33,6 +33,7 @@ script_of() {
     gluster | ceph) echo "$beds/$1.sh" ;;
     sshfs | sshfs-default | s3fs | rclone | moosefs | bindfs | mergerfs | unionfs) echo "$beds/fuse-clients.sh" ;;
     nfs*) echo "$beds/nfs-uml.sh" ;;
+    smb) echo "$beds/smb-uml.sh" ;;
     *) echo "there is no bed $1; there are: ${BEDS[*]}" >&2 && return 2 ;;
   esac
 }
