@@ -4,7 +4,7 @@
 #   scripts/test-faulty-nfs.sh all|space|hang|cut...   with --control tcp|markers; the control plane is tcp if not said
 #
 #   space   the export has no room for the payloads, and says so when they are synced: every rank exits with 12, with one
-#           message that names the path, and nothing is left behind
+#           message that names the path, and nothing is left behind but the last calls of each, which can be read
 #   hang    the server freezes for 10 s in the middle of 100 calls: all are right
 #   cut     the network of one host goes for 20 s, and with it its way to the server and to the other ranks: all are right
 #
@@ -86,7 +86,22 @@ test_space() {
   verdict "an export that is full: all ranks say so" all_exit_alike
   verdict "it was found out when the payload was synced" grep -q ': cannot sync ' "$state/errors"
   verdict "no output was made" on 1 "rm $SHARED/filler && [ ! -e $OWN/all ]"
-  verdict "nothing is left behind" expect_empty
+  verdict "the last calls of each rank can be read" last_calls_tell
+  verdict "they go with clean, and nothing else is left behind" expect_empty_once_cleaned
+}
+
+# A job that fails leaves the last calls of its ranks, also where there is hardly room for them.
+last_calls_tell() {
+  on 1 "$FSGATHER trace $SHARED" >"$state/trace" 2>&1 || { cat "$state/trace" && return 1; }
+  cat "$state/trace"
+  grep -q "$ranks ranks on 2 hosts" "$state/trace" && grep -q 'gather.* has failed' "$state/trace"
+}
+
+# Each host's ranks are known to be gone there.
+expect_empty_once_cleaned() {
+  local host
+  for host in 1 2; do on "$host" "$FSGATHER clean $SHARED --execute"; done
+  expect_empty
 }
 
 calls=100

@@ -50,7 +50,7 @@ take_up() {
     *) "$bed" up ;;
   esac
   eval "$("$bed" env)"
-  # shellcheck disable=SC2034,SC2317
+  # shellcheck disable=SC2034,SC2317,SC2329
   if [ "$BED_KIND" = guest ]; then
     "$bed" put "$built/fsgather"
     "$bed" put "$built/examples/rounds"
