@@ -24,7 +24,7 @@ use crate::{
         process::{self, liveness},
         remove, retry_budget,
     },
-    rendezvous::{record::Record, record_file::read_record},
+    rendezvous::{record::Record, record_file::read_record, server_clock::ServerClock},
 };
 
 /// A rendezvous directory in which to post and to look.
@@ -69,6 +69,7 @@ pub struct FileBackend {
     /// The same as it stands in names.
     key_text: String,
     me: ProcessId,
+    clock: ServerClock,
     state: Mutex<BackendState>,
 }
 
@@ -164,6 +165,7 @@ impl FileBackend {
             key,
             key_text: format!("{:016x}-", key.get()),
             me,
+            clock: ServerClock::default(),
             state: Mutex::default(),
         }
     }
@@ -251,7 +253,7 @@ impl FileBackend {
         if let Some(known) = self.lock().refusals.get(&path) {
             return Some(*known);
         }
-        let left = match time_left(directory, &path, &self.me) {
+        let left = match self.time_left(directory, &path) {
             Ok(left) => left?,
             Err(error) => {
                 tracing::debug!(path = %path.display(), %error, "cannot tell when this was left");
@@ -260,6 +262,22 @@ impl FileBackend {
         };
         self.lock().refusals.insert(path, left);
         Some(left)
+    }
+
+    /// When a file was written, by the clock of the directory's server; none where this process's own age is unknown.
+    fn time_left(&self, directory: &Path, path: &Path) -> io::Result<Option<Left>> {
+        let left = listing::examine_path(path)?.changed;
+        // Before the server is asked for the time, so that the process seems rather too young.
+        let Some(age) = process::age(&self.me) else {
+            return Ok(None);
+        };
+        let now = self.clock.now(directory)?;
+        let ago = now.duration_since(left).unwrap_or_default();
+        Ok(Some(match is_younger(left, now, age) {
+            true => Left::SinceStart,
+            false if ago < REFUSAL_KEPT => Left::Before,
+            false => Left::LongAgo,
+        }))
     }
 
     fn read(&self, place: &BackendDirectory, name: &str) -> Option<(PathBuf, Record)> {
@@ -290,6 +308,7 @@ impl FileBackend {
 
     /// Posts in every place, to be tended and taken down.
     fn leave(&self, kind: RecordKind, body: &[u8]) -> Result<(), Error> {
+        self.clock.begin();
         let posted = self.post_everywhere(kind, body)?;
         let mut state = self.lock();
         state.posted.extend(posted);
@@ -350,7 +369,7 @@ impl FileBackend {
         if refusals.is_empty() {
             return;
         }
-        let now = rendezvous_directory::server_time(&place.directory);
+        let now = self.clock.now(&place.directory);
         for (path, parsed) in refusals {
             let Ok(found) = listing::examine_path(path) else {
                 continue;
@@ -435,22 +454,6 @@ fn list(directory: &Path, is_wanted: &dyn Fn(&str) -> bool) -> io::Result<Vec<St
     listing::names_if(directory, is_wanted)
 }
 
-/// When a file was written, by the clock of the directory's server; none where this process's own age is unknown.
-fn time_left(directory: &Path, path: &Path, me: &ProcessId) -> io::Result<Option<Left>> {
-    let left = listing::examine_path(path)?.changed;
-    // Before the server is asked for the time, so that the process seems rather too young.
-    let Some(age) = process::age(me) else {
-        return Ok(None);
-    };
-    let now = rendezvous_directory::server_time(directory)?;
-    let ago = now.duration_since(left).unwrap_or_default();
-    Ok(Some(match is_younger(left, now, age) {
-        true => Left::SinceStart,
-        false if ago < REFUSAL_KEPT => Left::Before,
-        false => Left::LongAgo,
-    }))
-}
-
 /// Whether what was left then is younger than a process of this age now, with certainty.
 fn is_younger(left: SystemTime, now: SystemTime, age: Duration) -> bool {
     let is_whole = |time: SystemTime| {
@@ -472,7 +475,10 @@ impl RendezvousBackend for FileBackend {
     }
 
     fn refuse(&self, record: &[u8]) -> Result<(), Error> {
-        self.post_everywhere(RecordKind::Refusal, record).map(drop)
+        let left = self.post_everywhere(RecordKind::Refusal, record);
+        // It is the last word: this process may end at once.
+        self.clock.end();
+        left.map(drop)
     }
 
     fn report_unreachable(&self, report: &[u8]) -> Result<(), Error> {
@@ -563,6 +569,7 @@ impl RendezvousBackend for FileBackend {
                 tracing::warn!("{}", Error::storage("remove", path, cause));
             }
         }
+        self.clock.end();
     }
 
     fn place(&self) -> String {

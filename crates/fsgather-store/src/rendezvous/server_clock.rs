@@ -1,0 +1,129 @@
+//! Asking servers what time it is, for as long as there is time: [`ServerClock`].
+
+use std::{
+    io,
+    path::Path,
+    sync::{Condvar, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use fsgather_core::lock;
+
+use crate::directory::rendezvous_directory;
+
+/// How long the end of a process waits for an answer: by far longer than a server takes that has no trouble.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
+/// Asks what time it is in directories, each time by a file that lives for a moment.
+///
+/// Those who ask are threads that nobody waits for, and a process that ends while one of them asks would leave its file. So
+/// asking comes to an end before the process does.
+#[derive(Debug, Default)]
+pub(super) struct ServerClock {
+    asking: Mutex<Asking>,
+    answered: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Asking {
+    threads: usize,
+    is_over: bool,
+}
+
+impl ServerClock {
+    /// What time it is in a directory, as its server says; an error once asking is over.
+    pub(super) fn now(&self, directory: &Path) -> io::Result<SystemTime> {
+        self.ask(|| rendezvous_directory::server_time(directory))
+    }
+
+    fn ask<R>(&self, ask: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        {
+            let mut asking = lock(&self.asking);
+            if asking.is_over {
+                return Err(io::Error::other("nobody asks for the time any more"));
+            }
+            asking.threads += 1;
+        }
+        let answer = ask();
+        lock(&self.asking).threads -= 1;
+        self.answered.notify_all();
+        answer
+    }
+
+    /// There is time again.
+    pub(super) fn begin(&self) {
+        lock(&self.asking).is_over = false;
+    }
+
+    /// Nobody asks from now on. Waits for those who do, unless their server hangs.
+    pub(super) fn end(&self) {
+        let mut asking = lock(&self.asking);
+        asking.is_over = true;
+        let waited = self
+            .answered
+            .wait_timeout_while(asking, ANSWER_LIMIT, |asking| asking.threads > 0);
+        let (asking, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if asking.threads > 0 {
+            tracing::debug!(
+                "a server does not say what time it is; a small file may be left there"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc::channel, thread, time::Instant};
+
+    use super::*;
+
+    #[test]
+    fn the_end_waits_for_who_asks_and_nobody_asks_after_it() {
+        let clock = &ServerClock::default();
+        let (begun, has_begun) = channel();
+        let (answer, answered) = channel::<()>();
+        let (ended, has_ended) = channel();
+        thread::scope(|scope| {
+            let asked = scope.spawn(move || {
+                clock.ask(|| {
+                    begun.send(()).unwrap();
+                    answered.recv().map_err(io::Error::other)
+                })
+            });
+            has_begun.recv().unwrap();
+            scope.spawn(move || {
+                clock.end();
+                ended.send(()).unwrap();
+            });
+            while clock.ask(|| Ok(())).is_ok() {
+                thread::yield_now();
+            }
+            assert!(has_ended.try_recv().is_err(), "somebody asks still");
+            answer.send(()).unwrap();
+            has_ended.recv().unwrap();
+            asked.join().unwrap().unwrap();
+        });
+        clock.begin();
+        clock.ask(|| Ok(())).unwrap();
+    }
+
+    #[test]
+    fn the_end_does_not_wait_for_a_server_that_hangs() {
+        let clock = &ServerClock::default();
+        let (begun, has_begun) = channel();
+        let (answer, answered) = channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                clock.ask(|| {
+                    begun.send(()).unwrap();
+                    answered.recv().map_err(io::Error::other)
+                })
+            });
+            has_begun.recv().unwrap();
+            let since = Instant::now();
+            clock.end();
+            assert!(since.elapsed() >= ANSWER_LIMIT);
+            answer.send(()).unwrap();
+        });
+    }
+}
