@@ -145,7 +145,7 @@ boot() {
   local guest=$1 disk=()
   inside ip tuntap add "tap$guest" mode tap
   inside ip link set "tap$guest" master bridge0 up
-  [ "$guest" != 0 ] || disk=("ubd0=$BED_STATE/export")
+  [ "$guest" != 0 ] || disk=("ubd0=$BED_STATE/memory/export")
   background "guest$guest" "$BED_STATE/console.$guest" nsenter -t "$(recall network)" --net \
     env TMPDIR="$BED_STATE/memory" linux.uml "mem=${GUEST_MEMORY:-192M}" "uml_dir=$BED_STATE/sockets/" "umid=guest$guest" \
     root=/dev/root rootfstype=hostfs "rootflags=$BED_STATE/root" rw init=/init "${disk[@]}" \
@@ -173,11 +173,12 @@ up() {
   mkdir -p "$BED_STATE"/{memory,sockets}
   down_on_failure
   echo "$count" >"$BED_STATE/count"
-  # The guests' memory is files that they map, and execute.
+  # The guests' memory is files that they map, and execute. The server's disk is there as well: what else this machine writes would
+  # slow it down.
   mount -t tmpfs -o exec,size=4g tmpfs "$BED_STATE/memory"
   write_root
-  truncate -s "${size_mb}M" "$BED_STATE/export"
-  mkfs.ext4 -q -F -O ^has_journal "$BED_STATE/export"
+  truncate -s "${size_mb}M" "$BED_STATE/memory/export"
+  mkfs.ext4 -q -F -O ^has_journal "$BED_STATE/memory/export"
   make_network
   for guest in $(seq 0 "$count"); do boot "$guest"; done
   for guest in $(seq 0 "$count"); do

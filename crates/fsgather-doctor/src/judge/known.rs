@@ -46,14 +46,12 @@ const KNOWN: [Known; 6] = [
     },
     Known {
         names: SMB,
-        // Kernels that show the option close later by default.
-        applies: |mount| {
-            let delay = value_of(mount, "closetimeo=");
-            delay.is_some_and(|delay| delay != "0") && !has(mount, "nolease")
-        },
+        // A server that breaks a lease while its holder closes the file may not notice the close.
+        applies: |mount| !has(mount, "nolease") && !has(mount, "vers=1.0"),
         is_warning: true,
-        text: "this SMB mount closes files later than programs do, so that opening one may take 5 to 10 s on other hosts",
-        advice: "have it mounted with closetimeo=0, or else with nolease",
+        text: "this SMB mount takes leases: where the server is Samba, opening a file that another host has had open may take 5 to 10 s, \
+               or hang",
+        advice: "have it mounted with nolease",
     },
     Known {
         names: &["fuse.sshfs"],
@@ -158,12 +156,12 @@ mod tests {
         let warned = said("cifs", usual);
         assert_eq!(warned.len(), 2, "{warned:?}");
         assert!(warned[0].1.contains("dir_mode=0700"), "{warned:?}");
-        assert!(warned[1].1.contains("closetimeo=0"), "{warned:?}");
+        assert!(warned[1].1.contains("nolease"), "{warned:?}");
         assert!(warned.iter().all(|(level, _)| *level == Level::Warning));
-        assert_eq!(said("smb3", "dir_mode=0700,closetimeo=0"), []);
         assert_eq!(said("cifs", "dir_mode=0700,closetimeo=1,nolease"), []);
-        // Older kernels neither have the option nor wait.
-        assert_eq!(said("cifs", "dir_mode=0700"), []);
+        // Closing files at once does not keep that away.
+        assert_eq!(said("smb3", "dir_mode=0700,closetimeo=0").len(), 1);
+        assert_eq!(said("cifs", "vers=1.0,dir_mode=0700"), []);
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub(super) const MEND: &str = "see docs/reference/environment.md, or unset it";
 const NAME_ANOTHER: &str = "name another directory with FSGATHER_DIR";
 
 /// Mount options that matter to those who read messages; the rest is in the facts.
-const TELLING: [&str; 14] = [
+const TELLING: [&str; 15] = [
     "ro",
     "vers=",
     "hard",
@@ -25,6 +25,7 @@ const TELLING: [&str; 14] = [
     "nocto",
     "sync",
     "cache=",
+    "nolease",
     "proto=",
 ];
 
