@@ -15,14 +15,14 @@
 #
 # BED_STATE      a directory for what it needs (below $TMPDIR if not set); one for each bed that is up
 # SMB_VERSION    the protocol: 3.1.1, 3.0, 2.1 (3.1.1)
-# SMB_OPTIONS    more mount options; if not set, what fsgather wants: file_mode=0600,dir_mode=0700,nolease
+# SMB_OPTIONS    more mount options; if not set, what fsgather wants: file_mode=0600,dir_mode=0700,nolease,hard
 # SMB_SHARE      lines for the share in smb.conf, such as 'oplocks = no'
 # SMB_SIZE_MB    size of the share (256)
 # GUEST_MEMORY   memory of a guest (192M)
 # EXEC_TIMEOUT   seconds after which exec gives up (300)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-options=${SMB_OPTIONS-file_mode=0600,dir_mode=0700,nolease}
+options=${SMB_OPTIONS-file_mode=0600,dir_mode=0700,nolease,hard}
 kind=smb size_mb=${SMB_SIZE_MB:-256}
 packages=(samba samba-common-bin)
 programs=(smbd smbpasswd)
