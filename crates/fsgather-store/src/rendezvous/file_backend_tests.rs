@@ -286,6 +286,25 @@ fn a_refusal_stays_and_speaks_to_processes_that_ran_already() {
 }
 
 #[test]
+fn who_has_taken_down_all_makes_no_file_to_judge_a_refusal() {
+    let (_dir, place) = place();
+    let me = this_process().unwrap();
+    let old = ProcessId {
+        start_time: me.start_time.saturating_sub(100),
+        ..me.clone()
+    };
+    let board = |process| FileBackend::new(vec![place.clone()], key(0), process);
+    let (ended, gives_up) = (board(old.clone()), board(old));
+    ended.take_down();
+    gives_up.refuse(b"no world").unwrap();
+    assert!(ended.records().unwrap().is_empty());
+    assert!(gives_up.records().unwrap().is_empty());
+    // There is a meeting again.
+    ended.post(b"word").unwrap();
+    assert_eq!(ended.records().unwrap().len(), 2);
+}
+
+#[test]
 fn a_refusal_is_believed_only_by_who_is_certainly_older() {
     let second = Duration::from_secs(1);
     let start = SystemTime::UNIX_EPOCH + 1000 * second;
