@@ -218,10 +218,11 @@ link() {
 }
 
 delay() {
+  # By its path: Busybox has a tc of its own, which knows little.
   if [ "$2" = none ]; then
-    run_in "$1" "tc qdisc del dev vec0 root"
+    run_in "$1" "/usr/sbin/tc qdisc del dev vec0 root"
   else
-    run_in "$1" "modprobe sch_netem; tc qdisc replace dev vec0 root netem delay $2"
+    run_in "$1" "modprobe sch_netem; /usr/sbin/tc qdisc replace dev vec0 root netem delay $2"
   fi
 }
 
