@@ -14,6 +14,7 @@ use crate::{
     lent::LentPart,
     location::Location,
     memory::{OwnMemory, Words},
+    shelf::IdleShelves,
     slots::{Plan, SPREAD, Slots},
 };
 
@@ -44,6 +45,7 @@ pub struct Arena {
     pub(crate) lent: Mutex<Vec<Arc<LentPart>>>,
     /// The process whose it is. A forked child has a copy of all this, and the same memory.
     process: u32,
+    pub(crate) idle_shelves: Mutex<IdleShelves>,
 }
 
 impl Arena {
@@ -65,6 +67,7 @@ impl Arena {
             slots: Mutex::new(Slots::new(budget)),
             lent: Mutex::default(),
             process: process::id(),
+            idle_shelves: Mutex::default(),
         })
     }
 

@@ -112,18 +112,11 @@ impl Arenas {
         self.lease(owner, location, call).map(Following::of)
     }
 
-    /// Says how far this rank is with the payload of this number in its share of a call, which it reads for others.
-    pub fn say_read(&self, call: CallKey, number: usize, so_far: ReadSoFar) {
-        // Of several threads that read in calls of several groups one after the other says so.
-        let _others = lock(&self.others);
-        self.own.ledger.shelf().say(call, number, so_far);
-    }
-
     /// How far another rank is with the payload of this number in its share of a call; nothing where it does not say.
     #[must_use]
     pub fn look_for(&self, owner: Rank, call: CallKey, number: usize) -> Option<ReadSoFar> {
         let arena = lock(&self.others).get(&owner).map(Arc::clone)?;
-        arena.ledger.shelf().look(call, number)
+        arena.ledger.look_for(call, number)
     }
 
     /// Says to all owners that this rank will never ask for payloads of a call; not to those whose payloads it `has` asked for,

@@ -5,7 +5,7 @@
 //! | words | by whom | what |
 //! |---|---|---|
 //! | 4 for each slot | the owner | number, length, channel and epoch of its payload, before it is announced |
-//! | 9 for each of 64 payloads | the owner | [how far it is](Shelf) with what it reads for others of its host |
+//! | 9 for each of 64 payloads of each of 8 calls | the owner | [how far it is](Shelf) with what it reads for others of its host |
 //! | 1 for each slot, for each reader | the reader | the number of the latest payload that it has let go of |
 //! | 3 for each of 16 calls, for each reader | the reader | [version, channel and epoch](GivenUp) of calls whose payloads it will never ask for |
 //!
@@ -25,7 +25,7 @@ use crate::{
     given_up::{GivenUp, Word},
     location::Location,
     memory::Words,
-    shelf::Shelf,
+    shelf::{ReadSoFar, SHELVES, Shelf},
 };
 
 /// An entry in words that are really shared.
@@ -44,7 +44,7 @@ const REMEMBERED: usize = 256;
 pub(crate) const MOST_SLOTS: usize = 64;
 
 /// What the owner writes.
-const BEFORE_READERS: usize = MOST_SLOTS * SLOT_WORDS + Shelf::WORDS;
+const BEFORE_READERS: usize = MOST_SLOTS * SLOT_WORDS + SHELVES * Shelf::WORDS;
 
 /// What a reader has to itself.
 const READER_WORDS: usize = MOST_SLOTS + Entry::WORDS * GIVEN_UP;
@@ -95,9 +95,14 @@ impl Ledger {
         }
     }
 
-    /// What the owner reads for others.
-    pub(crate) const fn shelf(&self) -> Shelf<'_> {
-        Shelf::at(&self.words, MOST_SLOTS * SLOT_WORDS)
+    /// One of the shelves for what the owner reads for others.
+    pub(crate) const fn shelf(&self, shelf: usize) -> Shelf<'_> {
+        Shelf::at(&self.words, MOST_SLOTS * SLOT_WORDS + shelf * Shelf::WORDS)
+    }
+
+    /// How far the owner is with a payload of its share of what is read for others, if it says so now.
+    pub(crate) fn look_for(&self, call: CallKey, number: usize) -> Option<ReadSoFar> {
+        (0..SHELVES).find_map(|shelf| self.shelf(shelf).look(call, number))
     }
 
     /// Says what a slot holds, before anybody is told of it. The number comes last: who sees it sees of which call it is.

@@ -42,4 +42,4 @@ pub use location::Location;
 pub use meeting::{Heed, Host, MOST_RANKS, MeetingPoint, Visitor};
 pub use memory::Words;
 pub use room::budget;
-pub use shelf::{MOST_READ, ReadSoFar};
+pub use shelf::{MOST_READ, ReadSoFar, ReadingForOthers};

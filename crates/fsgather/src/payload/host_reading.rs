@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_arena::{Filling, Leased, Location, MOST_READ, ReadSoFar};
+use fsgather_arena::{Filling, Leased, Location, MOST_READ, ReadSoFar, ReadingForOthers};
 use fsgather_core::{Backoff, Error, Rank, Recipients};
 
 use crate::{
@@ -88,17 +88,21 @@ pub(crate) fn read_for_each_other(
         .map(|part| part.file().map(|_| part.len()))
         .collect();
     let turns = turns(&lens, members.len());
+    let Some(mut reading) = share.read_for_others() else {
+        return Ok(incoming);
+    };
     let mut found: Vec<(usize, Leased)> = Vec::new();
     for turn in turns.iter().filter(|turn| turn.reader == me) {
         let file = incoming.get(turn.place).and_then(IncomingPart::file);
         let location = file
-            .map(|file| read(guard, &share, turn, file))
+            .map(|file| read(guard, &share, &mut reading, turn, file))
             .transpose()?;
         let leased = location
             .flatten()
             .and_then(|location| share.lease(inner.world.rank, &location));
         found.extend(leased.map(|leased| (turn.place, leased)));
     }
+    drop(reading);
     let mut patience = Patience::new(members.len());
     // Those that the next ranks read first come first.
     let mut others: Vec<&Turn> = turns.iter().filter(|turn| turn.reader != me).collect();
@@ -136,11 +140,12 @@ pub(crate) fn read_for_each_other(
 fn read(
     guard: &CallGuard,
     share: &Share,
+    reading: &mut ReadingForOthers,
     turn: &Turn,
     file: &FileHeader,
 ) -> Result<Option<Location>, Error> {
     let inner = &guard.inner;
-    let say = |so_far| share.say_read(turn.number, so_far);
+    let mut say = |so_far| reading.say(turn.number, so_far);
     say(ReadSoFar::Comes(0));
     let Some(mut filling) = share.begin(inner, file.locator.raw_len) else {
         say(ReadSoFar::NoPlace);
@@ -160,7 +165,7 @@ fn fill(
     turn: &Turn,
     file: &FileHeader,
     filling: &mut Filling,
-    say: impl Fn(u64),
+    mut say: impl FnMut(u64),
 ) -> Result<(), Error> {
     let rank = Rank::new(u32::try_from(turn.place).unwrap_or(u32::MAX));
     let part = IncomingPart::File(file.clone());

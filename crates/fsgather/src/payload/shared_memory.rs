@@ -6,7 +6,8 @@ use std::{
 };
 
 use fsgather_arena::{
-    Arena, Arenas, CallKey, Filling, Leased, LentMemory, Location, Placement, ReadSoFar, budget,
+    Arena, Arenas, CallKey, Filling, Leased, LentMemory, Location, Placement, ReadSoFar,
+    ReadingForOthers, budget,
 };
 use fsgather_config::settings::{Transport, Verify};
 use fsgather_core::{Error, Rank, Recipients, Ticket, lock};
@@ -165,9 +166,9 @@ impl Share {
         }
     }
 
-    /// Says how far this rank is with the payload of this number in its share of what ranks of the host read for each other.
-    pub(crate) fn say_read(&self, number: usize, so_far: ReadSoFar) {
-        self.arenas.say_read(self.call, number, so_far);
+    /// Begins to read for other ranks of the host; nothing where this rank does so in too many other calls.
+    pub(crate) fn read_for_others(&self) -> Option<ReadingForOthers> {
+        self.arenas.own().read_for_others(self.call)
     }
 
     /// How far a rank of this host is with the payload of this number in its share, if it has begun.
