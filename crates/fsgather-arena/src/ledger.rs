@@ -96,13 +96,13 @@ impl Ledger {
     }
 
     /// One of the shelves for what the owner reads for others.
-    pub(crate) const fn shelf(&self, shelf: usize) -> Shelf<'_> {
-        Shelf::at(&self.words, MOST_SLOTS * SLOT_WORDS + shelf * Shelf::WORDS)
+    pub(crate) const fn shelf(&self, index: usize) -> Shelf<'_> {
+        Shelf::at(&self.words, MOST_SLOTS * SLOT_WORDS + index * Shelf::WORDS)
     }
 
     /// How far the owner is with a payload of its share of what is read for others, if it says so now.
     pub(crate) fn look_for(&self, call: CallKey, number: usize) -> Option<ReadSoFar> {
-        (0..SHELVES).find_map(|shelf| self.shelf(shelf).look(call, number))
+        (0..SHELVES).find_map(|index| self.shelf(index).look(call, number))
     }
 
     /// Says what a slot holds, before anybody is told of it. The number comes last: who sees it sees of which call it is.

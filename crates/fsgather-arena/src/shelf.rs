@@ -81,18 +81,19 @@ impl Default for IdleShelves {
 pub struct ReadingForOthers {
     arena: Arc<Arena>,
     call: CallKey,
-    shelf: usize,
+    /// Which shelf it has.
+    index: usize,
 }
 
 impl Arena {
     /// Begins to read payloads of a call for others; nothing where this rank does so in as many other calls as it can.
     #[must_use]
     pub fn read_for_others(self: &Arc<Self>, call: CallKey) -> Option<ReadingForOthers> {
-        let shelf = lock(&self.idle_shelves).0.pop_front()?;
+        let index = lock(&self.idle_shelves).0.pop_front()?;
         Some(ReadingForOthers {
             arena: Arc::clone(self),
             call,
-            shelf,
+            index,
         })
     }
 }
@@ -100,14 +101,14 @@ impl Arena {
 impl ReadingForOthers {
     /// Says how far this rank is with the payload of this number in its share.
     pub fn say(&mut self, number: usize, so_far: ReadSoFar) {
-        let shelf = self.arena.ledger.shelf(self.shelf);
-        shelf.say(self.call, number, so_far);
+        let ledger = &self.arena.ledger;
+        ledger.shelf(self.index).say(self.call, number, so_far);
     }
 }
 
 impl Drop for ReadingForOthers {
     fn drop(&mut self) {
-        lock(&self.arena.idle_shelves).0.push_back(self.shelf);
+        lock(&self.arena.idle_shelves).0.push_back(self.index);
     }
 }
 
