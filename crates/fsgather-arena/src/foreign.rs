@@ -35,6 +35,8 @@ pub struct Arenas {
     own: Arc<Arena>,
     world_size: usize,
     others: Mutex<BTreeMap<Rank, Arc<ForeignArena>>>,
+    /// How many calls this rank has given up.
+    given_up: Mutex<usize>,
 }
 
 impl Arenas {
@@ -45,6 +47,7 @@ impl Arenas {
             own: Arc::new(own),
             world_size,
             others: Mutex::default(),
+            given_up: Mutex::default(),
         }
     }
 
@@ -124,13 +127,15 @@ impl Arenas {
     pub fn give_up(&self, call: CallKey, has: &[Rank]) {
         let reader = self.own.owner();
         // Of several threads that give something up one after the other says so.
+        let mut given_up = lock(&self.given_up);
         let others = lock(&self.others);
         let foreign = others.iter().map(|(rank, arena)| (*rank, &arena.ledger));
         for (owner, ledger) in foreign.chain([(reader, &*self.own.ledger)]) {
             if !has.contains(&owner) {
-                ledger.give_up(reader, call);
+                ledger.give_up(reader, call, *given_up);
             }
         }
+        *given_up = given_up.wrapping_add(1);
     }
 }
 

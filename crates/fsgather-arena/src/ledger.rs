@@ -135,12 +135,11 @@ impl Ledger {
         }
     }
 
-    /// Says that `reader` will never ask for payloads of a call; one thread at a time.
-    pub(crate) fn give_up(&self, reader: Rank, call: CallKey) {
+    /// Says that `reader` will never ask for payloads of a call, which has given up so many others `before`; one thread at a time.
+    pub(crate) fn give_up(&self, reader: Rank, call: CallKey, before: usize) {
         let [channel, epoch] = call.words();
-        // The oldest goes: epochs of one channel grow, others count as old.
-        let age = |entry: &Entry| (entry.channel.read() == channel, entry.epoch.read());
-        if let Some(oldest) = self.entries(reader).min_by_key(age) {
+        // The one that was said first goes, whatever group it is of: owners have had the most time to hear of it.
+        if let Some(oldest) = self.entries(reader).nth(before % GIVEN_UP) {
             let before = [oldest.channel.read(), oldest.epoch.read()];
             oldest.say(channel, epoch);
             self.remember(before);

@@ -236,3 +236,35 @@ fn who_is_told_to_stop_stops() {
     );
     join(host.point(), &arenas(1, 2), 2, &stop).unwrap_err();
 }
+
+/// Calls of groups and of the world are given up in turn, and owners do not look after each.
+#[test]
+fn what_is_given_up_of_several_groups_has_its_place_free_again() {
+    let all = met(2);
+    let key = |channel, epoch| CallKey {
+        channel: ChannelId::new(channel),
+        epoch: Epoch::new(epoch),
+    };
+    let own = all[0].own();
+    let start = |call| {
+        let placement = Placement {
+            call,
+            readers: &[Rank::new(1)],
+            is_gone: &|_| false,
+        };
+        let placed = own.place(&[&[7; 100_000]], &placement);
+        placed.map(|location| location.start)
+    };
+    assert_eq!(start(key(0, 0)), None);
+    let mut before = None;
+    for epoch in 0..40 {
+        // The world has the smallest number, and a group that is made later the smallest epochs.
+        let calls = [key(9, epoch + 100), key(7, epoch), key(0, epoch + 50)];
+        let starts = calls.map(start);
+        assert!(starts.iter().all(Option::is_some));
+        for call in calls {
+            all[1].give_up(call);
+        }
+        assert_eq!(*before.get_or_insert(starts), starts);
+    }
+}
