@@ -37,8 +37,11 @@ const SLOT_WORDS: usize = 4;
 /// How many calls the words of a reader say that it has given up.
 const GIVEN_UP: usize = 16;
 
-/// How many more it remembers. What is beyond that keeps its slot until the end.
+/// How many more it remembers. What owners place after that many others keeps its slot until the end.
 const REMEMBERED: usize = 256;
+
+/// The number of a slot's payload while the slot has none that is said.
+const NO_PAYLOAD: u64 = 0;
 
 /// How many slots an arena may have.
 pub(crate) const MOST_SLOTS: usize = 64;
@@ -105,14 +108,29 @@ impl Ledger {
         (0..SHELVES).find_map(|index| self.shelf(index).look(call, number))
     }
 
-    /// Says what a slot holds, before anybody is told of it. The number comes last: who sees it sees of which call it is.
+    /// Says what a slot holds, before anybody is told of it. The number comes last, and none is there meanwhile: who reads the
+    /// same one before and after the rest has read what is of one payload.
     pub(crate) fn describe(&self, location: &Location, call: CallKey) {
-        let words = description(location, call).into_iter().enumerate();
-        for (index, value) in words.rev() {
+        let [number, rest @ ..] = description(location, call);
+        let say = |index, value| {
             if let Some(word) = self.slot_word(location.slot(), index) {
                 word.write(value);
             }
+        };
+        say(0, NO_PAYLOAD);
+        for (index, value) in (1..).zip(rest) {
+            say(index, value);
         }
+        say(0, number);
+    }
+
+    /// The number of a slot's payload, and the words of its call, if it has one.
+    fn payload(&self, slot: usize) -> Option<(u64, [u64; 2])> {
+        let word = |index| self.slot_word(slot, index).map(Word::read);
+        let number = word(0)?;
+        let call = [word(2)?, word(3)?];
+        let is_one = number != NO_PAYLOAD && word(0)? == number;
+        is_one.then_some((number, call))
     }
 
     /// Whether a slot holds this payload.
@@ -138,7 +156,14 @@ impl Ledger {
     /// Says that `reader` will never ask for payloads of a call, which has given up so many others `before`; one thread at a time.
     pub(crate) fn give_up(&self, reader: Rank, call: CallKey, before: usize) {
         let [channel, epoch] = call.words();
-        // The one that was said first goes, whatever group it is of: owners have had the most time to hear of it.
+        for slot in 0..MOST_SLOTS {
+            let number = self.payload(slot).filter(|(_, its)| *its == call.words());
+            if let Some(((number, _), word)) = number.zip(self.reader_word(reader, slot)) {
+                word.raise(number);
+            }
+        }
+        // The owner may still be about to place something. The one that was said first goes, whatever group it is of: owners have
+        // had the most time to hear of it.
         if let Some(oldest) = self.entries(reader).nth(before % GIVEN_UP) {
             let before = [oldest.channel.read(), oldest.epoch.read()];
             oldest.say(channel, epoch);
@@ -166,17 +191,13 @@ impl Ledger {
             return;
         }
         for slot in 0..MOST_SLOTS {
-            let read = |index| self.slot_word(slot, index).map(Word::read);
-            // The number first, as it is written last: it is of this call or of one that has left the slot. In that case this one
-            // is let go of when it is looked for again.
-            let Some(generation) = read(0) else { return };
-            let (Some(channel), Some(epoch)) = (read(2), read(3)) else {
-                return;
+            let Some((number, [channel, epoch])) = self.payload(slot) else {
+                continue;
             };
             if given_up.contains(&[channel, epoch])
                 && let Some(word) = self.reader_word(reader, slot)
             {
-                word.raise(generation);
+                word.raise(number);
             }
             // What it has passed long ago it hands in no more.
             let passed = [channel, 0]..[channel, epoch.saturating_sub(REMEMBERED as u64)];

@@ -246,13 +246,14 @@ fn what_is_given_up_of_several_groups_has_its_place_free_again() {
         epoch: Epoch::new(epoch),
     };
     let own = all[0].own();
+    let payload = vec![7; 100_000];
     let start = |call| {
         let placement = Placement {
             call,
             readers: &[Rank::new(1)],
             is_gone: &|_| false,
         };
-        let placed = own.place(&[&[7; 100_000]], &placement);
+        let placed = own.place(&[&payload], &placement);
         placed.map(|location| location.start)
     };
     assert_eq!(start(key(0, 0)), None);
@@ -267,4 +268,26 @@ fn what_is_given_up_of_several_groups_has_its_place_free_again() {
         }
         assert_eq!(*before.get_or_insert(starts), starts);
     }
+}
+
+/// As many as a reader has words for are told of while they are placed; what is there already is let go of at once.
+#[test]
+fn however_many_calls_are_given_up_at_once_their_places_are_free_again() {
+    const CALLS: u64 = 40;
+    let all = met(2);
+    let readers = [Rank::new(1)];
+    let places = |first: u64| -> Vec<u64> {
+        let epochs = first..first + CALLS;
+        epochs
+            .map(|epoch| place(&all[0], &[1; 10_000], epoch, &readers).start)
+            .collect()
+    };
+    let before = places(0);
+    let held = place(&all[0], &[2; 10_000], CALLS, &readers);
+    let leased = all[1].lease(Rank::ZERO, &held, call(CALLS)).unwrap();
+    for epoch in 0..CALLS {
+        all[1].give_up(call(epoch));
+    }
+    assert_eq!(places(100), before);
+    assert_eq!(*leased, [2; 10_000]);
 }
