@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// The free parts of a stretch of addresses.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ranges {
     /// Length by start; no two touch each other.
     free: BTreeMap<u64, u64>,

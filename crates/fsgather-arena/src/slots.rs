@@ -212,40 +212,46 @@ impl Slots {
             .map(|(index, _)| index)
     }
 
-    /// Makes a slot, in place of idle ones where there is no room else; what of those is to be given back.
+    /// Makes a slot, in place of idle ones where there is no room else; what of those is to be given back. None of them goes where
+    /// there is no room without all of them either.
     fn make(&mut self, capacity: u64) -> Option<(usize, Vec<(u64, u64)>)> {
-        let idle: u64 = self.idle().map(|(_, slot)| slot.capacity).sum();
-        if self.used - idle + capacity > self.budget {
-            return None;
-        }
-        let mut given_back = Vec::new();
         let alignment = if capacity >= HUGE { HUGE } else { SMALLEST };
-        loop {
-            let free = self.all.iter().position(Option::is_none);
-            let has_number = free.is_some() || self.all.len() < MOST_SLOTS;
+        let mut idle: Vec<(usize, &Slot)> = self.idle().collect();
+        // The one whose payload is the oldest goes first.
+        idle.sort_by_key(|(_, slot)| slot.generation);
+        let mut idle = idle.into_iter();
+        let mut has_number = self.all.len() < MOST_SLOTS || self.all.iter().any(Option::is_none);
+        let (mut ranges, mut used) = (self.ranges.clone(), self.used);
+        let mut to_drop = Vec::new();
+        let start = loop {
             if has_number
-                && self.used + capacity <= self.budget
-                && let Some(start) = self.ranges.take(capacity, alignment)
+                && used + capacity <= self.budget
+                && let Some(start) = ranges.take(capacity, alignment)
             {
-                let slot = Slot {
-                    start,
-                    capacity,
-                    generation: 0,
-                    lease: None,
-                    is_written_to: true,
-                };
-                self.used += capacity;
-                let index = free.unwrap_or(self.all.len());
-                if index == self.all.len() {
-                    self.all.push(None);
-                }
-                self.all[index] = Some(slot);
-                return Some((index, given_back));
+                break start;
             }
-            // The one whose payload is the oldest.
-            let (oldest, _) = self.idle().min_by_key(|(_, slot)| slot.generation)?;
-            given_back.extend(self.drop_slot(oldest));
+            let (index, slot) = idle.next()?;
+            ranges.give_back(slot.start, slot.capacity);
+            used -= slot.capacity;
+            has_number = true;
+            to_drop.push(index);
+        };
+        let dropped = to_drop.into_iter();
+        let given_back = dropped.filter_map(|slot| self.drop_slot(slot)).collect();
+        (self.ranges, self.used) = (ranges, used + capacity);
+        let free = self.all.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.all.len());
+        if index == self.all.len() {
+            self.all.push(None);
         }
+        self.all[index] = Some(Slot {
+            start,
+            capacity,
+            generation: 0,
+            lease: None,
+            is_written_to: true,
+        });
+        Some((index, given_back))
     }
 
     /// Gives up a slot; its start and length.

@@ -126,6 +126,44 @@ fn memory_that_is_refused_is_not_asked_for_again() {
     assert_eq!(place(&mut slots, MIB, 2, gone), None);
 }
 
+/// What is dropped for a payload that finds no place all the same would be taken up for ever, and have to be made once more.
+#[test]
+fn idle_slots_stay_where_there_is_no_room_without_them_either() {
+    const UNIT: u64 = SMALLEST;
+    let mut slots = Slots::new(16 * UNIT);
+    let mut epoch = 0;
+    let mut place = |slots: &mut Slots, units: u64, held: &dyn Fn(u64) -> bool| {
+        epoch += 1;
+        slots.place(units * UNIT, call(epoch), readers(), |_, lease, _| {
+            !held(lease.generation)
+        })
+    };
+    assert_eq!(place(&mut slots, 1, &|_| true), None);
+    for unit in 0..16 {
+        let plan = place(&mut slots, 1, &|_| true).unwrap();
+        assert_eq!((plan.start, plan.generation), (unit * UNIT, unit + 1));
+    }
+    let every_other = |generation| generation % 2 == 1 || generation > 16;
+    assert_eq!(place(&mut slots, 2, &every_other), None);
+    for unit in [16, 18, 20, 22] {
+        let plan = place(&mut slots, 2, &every_other).unwrap();
+        assert_eq!(plan.start, unit * UNIT);
+    }
+    // There is memory for 13 more, but addresses for 11 in a row.
+    let two = |generation| generation == 9 || generation == 19;
+    for _ in 0..3 {
+        assert_eq!(place(&mut slots, 12, &two), None);
+        assert_eq!(slots.used, 16 * UNIT);
+    }
+    let plan = place(&mut slots, 2, &two).unwrap();
+    assert_eq!((plan.to_reserve, plan.to_give_back), (None, Vec::new()));
+    assert_eq!(place(&mut slots, 10, &two), None);
+    let plan = place(&mut slots, 10, &two).unwrap();
+    let given_back: u64 = plan.to_give_back.iter().map(|(_, len)| len).sum();
+    assert_eq!(slots.used, (16 + 10) * UNIT - given_back);
+    assert!(slots.used <= 16 * UNIT);
+}
+
 proptest! {
     /// Readers hold on to payloads or let go of them in any order, also before they are written, sizes vary: no two payloads
     /// that are held or written overlap, and the memory stays within the budget.
@@ -149,7 +187,10 @@ proptest! {
                 stays[index % stays.len()]
             });
             let has_let_go = |_: usize, lease: &Lease, _: Rank| !held.contains_key(&lease.generation);
-            let Some(plan) = slots.place(len, call(epoch), readers(), has_let_go) else { continue };
+            let Some(plan) = slots.place(len, call(epoch), readers(), has_let_go) else {
+                prop_assert_eq!(reserved.values().sum::<u64>(), slots.used, "no slot goes in vain");
+                continue;
+            };
             for (start, capacity) in plan.to_give_back {
                 prop_assert_eq!(reserved.remove(&start), Some(capacity));
                 for (other, length) in held.values().chain(written.iter().map(|(_, part)| part)) {
