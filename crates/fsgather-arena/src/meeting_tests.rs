@@ -264,7 +264,7 @@ fn what_is_given_up_of_several_groups_has_its_place_free_again() {
         let starts = calls.map(start);
         assert!(starts.iter().all(Option::is_some));
         for call in calls {
-            all[1].give_up(call);
+            all[1].give_up(call, &[]);
         }
         assert_eq!(*before.get_or_insert(starts), starts);
     }
@@ -286,7 +286,7 @@ fn however_many_calls_are_given_up_at_once_their_places_are_free_again() {
     let held = place(&all[0], &[2; 10_000], CALLS, &readers);
     let leased = all[1].lease(Rank::ZERO, &held, call(CALLS)).unwrap();
     for epoch in 0..CALLS {
-        all[1].give_up(call(epoch));
+        all[1].give_up(call(epoch), &[]);
     }
     assert_eq!(places(100), before);
     assert_eq!(*leased, [2; 10_000]);

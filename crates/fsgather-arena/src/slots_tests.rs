@@ -134,7 +134,7 @@ fn idle_slots_stay_where_there_is_no_room_without_them_either() {
     let mut epoch = 0;
     let mut place = |slots: &mut Slots, units: u64, held: &dyn Fn(u64) -> bool| {
         epoch += 1;
-        slots.place(units * UNIT, call(epoch), readers(), |_, lease, _| {
+        place(slots, units * UNIT, epoch, |_, lease, _| {
             !held(lease.generation)
         })
     };
