@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
 use common::{
     PEER_FAILED, Stage, World, assert_nothing_left,
@@ -60,15 +60,6 @@ impl Bed {
     }
 }
 
-/// How much memory a process has mapped that others share, in bytes.
-fn shared_by(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let mut lines = status.lines();
-    let line = lines.find_map(|line| line.strip_prefix("RssShmem:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
-}
-
 #[test]
 fn each_file_is_opened_once_for_a_host_and_what_it_holds_is_there_once() {
     for transport in ["auto", "filesys"] {
@@ -90,7 +81,7 @@ fn opened_once(transport: &str) {
     bed.go();
     bed.stage.wait_at(everybody(RANKS), "kept");
     for rank in 0..RANKS {
-        let shared = shared_by(bed.stage.pid(rank as usize));
+        let shared = bed.stage.shared_by(rank as usize);
         assert!(
             shared >= u64::from(RANKS) * LEN,
             "rank {rank} has {shared} bytes in shared memory\n{}",

@@ -186,16 +186,6 @@ fn every_kind_of_call_is_right_again_and_again() {
     assert_nothing_left(place.path());
 }
 
-/// How much memory a process has mapped that others share, in bytes.
-fn shared_by(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssShmem:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
-}
-
 #[test]
 fn of_several_hosts_those_of_the_root_share_memory_with_it() {
     for transport in ["auto", "memory"] {
@@ -217,7 +207,7 @@ fn of_several_hosts_those_of_the_root_share_memory_with_it() {
         stage.wait_at(everybody(5), "gathered");
         // Ranks 0, 2 and 4 run on the first host.
         for rank in 0..5 {
-            let shares = shared_by(stage.pid(rank)) > u64::from(LEN);
+            let shares = stage.shared_by(rank) > u64::from(LEN);
             assert_eq!(shares, rank % 2 == 0, "rank {rank}: {}", stage.transcript());
         }
         stage.go_all(everybody(5));

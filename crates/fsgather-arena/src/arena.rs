@@ -7,10 +7,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use fsgather_core::{Error, Rank, lock};
+use fsgather_core::{CallId, Error, Rank, lock};
 
 use crate::{
-    ledger::{CallKey, Ledger},
+    ledger::Ledger,
     lent::LentPart,
     location::Location,
     memory::{OwnMemory, Words},
@@ -22,7 +22,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct Placement<'a> {
     /// The call that it is of.
-    pub call: CallKey,
+    pub call: CallId,
     /// Who reads it, by their numbers in the world.
     pub readers: &'a [Rank],
     /// Who reads nothing any more, since it is gone.
@@ -175,7 +175,7 @@ impl Arena {
     }
 
     /// Takes back a payload that nobody has been told of.
-    pub fn withdraw(&self, call: CallKey) {
+    pub fn withdraw(&self, call: CallId) {
         lock(&self.slots).withdraw(call);
     }
 }

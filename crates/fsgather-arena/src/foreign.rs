@@ -8,14 +8,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use fsgather_core::{Error, Rank, lock};
+use fsgather_core::{CallId, Error, Rank, lock};
 use memmap2::MmapMut;
 
 use crate::{
     arena::Arena,
     filling::Following,
     forks,
-    ledger::{CallKey, Ledger},
+    ledger::Ledger,
     location::Location,
     memory::{ForeignMemory, Words},
     shelf::ReadSoFar,
@@ -92,7 +92,7 @@ impl Arenas {
     ///
     /// This rank counts as one of its readers until the lease is dropped.
     #[must_use]
-    pub fn lease(&self, owner: Rank, location: &Location, call: CallKey) -> Option<Leased> {
+    pub fn lease(&self, owner: Rank, location: &Location, call: CallId) -> Option<Leased> {
         let reader = self.own.owner();
         let arena = if owner == reader {
             AnyArena::Own(Arc::clone(&self.own))
@@ -111,20 +111,20 @@ impl Arenas {
 
     /// The same for a payload that may still be [coming](crate::Filling).
     #[must_use]
-    pub fn follow(&self, owner: Rank, location: &Location, call: CallKey) -> Option<Following> {
+    pub fn follow(&self, owner: Rank, location: &Location, call: CallId) -> Option<Following> {
         self.lease(owner, location, call).map(Following::of)
     }
 
     /// How far another rank is with the payload of this number in its share of a call; nothing where it does not say.
     #[must_use]
-    pub fn look_for(&self, owner: Rank, call: CallKey, number: usize) -> Option<ReadSoFar> {
+    pub fn look_for(&self, owner: Rank, call: CallId, number: usize) -> Option<ReadSoFar> {
         let arena = lock(&self.others).get(&owner).map(Arc::clone)?;
         arena.ledger.look_for(call, number)
     }
 
     /// Says to all owners that this rank will never ask for payloads of a call; not to those whose payloads it `has` asked for,
     /// which it may be reading: it lets go of them by dropping them.
-    pub fn give_up(&self, call: CallKey, has: &[Rank]) {
+    pub fn give_up(&self, call: CallId, has: &[Rank]) {
         let reader = self.own.owner();
         // Of several threads that give something up one after the other says so.
         let mut given_up = lock(&self.given_up);

@@ -7,7 +7,7 @@
 //! | 4 for each slot | the owner | number, length, channel and epoch of its payload, before it is announced |
 //! | 9 for each of 64 payloads of each of 8 calls | the owner | [how far it is](Shelf) with what it reads for others of its host |
 //! | 1 for each slot, for each reader | the reader | the number of the latest payload that it has let go of |
-//! | 3 for each of 16 calls, for each reader | the reader | [version, channel and epoch](GivenUp) of calls whose payloads it will never ask for |
+//! | 3 for each of 16 calls, for each reader | the reader | version, channel and epoch of calls whose payloads it will never ask for |
 //!
 //! Numbers of payloads only grow, so a word that has been written stays true.
 //!
@@ -19,20 +19,20 @@ use std::{
     sync::{Mutex, atomic::AtomicU64},
 };
 
-use fsgather_core::{ChannelId, Epoch, Rank, lock};
+use fsgather_core::{CallId, Rank, lock};
 
 use crate::{
-    given_up::{GivenUp, Word},
     location::Location,
     memory::Words,
     shelf::{ReadSoFar, SHELVES, Shelf},
+    versioned::{Versioned, Word},
 };
 
-/// An entry in words that are really shared.
-type Entry<'words> = GivenUp<'words, AtomicU64>;
+/// A call that a reader has given up: channel and epoch.
+type GivenUp<'words> = Versioned<'words, AtomicU64, 2>;
 
-/// How many words say what a slot holds.
-const SLOT_WORDS: usize = 4;
+/// What a slot holds, of which the number of the payload is the version: length, channel and epoch.
+type Description<'words> = Versioned<'words, AtomicU64, 3>;
 
 /// How many calls the words of a reader say that it has given up.
 const GIVEN_UP: usize = 16;
@@ -40,38 +40,18 @@ const GIVEN_UP: usize = 16;
 /// How many more it remembers. What owners place after that many others keeps its slot until the end.
 const REMEMBERED: usize = 256;
 
-/// The number of a slot's payload while the slot has none that is said.
-const NO_PAYLOAD: u64 = 0;
-
 /// How many slots an arena may have.
 pub(crate) const MOST_SLOTS: usize = 64;
 
 /// What the owner writes.
-const BEFORE_READERS: usize = MOST_SLOTS * SLOT_WORDS + SHELVES * Shelf::WORDS;
+const BEFORE_READERS: usize = MOST_SLOTS * Description::WORDS + SHELVES * Shelf::WORDS;
 
 /// What a reader has to itself.
-const READER_WORDS: usize = MOST_SLOTS + Entry::WORDS * GIVEN_UP;
+const READER_WORDS: usize = MOST_SLOTS + GivenUp::WORDS * GIVEN_UP;
 
-/// One call of one communicator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallKey {
-    /// The communicator, or group of it.
-    pub channel: ChannelId,
-    /// The call's number in it.
-    pub epoch: Epoch,
-}
-
-impl CallKey {
-    /// As words. No epoch is stored as zero, which a word that nobody has written holds.
-    pub(crate) const fn words(self) -> [u64; 2] {
-        [self.channel.get(), self.epoch.get().wrapping_add(1)]
-    }
-}
-
-/// What the words of a slot say, of which the number is the first.
-const fn description(location: &Location, call: CallKey) -> [u64; SLOT_WORDS] {
-    let [channel, epoch] = call.words();
-    [location.generation, location.len, channel, epoch]
+/// A call as words. No epoch is stored as zero, which a word that nobody has written holds.
+pub(crate) const fn words_of(call: CallId) -> [u64; 2] {
+    [call.channel.get(), call.epoch.get().wrapping_add(1)]
 }
 
 /// The words of one arena, of the own one or another rank's.
@@ -100,74 +80,68 @@ impl Ledger {
 
     /// One of the shelves for what the owner reads for others.
     pub(crate) const fn shelf(&self, index: usize) -> Shelf<'_> {
-        Shelf::at(&self.words, MOST_SLOTS * SLOT_WORDS + index * Shelf::WORDS)
+        Shelf::at(
+            &self.words,
+            MOST_SLOTS * Description::WORDS + index * Shelf::WORDS,
+        )
     }
 
     /// How far the owner is with a payload of its share of what is read for others, if it says so now.
-    pub(crate) fn look_for(&self, call: CallKey, number: usize) -> Option<ReadSoFar> {
+    pub(crate) fn look_for(&self, call: CallId, number: usize) -> Option<ReadSoFar> {
         (0..SHELVES).find_map(|index| self.shelf(index).look(call, number))
     }
 
-    /// Says what a slot holds, before anybody is told of it. The number comes last, and none is there meanwhile: who reads the
-    /// same one before and after the rest has read what is of one payload.
-    pub(crate) fn describe(&self, location: &Location, call: CallKey) {
-        let [number, rest @ ..] = description(location, call);
-        let say = |index, value| {
-            if let Some(word) = self.slot_word(location.slot(), index) {
-                word.write(value);
-            }
-        };
-        say(0, NO_PAYLOAD);
-        for (index, value) in (1..).zip(rest) {
-            say(index, value);
+    /// Says what a slot holds, before anybody is told of it.
+    pub(crate) fn describe(&self, location: &Location, call: CallId) {
+        let [channel, epoch] = words_of(call);
+        if let Some(slot) = self.slot(location.slot()) {
+            slot.say_of(location.generation, [location.len, channel, epoch]);
         }
-        say(0, number);
-    }
-
-    /// The number of a slot's payload, and the words of its call, if it has one.
-    fn payload(&self, slot: usize) -> Option<(u64, [u64; 2])> {
-        let word = |index| self.slot_word(slot, index).map(Word::read);
-        let number = word(0)?;
-        let call = [word(2)?, word(3)?];
-        let is_one = number != NO_PAYLOAD && word(0)? == number;
-        is_one.then_some((number, call))
     }
 
     /// Whether a slot holds this payload.
-    pub(crate) fn holds(&self, location: &Location, call: CallKey) -> bool {
-        let expected = description(location, call).into_iter().enumerate();
-        expected.into_iter().all(|(index, value)| {
-            self.slot_word(location.slot(), index)
-                .is_some_and(|word| word.read() == value)
+    pub(crate) fn holds(&self, location: &Location, call: CallId) -> bool {
+        let [channel, epoch] = words_of(call);
+        let expected = (location.generation, [location.len, channel, epoch]);
+        let slot = self.slot(location.slot());
+        slot.and_then(|slot| slot.read_of()) == Some(expected)
+    }
+
+    /// The numbers of all payloads in slots, with the slots, and the words of their calls.
+    fn payloads(&self) -> impl Iterator<Item = (usize, u64, [u64; 2])> {
+        (0..MOST_SLOTS).filter_map(|slot| {
+            let (number, [_, channel, epoch]) = self.slot(slot)?.read_of()?;
+            Some((slot, number, [channel, epoch]))
         })
     }
 
     /// Says that `reader` has let go of a payload.
     pub(crate) fn let_go(&self, reader: Rank, location: &Location) {
-        let slot = location.slot();
-        if slot < MOST_SLOTS
-            && let Some(word) = self.reader_word(reader, slot)
-        {
+        self.let_go_of(reader, location.slot(), location.generation);
+    }
+
+    fn let_go_of(&self, reader: Rank, slot: usize, number: u64) {
+        let word = self.reader_word(reader, slot);
+        if let Some(word) = word.filter(|_| slot < MOST_SLOTS) {
             // A payload that was held for longer than a later one of the same slot cannot be.
-            word.raise(location.generation);
+            word.raise(number);
         }
     }
 
     /// Says that `reader` will never ask for payloads of a call, which has given up so many others `before`; one thread at a time.
-    pub(crate) fn give_up(&self, reader: Rank, call: CallKey, before: usize) {
-        let [channel, epoch] = call.words();
-        for slot in 0..MOST_SLOTS {
-            let number = self.payload(slot).filter(|(_, its)| *its == call.words());
-            if let Some(((number, _), word)) = number.zip(self.reader_word(reader, slot)) {
-                word.raise(number);
-            }
+    pub(crate) fn give_up(&self, reader: Rank, call: CallId, before: usize) {
+        let call = words_of(call);
+        for (slot, number, _) in self.payloads().filter(|(_, _, its)| *its == call) {
+            self.let_go_of(reader, slot, number);
         }
         // The owner may still be about to place something. The one that was said first goes, whatever group it is of: owners have
         // had the most time to hear of it.
         if let Some(oldest) = self.entries(reader).nth(before % GIVEN_UP) {
-            let before = [oldest.channel.read(), oldest.epoch.read()];
-            oldest.say(channel, epoch);
-            self.remember(before);
+            let before = oldest.read();
+            oldest.say(call);
+            if let Some(before) = before {
+                self.remember(before);
+            }
         }
         self.let_go_of_given_up(reader);
     }
@@ -190,14 +164,9 @@ impl Ledger {
         if given_up.is_empty() {
             return;
         }
-        for slot in 0..MOST_SLOTS {
-            let Some((number, [channel, epoch])) = self.payload(slot) else {
-                continue;
-            };
-            if given_up.contains(&[channel, epoch])
-                && let Some(word) = self.reader_word(reader, slot)
-            {
-                word.raise(number);
+        for (slot, number, [channel, epoch]) in self.payloads() {
+            if given_up.contains(&[channel, epoch]) {
+                self.let_go_of(reader, slot, number);
             }
             // What it has passed long ago it hands in no more.
             let passed = [channel, 0]..[channel, epoch.saturating_sub(REMEMBERED as u64)];
@@ -213,32 +182,29 @@ impl Ledger {
         reader: Rank,
         slot: usize,
         generation: u64,
-        call: CallKey,
+        call: CallId,
     ) -> bool {
         let word = self.reader_word(reader, slot).filter(|_| slot < MOST_SLOTS);
         word.is_some_and(|word| word.read() >= generation) || self.has_given_up(reader, call)
     }
 
-    fn has_given_up(&self, reader: Rank, call: CallKey) -> bool {
-        let [channel, epoch] = call.words();
-        let mut entries = self.entries(reader);
-        entries.any(|entry| entry.says(channel, epoch))
+    fn has_given_up(&self, reader: Rank, call: CallId) -> bool {
+        let call = Some(words_of(call));
+        self.entries(reader).any(|entry| entry.read() == call)
     }
 
     /// Where `reader` says what it has given up.
-    fn entries(&self, reader: Rank) -> impl Iterator<Item = Entry<'_>> {
+    fn entries(&self, reader: Rank) -> impl Iterator<Item = GivenUp<'_>> {
         (0..GIVEN_UP).filter_map(move |entry| {
-            let word = |index| self.reader_word(reader, MOST_SLOTS + Entry::WORDS * entry + index);
-            Some(GivenUp {
-                version: word(0)?,
-                channel: word(1)?,
-                epoch: word(2)?,
-            })
+            let first = MOST_SLOTS + GivenUp::WORDS * entry;
+            GivenUp::of(|index| self.reader_word(reader, first + index))
         })
     }
 
-    fn slot_word(&self, slot: usize, index: usize) -> Option<&AtomicU64> {
-        (slot < MOST_SLOTS).then(|| self.words.get(slot * SLOT_WORDS + index))?
+    /// Where the owner says what a slot holds, if there is such a slot.
+    fn slot(&self, slot: usize) -> Option<Description<'_>> {
+        let first = (slot < MOST_SLOTS).then_some(slot * Description::WORDS)?;
+        Description::of(|index| self.words.get(first + index))
     }
 
     fn reader_word(&self, reader: Rank, index: usize) -> Option<&AtomicU64> {

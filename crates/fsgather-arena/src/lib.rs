@@ -9,7 +9,7 @@
 //! - [`filling`]: payloads that come to it bit by bit, and are read along.
 //! - [`foreign`]: the arenas of others, from which payloads are leased.
 //! - [`forks`]: which of them forked children may read as well.
-//! - [`ledger`]: the words by which readers say that they have let go; [`given_up`] those of calls that nobody will read.
+//! - [`ledger`]: the words by which readers say that they have let go; [`versioned`] those that are written over.
 //! - [`shelf`]: what a rank reads for others of its host.
 //! - [`meeting`]: how ranks get to map each other's arenas; a descriptor that has arrived proves that they share a kernel.
 //! - [`memory`]: the one owner of mappings, but of those that forked children have in place of their parent's.
@@ -22,7 +22,6 @@ mod arena;
 mod filling;
 mod foreign;
 mod forks;
-mod given_up;
 mod ledger;
 mod lent;
 mod location;
@@ -32,11 +31,11 @@ mod ranges;
 mod room;
 mod shelf;
 mod slots;
+mod versioned;
 
 pub use arena::{Arena, Placement};
 pub use filling::{Filling, Following};
 pub use foreign::{Arenas, Leased, PrivatePayload};
-pub use ledger::CallKey;
 pub use lent::LentMemory;
 pub use location::Location;
 pub use meeting::{Heed, Host, MOST_RANKS, MeetingPoint, Visitor};

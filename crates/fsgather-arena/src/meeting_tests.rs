@@ -1,10 +1,10 @@
 use std::{sync::Arc, thread};
 
-use fsgather_core::{ChannelId, Epoch, lock};
+use fsgather_core::{CallId, ChannelId, Epoch, lock};
 use std::sync::Mutex;
 
 use super::*;
-use crate::{Arena, CallKey, Placement};
+use crate::{Arena, Placement};
 
 pub(crate) const BUDGET: u64 = 4 << 20;
 
@@ -42,8 +42,8 @@ pub(crate) fn met(world_size: u32) -> Vec<Arc<Arenas>> {
     all
 }
 
-pub(crate) fn call(epoch: u64) -> CallKey {
-    CallKey {
+pub(crate) fn call(epoch: u64) -> CallId {
+    CallId {
         channel: ChannelId::WORLD,
         epoch: Epoch::new(epoch),
     }
@@ -241,7 +241,7 @@ fn who_is_told_to_stop_stops() {
 #[test]
 fn what_is_given_up_of_several_groups_has_its_place_free_again() {
     let all = met(2);
-    let key = |channel, epoch| CallKey {
+    let key = |channel, epoch| CallId {
         channel: ChannelId::new(channel),
         epoch: Epoch::new(epoch),
     };

@@ -13,9 +13,11 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use fsgather_core::lock;
+use fsgather_core::{CallId, lock};
 
-use crate::{arena::Arena, given_up::Word, ledger::CallKey, location::Location, memory::Words};
+use crate::{
+    arena::Arena, ledger::words_of, location::Location, memory::Words, versioned::Versioned,
+};
 
 /// How many payloads of a call a rank can read for others.
 pub const MOST_READ: usize = 64;
@@ -23,8 +25,11 @@ pub const MOST_READ: usize = 64;
 /// For how many calls at once.
 pub(crate) const SHELVES: usize = 8;
 
-/// How many words an entry has: version, channel, epoch, number, state, and four of a place.
-const ENTRY: usize = 9;
+/// How many words are said of a payload: channel, epoch, number, state, and four of a place.
+const SAID: usize = 8;
+
+/// These and their version.
+type Entry<'words> = Versioned<'words, AtomicU64, SAID>;
 
 /// The states of a payload.
 const COMES: u64 = 1;
@@ -80,7 +85,7 @@ impl Default for IdleShelves {
 #[derive(Debug)]
 pub struct ReadingForOthers {
     arena: Arc<Arena>,
-    call: CallKey,
+    call: CallId,
     /// Which shelf it has.
     index: usize,
 }
@@ -88,7 +93,7 @@ pub struct ReadingForOthers {
 impl Arena {
     /// Begins to read payloads of a call for others; nothing where this rank does so in as many other calls as it can.
     #[must_use]
-    pub fn read_for_others(self: &Arc<Self>, call: CallKey) -> Option<ReadingForOthers> {
+    pub fn read_for_others(self: &Arc<Self>, call: CallId) -> Option<ReadingForOthers> {
         let index = lock(&self.idle_shelves).0.pop_front()?;
         Some(ReadingForOthers {
             arena: Arc::clone(self),
@@ -121,7 +126,7 @@ pub(crate) struct Shelf<'words> {
 
 impl<'words> Shelf<'words> {
     /// How many words it takes.
-    pub(crate) const WORDS: usize = MOST_READ * ENTRY;
+    pub(crate) const WORDS: usize = MOST_READ * Entry::WORDS;
 
     /// The one that begins at a word.
     pub(crate) const fn at(words: &'words Words, first: usize) -> Self {
@@ -129,72 +134,30 @@ impl<'words> Shelf<'words> {
     }
 
     /// Says how far this rank is with a payload of its share; for the one who has the shelf.
-    pub(crate) fn say(self, call: CallKey, number: usize, so_far: ReadSoFar) {
+    pub(crate) fn say(self, call: CallId, number: usize, so_far: ReadSoFar) {
         if let Some(entry) = self.entry(number) {
             entry.say(content(call, number, so_far.words()));
         }
     }
 
     /// How far the rank is with a payload of its share, if it says so now.
-    pub(crate) fn look(self, call: CallKey, number: usize) -> Option<ReadSoFar> {
+    pub(crate) fn look(self, call: CallId, number: usize) -> Option<ReadSoFar> {
         let [channel, epoch, its, words @ ..] = self.entry(number)?.read()?;
-        let [expected_channel, expected_epoch] = call.words();
+        let [expected_channel, expected_epoch] = words_of(call);
         let is_meant = (channel, epoch, its) == (expected_channel, expected_epoch, number as u64);
         is_meant.then(|| ReadSoFar::of(words))?
     }
 
-    fn entry(self, number: usize) -> Option<Entry<'words, AtomicU64>> {
+    fn entry(self, number: usize) -> Option<Entry<'words>> {
         (number < MOST_READ).then_some(())?;
-        let first = self.first + number * ENTRY;
-        let word = |index| self.words.get(first + index);
-        Some(Entry {
-            version: word(0)?,
-            content: [
-                word(1)?,
-                word(2)?,
-                word(3)?,
-                word(4)?,
-                word(5)?,
-                word(6)?,
-                word(7)?,
-                word(8)?,
-            ],
-        })
+        Entry::of(|index| self.words.get(self.first + number * Entry::WORDS + index))
     }
 }
 
-fn content(call: CallKey, number: usize, words: [u64; 5]) -> [u64; ENTRY - 1] {
-    let [channel, epoch] = call.words();
+fn content(call: CallId, number: usize, words: [u64; 5]) -> [u64; SAID] {
+    let [channel, epoch] = words_of(call);
     let [state, one, two, three, four] = words;
     [channel, epoch, number as u64, state, one, two, three, four]
-}
-
-/// The words of an entry, which is written over while others look at it: its version is odd meanwhile, and never the same
-/// again.
-struct Entry<'words, W> {
-    version: &'words W,
-    content: [&'words W; ENTRY - 1],
-}
-
-impl<W: Word> Entry<'_, W> {
-    fn say(self, content: [u64; ENTRY - 1]) {
-        let version = self.version.read();
-        self.version.write(version.wrapping_add(1) | 1);
-        for (word, value) in self.content.iter().zip(content) {
-            word.write(value);
-        }
-        self.version.write((version | 1).wrapping_add(1));
-    }
-
-    /// What it says; nothing while it is written.
-    fn read(self) -> Option<[u64; ENTRY - 1]> {
-        let version = self.version.read();
-        if !version.is_multiple_of(2) {
-            return None;
-        }
-        let content = self.content.map(Word::read);
-        (self.version.read() == version).then_some(content)
-    }
 }
 
 #[cfg(test)]
@@ -202,18 +165,17 @@ mod tests {
     use std::thread;
 
     use fsgather_core::{ChannelId, Epoch, Rank};
-    use loom::sync::{Arc, atomic::AtomicU64 as Modelled};
 
     use super::*;
-    use crate::{Arenas, meeting::tests::met};
+    use crate::{Arenas, meeting::tests::met, versioned::Word};
 
     /// What the second of two ranks sees of what the first reads for it.
-    fn look(all: &[std::sync::Arc<Arenas>], call: CallKey, number: usize) -> Option<ReadSoFar> {
+    fn look(all: &[Arc<Arenas>], call: CallId, number: usize) -> Option<ReadSoFar> {
         all[1].look_for(Rank::ZERO, call, number)
     }
 
-    fn call(channel: u64, epoch: u64) -> CallKey {
-        CallKey {
+    fn call(channel: u64, epoch: u64) -> CallId {
+        CallId {
             channel: ChannelId::new(channel),
             epoch: Epoch::new(epoch),
         }
@@ -319,38 +281,6 @@ mod tests {
                     );
                 }
             }
-        });
-    }
-
-    /// An entry of which every order of what threads see is tried.
-    #[derive(Default)]
-    struct Model(Modelled, [Modelled; ENTRY - 1]);
-
-    impl Model {
-        fn entry(&self) -> Entry<'_, Modelled> {
-            Entry {
-                version: &self.0,
-                content: self.1.each_ref(),
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_read_was_said_as_a_whole() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
-        model.check(|| {
-            let entry = Arc::new(Model::default());
-            entry.entry().say([1; ENTRY - 1]);
-            let written = Arc::clone(&entry);
-            let writer = loom::thread::spawn(move || written.entry().say([2; ENTRY - 1]));
-            if let Some(content) = entry.entry().read() {
-                let first = content[0];
-                assert!(first == 1 || first == 2);
-                assert_eq!(content, [first; ENTRY - 1]);
-            }
-            writer.join().unwrap();
-            assert_eq!(entry.entry().read(), Some([2; ENTRY - 1]));
         });
     }
 }

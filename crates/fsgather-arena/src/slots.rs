@@ -6,12 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use fsgather_core::Rank;
+use fsgather_core::{CallId, Rank};
 
-use crate::{
-    ledger::{CallKey, MOST_SLOTS},
-    ranges::Ranges,
-};
+use crate::{ledger::MOST_SLOTS, ranges::Ranges};
 
 /// The smallest slot, in bytes; a multiple of all page sizes in use.
 const SMALLEST: u64 = 64 << 10;
@@ -27,7 +24,7 @@ pub(crate) const SPREAD: u64 = 2;
 pub(crate) struct Lease {
     /// The number of the payload, counted in the arena from 1.
     pub(crate) generation: u64,
-    pub(crate) call: CallKey,
+    pub(crate) call: CallId,
     pub(crate) readers: Vec<Rank>,
 }
 
@@ -95,7 +92,7 @@ impl Slots {
     pub(crate) fn place(
         &mut self,
         len: u64,
-        call: CallKey,
+        call: CallId,
         readers: Vec<Rank>,
         has_let_go: impl Fn(usize, &Lease, Rank) -> bool,
     ) -> Option<Plan> {
@@ -152,7 +149,7 @@ impl Slots {
     }
 
     /// Makes what lies in a slot a payload; its number.
-    pub(crate) fn lease(&mut self, slot: usize, call: CallKey, readers: Vec<Rank>) -> Option<u64> {
+    pub(crate) fn lease(&mut self, slot: usize, call: CallId, readers: Vec<Rank>) -> Option<u64> {
         let found = self.all.get_mut(slot)?.as_mut()?;
         self.placed += 1;
         found.generation = self.placed;
@@ -172,7 +169,7 @@ impl Slots {
     }
 
     /// Ends the lease of a payload that nobody is told of.
-    pub(crate) fn withdraw(&mut self, call: CallKey) {
+    pub(crate) fn withdraw(&mut self, call: CallId) {
         for slot in self.all.iter_mut().flatten() {
             slot.lease.take_if(|lease| lease.call == call);
         }

@@ -7,8 +7,8 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-fn call(epoch: u64) -> CallKey {
-    CallKey {
+fn call(epoch: u64) -> CallId {
+    CallId {
         channel: ChannelId::WORLD,
         epoch: Epoch::new(epoch),
     }

@@ -26,8 +26,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_control::mesh::{CallId, Mesh, MeshConfig, Source};
-use fsgather_core::{ChannelId, Epoch, Error, ProcessId, Rank};
+use fsgather_control::mesh::{Mesh, MeshConfig, Source};
+use fsgather_core::{CallId, ChannelId, Epoch, Error, ProcessId, Rank};
 use uuid::Uuid;
 
 fn main() {

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Activity, Call, CallName, ChannelId, Epoch, Error, Missing, Operation, Peer, Phase, Rank,
-    RankNames, RollCall, Round, Site, Step, WorldSize,
+    Activity, Call, CallId, CallName, ChannelId, Epoch, Error, Missing, Operation, Peer, Phase,
+    Rank, RankNames, RollCall, Round, Site, Step, WorldSize,
 };
 
 /// What a rank has published for others to read, and who removes it.
@@ -125,6 +125,15 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// The call, among all of its world.
+    #[must_use]
+    pub const fn id(&self) -> CallId {
+        CallId {
+            channel: self.channel,
+            epoch: self.epoch,
+        }
+    }
+
     /// The address of one exchange of this call.
     #[must_use]
     pub const fn step(&self, round: Round) -> Step {

@@ -24,6 +24,7 @@ mod warning;
 
 mod activity;
 mod call;
+mod call_id;
 mod call_name;
 mod control;
 mod error;
@@ -49,6 +50,7 @@ pub mod fuzzing;
 pub use activity::{Activity, Phase};
 pub use awake::AwakeClock;
 pub use call::{Call, Operation, Recipients, Site, TypeTag, Way};
+pub use call_id::CallId;
 pub use call_name::CallName;
 pub use control::Control;
 pub use deadline::{Backoff, Deadline};

@@ -22,10 +22,7 @@ use crate::call::driver::{Driven, Driver};
 use crate::{
     call::{blocking, open_calls::OpenCalls},
     payload::{
-        known_paths::KnownPaths,
-        mesh::MeshPath,
-        path::{PayloadPath, call_id},
-        path_request::PathRequest,
+        known_paths::KnownPaths, mesh::MeshPath, path::PayloadPath, path_request::PathRequest,
         ring_order::RingOrder,
     },
     world_state::WorldState,
@@ -186,7 +183,7 @@ impl GroupState {
     pub(crate) fn progress(&self, ticket: &Ticket, phase: Phase, bytes: u64) -> Result<(), Error> {
         if bytes == 0
             && let Some(mesh) = self.world.links.mesh()
-            && let Some((waits_for, idle)) = mesh.stalled(call_id(ticket))
+            && let Some((waits_for, idle)) = mesh.stalled(ticket.id())
         {
             self.exchange.stalled(ticket, &waits_for, idle);
         }
@@ -302,6 +299,11 @@ impl GroupState {
     /// Whether all its members share memory with each other.
     pub(crate) fn shares_memory(&self) -> bool {
         self.sharing_memory().len() == self.members.len()
+    }
+
+    /// Whether `rank` is another member that shares memory with this one, or this one, and there is another.
+    pub(crate) fn is_sharing(&self, rank: Rank) -> bool {
+        self.sharing_memory().contains(&self.in_world(rank))
     }
 
     /// Whether this rank and `rank` of this group share memory; a rank does so with itself if it does with anybody.

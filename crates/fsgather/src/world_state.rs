@@ -7,9 +7,8 @@ use std::{
 };
 
 use fsgather_config::settings::Verify;
-use fsgather_control::mesh::CallId;
 use fsgather_core::{
-    Departure, Error, Interrupt, PeerFailure, ProcessId, Rank, Site, WorldSize, lock,
+    CallId, Departure, Error, Interrupt, PeerFailure, ProcessId, Rank, Site, WorldSize, lock,
 };
 use fsgather_rendezvous::local_context::LocalContext;
 use fsgather_report::{call_log::CallLog, last_error};

@@ -188,6 +188,16 @@ impl Stage {
         self.processes[index].stdin = None;
     }
 
+    /// How much memory a process has mapped that others share, in bytes.
+    pub(crate) fn shared_by(&self, index: usize) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid(index)));
+        let status = status.unwrap_or_default();
+        let mut lines = status.lines();
+        let line = lines.find_map(|line| line.strip_prefix("RssShmem:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
+    }
+
     pub(crate) fn pid(&self, index: usize) -> u32 {
         self.processes[index].pid
     }

@@ -11,8 +11,10 @@ use std::{
 use crate::{thread_call::ThreadCall, waiting::AwakeDeadline};
 use bytes::Bytes;
 
+use fsgather_core::CallId;
+
 use super::{
-    CallId, PIECE, Source,
+    PIECE, Source,
     core::Core,
     header::{Header, Reply, TransferKind},
     link::Link,

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{Error, Progress, Rank, lock};
+use fsgather_core::{CallId, Error, Progress, Rank, lock};
 
 use crate::{
     join::addresses,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 use super::{
-    CallId, MeshConfig, SLICE,
+    MeshConfig, SLICE,
     core::Core,
     dial::{Silent, answer, dial},
     link::Link,

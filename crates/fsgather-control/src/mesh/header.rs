@@ -23,11 +23,9 @@
 //!
 //! After a ring transfer the receiver sends one byte, 6, to say that everything was right.
 
-use fsgather_core::{ChannelId, Epoch, Rank};
+use fsgather_core::{CallId, ChannelId, Epoch, Rank};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
-
-use super::CallId;
 
 /// What the receiver of a ring transfer says once everything was right.
 pub(super) const RECEIVED: u8 = 6;

@@ -11,10 +11,8 @@
 
 use std::fmt;
 
-use fsgather_arena::{Arenas, CallKey, Filling, Following, Leased, Location};
-use fsgather_core::Rank;
-
-use super::CallId;
+use fsgather_arena::{Arenas, Filling, Following, Leased, Location};
+use fsgather_core::{CallId, Rank};
 
 /// What a rank knows of memory that it shares with the other members of a ring on its host.
 #[derive(Clone, Copy)]
@@ -28,22 +26,22 @@ pub struct HostMemory<'a> {
     pub begin: &'a dyn Fn(u64) -> Option<Filling>,
 }
 
-impl HostMemory<'_> {
+impl<'a> HostMemory<'a> {
     /// Whether the payload of the member at this place lies there already.
     pub(super) fn has(&self, place: usize) -> bool {
         self.placed(place).is_some()
     }
 
-    pub(super) fn placed(&self, place: usize) -> Option<&[u8]> {
+    pub(super) fn placed(&self, place: usize) -> Option<&'a [u8]> {
         self.placed.get(place).copied().flatten()
     }
 
     pub(super) fn follow(&self, owner: Rank, at: &Location, call: CallId) -> Option<Following> {
-        self.arenas.follow(owner, at, key(call))
+        self.arenas.follow(owner, at, call)
     }
 
     pub(super) fn lease(&self, owner: Rank, at: &Location, call: CallId) -> Option<Leased> {
-        self.arenas.lease(owner, at, key(call))
+        self.arenas.lease(owner, at, call)
     }
 }
 
@@ -53,13 +51,6 @@ impl fmt::Debug for HostMemory<'_> {
         f.debug_tuple("HostMemory")
             .field(&placed.collect::<Vec<_>>())
             .finish()
-    }
-}
-
-const fn key(call: CallId) -> CallKey {
-    CallKey {
-        channel: call.channel,
-        epoch: call.epoch,
     }
 }
 

@@ -3,10 +3,10 @@
 use std::io;
 
 use fsgather_arena::{Filling, Following, Leased, Location};
-use fsgather_core::{Activity, Error, Phase, Rank, StorageCause, room_for};
+use fsgather_core::{Activity, CallId, Error, Phase, Rank, StorageCause, room_for};
 
 use super::{
-    CallId, PIECE,
+    PIECE,
     core::Core,
     host_memory::{HandOver, HostMemory},
     link::Link,
@@ -206,14 +206,14 @@ impl Incoming {
         }
     }
 
-    /// The payload itself; nothing where it has gone from shared memory.
+    /// The payload itself; nothing where it has gone from shared memory, or has not come.
     pub(super) fn into_passed(
         self,
         core: &Core,
         memory: Option<&HostMemory<'_>>,
     ) -> Option<Passed> {
         Some(match self.arriving {
-            Arriving::Untold => Passed::Bytes(Vec::new()),
+            Arriving::Untold => return None,
             Arriving::Bytes(bytes) => Passed::Bytes(bytes),
             Arriving::Filling(filling) => {
                 let location = filling.location();

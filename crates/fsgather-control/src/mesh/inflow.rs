@@ -5,10 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use fsgather_core::{Error, Rank};
+use fsgather_core::{CallId, Error, Rank};
 
 use super::{
-    CallId, TransferStep,
+    TransferStep,
     attend::attend,
     core::Core,
     header::RECEIVED,

@@ -27,7 +27,6 @@
 //!   `pull`, of one payload: `fetch`, what comes of it, `ahead`, before it is wanted; `offers`.
 //! - `stalls`: transfers in which nothing moves. `core`: what they share. `engine`: what runs them.
 
-mod call_id;
 mod config;
 mod course;
 mod header;
@@ -62,7 +61,6 @@ pub(crate) fn try_reading(bytes: &[u8]) {
     }
 }
 
-pub use call_id::CallId;
 pub use config::{MeshAddress, MeshConfig};
 pub use host_memory::HostMemory;
 pub use incoming::Passed;
@@ -84,7 +82,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{Error, Progress, Rank};
+use fsgather_core::{CallId, Error, Progress, Rank};
 
 use crate::join::addresses;
 

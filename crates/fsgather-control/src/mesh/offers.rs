@@ -1,6 +1,6 @@
 //! Payloads that others may fetch: [`Offers`].
 
-use fsgather_core::lock;
+use fsgather_core::{CallId, lock};
 use std::{
     collections::{HashMap, VecDeque},
     fmt,
@@ -10,8 +10,6 @@ use std::{
 
 use bytes::Bytes;
 use tokio::sync::Notify;
-
-use super::CallId;
 
 /// How many withdrawn calls are remembered, so that who asks late is told rather than kept waiting.
 const REMEMBERED: usize = 1024;

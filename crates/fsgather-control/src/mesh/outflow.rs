@@ -2,10 +2,10 @@
 
 use std::{fmt, io::IoSlice, sync::Arc};
 
-use fsgather_core::{Error, Rank};
+use fsgather_core::{CallId, Error, Rank};
 
 use super::{
-    CallId, PIECE, TransferStep,
+    PIECE, TransferStep,
     core::Core,
     header::{Header, TransferKind},
     host_memory::HandOver,

@@ -3,10 +3,10 @@
 use fsgather_core::lock;
 use std::{collections::HashMap, sync::Mutex};
 
-use fsgather_core::{ChannelId, Rank};
+use fsgather_core::{CallId, ChannelId, Rank};
 use tokio::sync::{Notify, oneshot};
 
-use super::{CallId, link::Link};
+use super::link::Link;
 
 /// Links that this rank has dialled, by whom they lead to, for the next transfer.
 #[derive(Default)]

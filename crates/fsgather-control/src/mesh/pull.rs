@@ -3,11 +3,10 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fsgather_core::{Error, Progress, Rank};
+use fsgather_core::{CallId, Error, Progress, Rank};
 
 use super::{
-    CallId, ahead::Ahead, engine::Engine, fetch::Fetch, incoming::room, stalls::Eye,
-    stream::StreamOrigin,
+    ahead::Ahead, engine::Engine, fetch::Fetch, incoming::room, stalls::Eye, stream::StreamOrigin,
 };
 
 /// A payload of another rank that is being fetched, in order.

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use fsgather_core::{Error, Rank};
+use fsgather_core::{CallId, Error, Rank};
 
 use super::{
-    CallId, REPORT, SLICE, TransferStep,
+    REPORT, SLICE, TransferStep,
     core::Core,
     course::Course,
     host_memory::HostMemory,
@@ -102,7 +102,7 @@ impl<'a> Ring<'a> {
             let to_send = leg.payloads.into_iter().filter(|place| lens[*place] > 0);
             let to_send = to_send.filter(|place| !(is_here && is_placed(*place)));
             let outgoing = to_send.filter_map(|sent| {
-                let placed = host_memory.and_then(|memory| memory.placed.get(sent).copied()?);
+                let placed = host_memory.and_then(|memory| memory.placed(sent));
                 match placed {
                     _ if sent == place => Some(RingPayload::Here(origin(place), own)),
                     Some(placed) => Some(RingPayload::Here(origin(sent), placed)),

@@ -6,9 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Error, Rank, lock};
+use fsgather_core::{CallId, Error, Rank, lock};
 
-use super::{CallId, idle::Idle};
+use super::idle::Idle;
 
 /// A shorter rest is none.
 const SHORTEST: Duration = Duration::from_secs(1);

@@ -24,11 +24,9 @@
 
 use std::{hash::Hasher, io::IoSlice, ops::Range};
 
-use fsgather_core::Rank;
+use fsgather_core::{CallId, Rank};
 use twox_hash::{XxHash3_64, XxHash3_128};
 use uuid::Uuid;
-
-use super::CallId;
 
 /// How many bytes a chunk holds; the last one of a payload may hold fewer.
 pub(super) const CHUNK_LEN: usize = 1 << 20;

@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fsgather_control::mesh::{CallId, Halted, Mesh, MeshAddress, MeshConfig, Passed};
-use fsgather_core::{ChannelId, Epoch, Error, ProcessId, Rank};
+use fsgather_control::mesh::{Halted, Mesh, MeshAddress, MeshConfig, Passed};
+use fsgather_core::{CallId, ChannelId, Epoch, Error, ProcessId, Rank};
 use uuid::Uuid;
 
 /// What the ranks of a bed know alike.

@@ -2,9 +2,9 @@
 
 use std::{ops::Range, sync::Arc, thread};
 
-use fsgather_arena::{Arena, Arenas, CallKey, Filling, Host, Leased, Location, Placement, Visitor};
-use fsgather_control::mesh::{CallId, Halted, HostMemory, Mesh, Passed, RingPart};
-use fsgather_core::{Error, Rank};
+use fsgather_arena::{Arena, Arenas, Filling, Host, Leased, Location, Placement, Visitor};
+use fsgather_control::mesh::{Halted, HostMemory, Mesh, Passed, RingPart};
+use fsgather_core::{CallId, Error, Rank};
 use proptest::prelude::*;
 
 use crate::bed::{Bed, call, ignore, on_all, payload, ranks};
@@ -65,13 +65,6 @@ fn meet(members: Range<usize>, world_size: usize) -> Vec<Arc<Arenas>> {
     all
 }
 
-fn key(call: CallId) -> CallKey {
-    CallKey {
-        channel: call.channel,
-        epoch: call.epoch,
-    }
-}
-
 impl World {
     fn new(hosts: &[Members]) -> Self {
         let payloads: Vec<_> = hosts
@@ -116,7 +109,7 @@ impl World {
             let arenas = self.arenas[rank as usize].as_ref()?;
             self.is_placed[rank as usize].then_some(())?;
             let placement = Placement {
-                call: key(call),
+                call,
                 readers: &self.beside(rank as usize),
                 is_gone: &|_| false,
             };
@@ -126,6 +119,44 @@ impl World {
             place().or_else(place)
         };
         (0..).take(self.lens.len()).map(place).collect()
+    }
+
+    /// What the others of its host have placed for a rank, by the places that they have told.
+    fn find(&self, rank: usize, located: &[Option<Location>], call: CallId) -> Vec<Option<Leased>> {
+        let found = (0..).zip(located).map(|(other, location)| {
+            let is_here = self.hosts[other as usize] == self.hosts[rank];
+            let (arenas, location) = self.arenas[rank].as_ref().zip(location.as_ref())?;
+            let found = arenas.lease(Rank::new(other), location, call);
+            is_here.then(|| found.unwrap())
+        });
+        found.collect()
+    }
+
+    /// A rank's part in a call, with what others have placed for it. Places for what comes from other hosts are those of `room`.
+    fn turn(
+        &self,
+        mesh: &Mesh,
+        rank: u32,
+        call: CallId,
+        found: &[Option<Leased>],
+        room: &dyn Fn(u64) -> Option<Filling>,
+    ) -> Result<Vec<Passed>, Halted> {
+        let placed: Vec<Option<&[u8]>> = found.iter().map(Option::as_deref).collect();
+        let part = RingPart {
+            members: &ranks(self.lens.len()),
+            hosts: &self.hosts,
+            own: &self.own(rank),
+            lens: &self.lens,
+            has_checksums: true,
+            host_memory: self.arenas[rank as usize]
+                .as_deref()
+                .map(|arenas| HostMemory {
+                    arenas,
+                    placed: &placed,
+                    begin: room,
+                }),
+        };
+        mesh.ring_within(mesh.timeout(), call, &part, Vec::new(), &mut ignore)
     }
 
     /// One call on all ranks, each of which has found what the others of its host have placed. `has_room` says which ranks have
@@ -138,30 +169,9 @@ impl World {
         let located = self.place(call);
         on_all(&self.meshes, |rank, mesh| {
             let me = rank as usize;
-            let found: Vec<Option<Leased>> = (0..)
-                .zip(&located)
-                .map(|(other, location)| {
-                    let is_here = self.hosts[other as usize] == self.hosts[me];
-                    let (arenas, location) = self.arenas[me].as_ref().zip(location.as_ref())?;
-                    let found = arenas.lease(Rank::new(other), location, key(call));
-                    is_here.then(|| found.unwrap())
-                })
-                .collect();
-            let placed: Vec<Option<&[u8]>> = found.iter().map(Option::as_deref).collect();
-            let begin = |len| self.begin(me, call, len).filter(|_| has_room(rank));
-            let part = RingPart {
-                members: &ranks(self.lens.len()),
-                hosts: &self.hosts,
-                own: &self.own(rank),
-                lens: &self.lens,
-                has_checksums: true,
-                host_memory: self.arenas[me].as_deref().map(|arenas| HostMemory {
-                    arenas,
-                    placed: &placed,
-                    begin: &begin,
-                }),
-            };
-            let passed = mesh.ring_within(mesh.timeout(), call, &part, Vec::new(), &mut ignore)?;
+            let found = self.find(me, &located, call);
+            let room = |len| self.begin(me, call, len).filter(|_| has_room(rank));
+            let passed = self.turn(mesh, rank, call, &found, &room)?;
             // What was placed is where it was found.
             let all = passed.into_iter().zip(&found);
             Ok(all
@@ -175,7 +185,7 @@ impl World {
 
     fn begin(&self, rank: usize, call: CallId, len: u64) -> Option<Filling> {
         let placement = Placement {
-            call: key(call),
+            call,
             readers: &self.beside(rank),
             is_gone: &|_| false,
         };
@@ -235,36 +245,17 @@ fn two_hosts(members: usize, len: usize) -> World {
 #[test]
 fn payloads_that_are_held_stay_as_they_are_while_others_come() {
     let world = two_hosts(2, 1_500_000);
-    let held = std::sync::Mutex::new(Vec::new());
+    let mut held: Vec<Vec<Vec<Passed>>> = Vec::new();
     for epoch in 0..6 {
-        let found = world.place(call(epoch));
+        let located = world.place(call(epoch));
         let passed = on_all(&world.meshes, |rank, mesh| {
             let me = rank as usize;
-            let arenas = world.arenas[me].as_deref().unwrap();
-            let found: Vec<Option<Leased>> = (0..)
-                .zip(&found)
-                .map(|(other, at)| arenas.lease(Rank::new(other), at.as_ref()?, key(call(epoch))))
-                .collect();
-            let placed: Vec<Option<&[u8]>> = found.iter().map(Option::as_deref).collect();
-            let begin = |len| world.begin(me, call(epoch), len);
-            let part = RingPart {
-                members: &ranks(4),
-                hosts: &world.hosts,
-                own: &world.own(rank),
-                lens: &world.lens,
-                has_checksums: true,
-                host_memory: Some(HostMemory {
-                    arenas,
-                    placed: &placed,
-                    begin: &begin,
-                }),
-            };
-            mesh.ring_within(mesh.timeout(), call(epoch), &part, Vec::new(), &mut ignore)
-                .unwrap()
+            let found = world.find(me, &located, call(epoch));
+            let room = |len| world.begin(me, call(epoch), len);
+            world.turn(mesh, rank, call(epoch), &found, &room).unwrap()
         });
-        held.lock().unwrap().push(passed);
-        let held = held.lock().unwrap();
-        for passed in &*held {
+        held.push(passed);
+        for passed in &held {
             for (rank, passed) in passed.iter().enumerate() {
                 let foreign = (0..)
                     .zip(passed)
@@ -280,7 +271,6 @@ fn payloads_that_are_held_stay_as_they_are_while_others_come() {
         }
     }
     // The first of a size comes as bytes.
-    let held = held.into_inner().unwrap();
     let is_shared = |passed: &&Passed| matches!(passed, Passed::Shared(_));
     let shared = held.iter().flatten().flatten().filter(is_shared).count();
     assert!(
@@ -293,26 +283,9 @@ fn payloads_that_are_held_stay_as_they_are_while_others_come() {
 fn what_is_not_where_it_is_said_to_be_is_told() {
     let world = two_hosts(2, 1_500_000);
     // The first of a host puts it in the place of another call.
-    let located = world.place(call(0));
-    drop(located);
     let halted = on_all(&world.meshes, |rank, mesh| {
-        let me = rank as usize;
-        let arenas = world.arenas[me].as_deref().unwrap();
-        let begin = |len| world.begin(me, call(7), len);
-        let part = RingPart {
-            members: &ranks(4),
-            hosts: &world.hosts,
-            own: &world.own(rank),
-            lens: &world.lens,
-            has_checksums: true,
-            host_memory: Some(HostMemory {
-                arenas,
-                placed: &[None; 4],
-                begin: &begin,
-            }),
-        };
-        // They keep their links until all have ended.
-        mesh.ring_within(mesh.timeout(), call(1), &part, Vec::new(), &mut |_| Ok(()))
+        let room = |len| world.begin(rank as usize, call(7), len);
+        world.turn(mesh, rank, call(1), &[const { None }; 4], &room)
     });
     let told = halted.iter().filter_map(|halted| halted.as_ref().err());
     let corrupt: Vec<String> = told

@@ -245,9 +245,7 @@ fn brought(inner: &GroupState, bodies: &[Bytes]) -> Brought {
             Some(PayloadHeader::Relayed(relayed)) => (relayed.len, false),
             Some(PayloadHeader::Linked { len }) => (len, rank == own),
             Some(PayloadHeader::Shared(location)) => (location.len(), true),
-            Some(PayloadHeader::Placed(location)) => {
-                (location.len(), inner.shares_memory_with(rank))
-            }
+            Some(PayloadHeader::Placed(location)) => (location.len(), inner.is_sharing(rank)),
             Some(PayloadHeader::Kept { len }) => (len, true),
             None => (0, true),
         };

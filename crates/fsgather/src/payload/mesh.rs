@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use bytes::Bytes;
 use fsgather_control::mesh::{
-    Begun, CallId, Halted, HostMemory, Mesh, Passed, RingPart, Source as Offered,
+    Begun, Halted, HostMemory, Mesh, Passed, RingPart, Source as Offered,
 };
-use fsgather_core::{Contribution, Error, Leaves, Rank, Recipients};
+use fsgather_core::{CallId, Contribution, Error, Leaves, Rank, Recipients};
 
 use crate::{
     call::guard::CallGuard,
@@ -14,7 +14,6 @@ use crate::{
         header::PayloadHeader,
         input::HeldInput,
         part::IncomingPart,
-        path::call_id,
         retention::Retention,
         shared_memory::{Reach, Share},
         writer::{Ready, body},
@@ -73,7 +72,7 @@ pub(super) fn announced<'b>(
                 HeldInput::Spooled(spool) => spool.offered(),
                 other => Offered::Memory(other.to_bytes()),
             };
-            mesh.lend(call_id(ticket), offered);
+            mesh.lend(ticket.id(), offered);
             (Leaves::WithOwner, own)
         }
     };
@@ -93,7 +92,7 @@ pub(crate) fn prepare(guard: &CallGuard, mesh: &MeshPath) -> Result<(), Error> {
     let next = next_in_ring(guard, mesh);
     let timeout = guard.ticket.call.timeout.unwrap_or(mesh.timeout());
     next.into_iter().try_for_each(|next| {
-        mesh.prepare_for(call_id(&guard.ticket), next, timeout, &mut |bytes| {
+        mesh.prepare_for(guard.ticket.id(), next, timeout, &mut |bytes| {
             guard.moved(bytes)
         })
     })
@@ -112,7 +111,7 @@ pub(crate) fn begin(guard: &CallGuard, mesh: &MeshPath, own: &[u8]) -> Vec<Begun
     if next.is_empty() || guard.moved(0).is_err() {
         return Vec::new();
     }
-    let call = call_id(&guard.ticket);
+    let call = guard.ticket.id();
     next.into_iter()
         .filter_map(|next| mesh.begin_ring(call, next, own, mesh.has_checksums))
         .collect()
@@ -194,7 +193,7 @@ pub(crate) fn pass_on(
     };
     let passed = mesh.ring_within(
         timeout.unwrap_or(mesh.timeout()),
-        call_id(&guard.ticket),
+        guard.ticket.id(),
         &part,
         begun,
         &mut guard.turning(),

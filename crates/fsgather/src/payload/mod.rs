@@ -8,7 +8,7 @@
 //! - [`relay`]: moves through rank 0 what has no other way; [`mesh`]: from rank to rank, in a [`ring_order`].
 //! - [`part`]: one rank's payload as it has arrived, whole or as a [`stream`].
 //! - [`ahead`]: has parts of other hosts fetched before they are wanted.
-//! - [`host_reading`]: ranks of a host read files for each other.
+//! - [`host_reading`]: ranks of a host read files for each other, by [`reading_turns`].
 //! - [`spool`]: a stream too long to be held, in a nameless local file.
 //! - [`path`]: where payloads go; [`path_request`]: what a call asks for; [`known_paths`]: what a group has found.
 //! - [`shared_memory`]: payloads that lie in memory of all ranks of a host; [`placing`] announces them.
@@ -27,6 +27,7 @@ pub(crate) mod part;
 pub(crate) mod path;
 pub(crate) mod path_request;
 mod placing;
+mod reading_turns;
 pub(crate) mod relay;
 pub(crate) mod retention;
 pub(crate) mod ring_order;

@@ -4,8 +4,8 @@ use std::{io::Read, sync::Arc, time::Duration, vec};
 
 use bytes::Bytes;
 use fsgather_arena::Leased;
-use fsgather_control::mesh::{CallId, Pull};
-use fsgather_core::{Error, Peer, Rank, Recipients, Ticket};
+use fsgather_control::mesh::Pull;
+use fsgather_core::{CallId, Error, Peer, Rank, Recipients, Ticket};
 use fsgather_store::Payload;
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
         input::HeldInput,
         mesh::MeshPath,
         origin::PayloadOrigin,
-        path::{FilesPath, PayloadPath, call_id},
+        path::{FilesPath, PayloadPath},
         shared_memory::{Share, SharedPayload},
         spool::Spool,
         stream::{OwnMoved, PayloadStream},
@@ -114,7 +114,7 @@ impl Announced<'_> {
         let linked = |rank: Rank, len| match payload_path {
             PayloadPath::Mesh(mesh) => Ok(IncomingPart::Linked(Linked {
                 mesh: mesh.clone(),
-                call: call_id(ticket),
+                call: ticket.id(),
                 len,
                 timeout: ticket.call.timeout.unwrap_or(mesh.timeout()),
                 begun: None,
@@ -157,7 +157,7 @@ impl Announced<'_> {
             Some(PayloadHeader::Placed(_)) if rank == inner.exchange.rank() => {
                 Ok(IncomingPart::Here(Bytes::new()))
             }
-            Some(PayloadHeader::Placed(location)) if !inner.shares_memory_with(rank) => {
+            Some(PayloadHeader::Placed(location)) if !inner.is_sharing(rank) => {
                 linked(rank, location.len())
             }
             // It is replaced by what this rank has kept.

@@ -8,8 +8,7 @@ use std::{
     },
 };
 
-use fsgather_control::mesh::CallId;
-use fsgather_core::{ChannelId, Epoch, Error, GatherId, Peer, Rank, Ticket};
+use fsgather_core::{CallId, ChannelId, Epoch, Error, GatherId, Peer, Rank, Ticket};
 use fsgather_store::{Care, CollectPolicy, GatherDir, PayloadId, PayloadName, free_bytes};
 use serde::{Deserialize, Serialize};
 
@@ -59,14 +58,6 @@ impl PayloadPath {
         if let Self::Files(files) = self {
             lock(&files.published).remove(&(ticket.channel, ticket.epoch));
         }
-    }
-}
-
-/// What connections between ranks call a call.
-pub(crate) const fn call_id(ticket: &Ticket) -> CallId {
-    CallId {
-        channel: ticket.channel,
-        epoch: ticket.epoch,
     }
 }
 

@@ -6,11 +6,11 @@ use std::{
 };
 
 use fsgather_arena::{
-    Arena, Arenas, CallKey, Filling, Leased, LentMemory, Location, Placement, ReadSoFar,
-    ReadingForOthers, budget,
+    Arena, Arenas, Filling, Leased, LentMemory, Location, Placement, ReadSoFar, ReadingForOthers,
+    budget,
 };
 use fsgather_config::settings::{Transport, Verify};
-use fsgather_core::{Error, Rank, Recipients, Ticket, lock};
+use fsgather_core::{CallId, Error, Rank, Recipients, Ticket, lock};
 use fsgather_store::{LentBytes, Liveness, Payload, liveness};
 
 use crate::{group_state::GroupState, payload::path_request::PathRequest, world_state::WorldState};
@@ -93,7 +93,7 @@ impl SharedMemory {
 /// The arenas, for one call.
 pub(crate) struct Share {
     arenas: Arc<Arenas>,
-    call: CallKey,
+    call: CallId,
     reach: Reach,
     /// Whether what the others have placed for this rank is not asked for yet.
     is_open: bool,
@@ -155,10 +155,7 @@ impl Share {
     fn with(arenas: Arc<Arenas>, ticket: &Ticket, reach: Reach) -> Self {
         Self {
             arenas,
-            call: CallKey {
-                channel: ticket.channel,
-                epoch: ticket.epoch,
-            },
+            call: ticket.id(),
             reach,
             is_open: true,
             asked_for: Mutex::default(),
