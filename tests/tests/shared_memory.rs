@@ -87,6 +87,35 @@ fn send_buffers_are_read_where_they_were_written_and_stay_what_they_were() {
 }
 
 #[test]
+fn send_buffers_that_are_given_up_are_read_where_they_were_written() {
+    let place = place();
+    let world = World::new(3, place.path()).sharing_memory();
+    let mut stage = Stage::new();
+    // Memory and mappings of one serve the next, while what it was handed over for is kept or not.
+    let others = |first: u32| {
+        let each = |job| format!("job:{job} give:{LEN} right let_go job:{job} lend:{LEN} let_go");
+        (first..first + 4).map(each).collect::<Vec<_>>().join(" ")
+    };
+    stage.start_all(&world, |_| {
+        format!(
+            "join job:50 give:{LEN} at:given {} job:51 give:{LEN} give:5000000 right {} right {} right close right",
+            others(60),
+            calls(6, LEN),
+            "job:70 give:64 give:300000 give:0 right"
+        )
+    });
+    stage.wait_at(everybody(3), "given");
+    assert_eq!(
+        payloads(place.path()),
+        0,
+        "the first payload of a size as well"
+    );
+    stage.go_all(everybody(3));
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
+}
+
+#[test]
 fn parts_that_a_root_keeps_of_a_gather_that_it_gives_up_do_not_change() {
     let place = place();
     let world = World::new(3, place.path()).sharing_memory();
@@ -130,7 +159,7 @@ fn send_buffers_are_memory_as_any_other_where_none_is_shared() {
         let world = World::new(2, place.path()).with(name, value);
         let mut stage = Stage::new();
         stage.start_all(&world, |_| {
-            format!("join lend:{LEN} job:2 lend:{LEN} right let_go job:3 lend:0 lend:1 right close")
+            format!("join lend:{LEN} give:{LEN} job:2 lend:{LEN} give:{LEN} right let_go job:3 lend:0 give:1 right close")
         });
         stage.succeed(everybody(2));
     }

@@ -11,7 +11,7 @@ use fsgather_core::{CallId, Error, Rank, lock};
 
 use crate::{
     ledger::Ledger,
-    lent::LentPart,
+    lent::{LeftMapping, LentPart},
     location::Location,
     memory::{OwnMemory, Words},
     shelf::IdleShelves,
@@ -43,6 +43,8 @@ pub struct Arena {
     pub(crate) slots: Mutex<Slots>,
     /// What the program has of it.
     pub(crate) lent: Mutex<Vec<Arc<LentPart>>>,
+    /// How it has written to what it has no more.
+    pub(crate) left_mappings: Mutex<Vec<LeftMapping>>,
     /// The process whose it is. A forked child has a copy of all this, and the same memory.
     process: u32,
     pub(crate) idle_shelves: Mutex<IdleShelves>,
@@ -66,6 +68,7 @@ impl Arena {
             words: file,
             slots: Mutex::new(Slots::new(budget)),
             lent: Mutex::default(),
+            left_mappings: Mutex::default(),
             process: process::id(),
             idle_shelves: Mutex::default(),
         })

@@ -3,11 +3,17 @@
 //! Such a payload is handed over without being copied. What others read must not change, though the program keeps the memory:
 //! so with handing over the program's mapping becomes a private one, of the same bytes at the same address. What the program
 //! writes from then on is copied page by page, and nobody else sees it.
+//!
+//! Exchanging mappings takes as long as copying some megabytes. Who gives up writing, by [`LentMemory::freeze`], keeps the mapping,
+//! and the next payload in the same place finds it with all its pages.
 
 use std::{
-    fmt,
+    fmt, io,
     ops::{Deref, DerefMut},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use fsgather_core::{Rank, lock};
@@ -17,29 +23,56 @@ use rustix::param::page_size;
 use crate::{
     arena::{Arena, Placement},
     forks::{self, SharedMapping},
+    ledger::MOST_SLOTS,
     location::Location,
     memory::{lent, lent_mut},
     slots::Lease,
 };
 
+/// How many mappings are kept that no program writes through, at most.
+const MOST_LEFT: usize = MOST_SLOTS;
+
+/// A mapping that a program has written through, for the next that is to write there.
+#[derive(Debug)]
+pub(crate) struct LeftMapping {
+    /// Where in the arena it begins.
+    start: u64,
+    map: Arc<MmapRaw>,
+}
+
 /// A part of an arena that is mapped for the program.
 #[derive(Debug)]
 pub(crate) struct LentPart {
-    map: MmapRaw,
+    /// As long as this part, or longer.
+    map: Arc<MmapRaw>,
+    len: usize,
     slot: usize,
     /// Where in the arena it begins, a page after the slot: before it there is room for what payloads begin with.
     start: u64,
     /// Where its slot ends; up to there is room for what they end with.
     end: u64,
-    /// Whether others will see what the program writes: it has not been handed over.
+    /// As long as others would see what is written through the mapping.
     shared: Mutex<Option<SharedMapping>>,
+    /// Whether the program writes nothing there any more.
+    is_frozen: AtomicBool,
+    is_handed_over: AtomicBool,
 }
 
 impl LentPart {
     /// The memory, by its address.
     fn range(&self) -> std::ops::Range<usize> {
         let start = self.map.as_ptr() as usize;
-        start..start + self.map.len()
+        start..start + self.len
+    }
+
+    /// Makes what lies there something that never changes under the eyes of its readers.
+    fn part_with(&self, arena: &Arena) -> io::Result<()> {
+        if self.is_frozen.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        arena.memory.part_with(&self.map, self.start)?;
+        lock(&self.shared).take();
+        Ok(())
     }
 
     /// Where in the arena a payload will lie of which one piece is all of this, or, if it is the only one, a part of it.
@@ -110,7 +143,7 @@ impl Arena {
         let plan = slots.lend(with_room, let_go)?;
         let (slot, start) = (plan.slot, plan.start + page);
         self.carry_out(&mut slots, &plan)?;
-        let made = self.memory.lend(start, len).and_then(|map| {
+        let made = self.map_again(start, len).and_then(|map| {
             let shared = SharedMapping::of(&map, self.memory.descriptor(), start)?;
             Ok((map, shared))
         });
@@ -125,10 +158,13 @@ impl Arena {
         drop(slots);
         let part = Arc::new(LentPart {
             map,
+            len,
             slot,
             start,
             end: plan.start + with_room,
             shared: Mutex::new(Some(shared)),
+            is_frozen: AtomicBool::new(false),
+            is_handed_over: AtomicBool::new(false),
         });
         lock(&self.lent).push(Arc::clone(&part));
         Some(LentMemory {
@@ -136,6 +172,31 @@ impl Arena {
             part,
             forks,
         })
+    }
+
+    /// A mapping of a part to be written to: one that was left there before, or a new one.
+    fn map_again(&self, start: u64, len: usize) -> io::Result<Arc<MmapRaw>> {
+        let mut left = lock(&self.left_mappings);
+        let fits = |one: &LeftMapping| {
+            // Another thread may be looking at what was there just now.
+            one.start == start && one.map.len() >= len && Arc::strong_count(&one.map) == 1
+        };
+        if let Some(index) = left.iter().position(fits) {
+            return Ok(left.swap_remove(index).map);
+        }
+        left.retain(|one| one.start != start);
+        self.memory.lend(start, len).map(Arc::new)
+    }
+
+    /// Keeps a mapping through which the same is seen as others see.
+    fn leave(&self, start: u64, map: &Arc<MmapRaw>) {
+        let mut left = lock(&self.left_mappings);
+        left.retain(|one| one.start != start);
+        if left.len() == MOST_LEFT {
+            left.remove(0);
+        }
+        let map = Arc::clone(map);
+        left.push(LeftMapping { start, map });
     }
 
     /// Hands over a payload that the program has written where it is to be read, if it has, and not handed it over before.
@@ -149,13 +210,14 @@ impl Arena {
             .iter()
             .find_map(|part| Some((part, part.in_place(pieces)?)))?;
         // Of several threads one hands it over.
-        let shared = lock(&part.shared).take()?;
-        if let Err(error) = self.memory.part_with(&part.map, part.start) {
-            tracing::debug!("a payload that is there already is copied: {error}");
-            *lock(&part.shared) = Some(shared);
+        if part.is_handed_over.swap(true, Ordering::AcqRel) {
             return None;
         }
-        drop(shared);
+        if let Err(error) = part.part_with(self) {
+            tracing::debug!("a payload that is there already is copied: {error}");
+            part.is_handed_over.store(false, Ordering::Release);
+            return None;
+        }
         let mut start = found.start;
         for piece in found.before {
             self.memory.write(start, piece)?;
@@ -179,17 +241,36 @@ impl Arena {
     }
 }
 
+impl LentMemory {
+    /// Gives up writing to it, so that handing it over is a matter of telling where it is.
+    #[must_use]
+    pub fn freeze(self) -> FrozenMemory {
+        self.part.is_frozen.store(true, Ordering::Release);
+        FrozenMemory(self)
+    }
+}
+
+/// [`LentMemory`] that nobody writes to any more.
+#[derive(Debug)]
+pub struct FrozenMemory(LentMemory);
+
+impl AsRef<[u8]> for FrozenMemory {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl Deref for LentMemory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        lent(&self.part.map)
+        lent(&self.part.map, self.part.len)
     }
 }
 
 impl DerefMut for LentMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
-        lent_mut(&self.part.map)
+        lent_mut(&self.part.map, self.part.len)
     }
 }
 
@@ -200,7 +281,9 @@ impl Drop for LentMemory {
             return;
         }
         lock(&self.arena.lent).retain(|part| !Arc::ptr_eq(part, &self.part));
-        lock(&self.part.shared).take();
+        if lock(&self.part.shared).take().is_some() {
+            self.arena.leave(self.part.start, &self.part.map);
+        }
         // A forked child sees what lies there for as long as it lives.
         if forks::count() == self.forks {
             lock(&self.arena.slots).end_writing(self.part.slot);
@@ -211,7 +294,7 @@ impl Drop for LentMemory {
 impl fmt::Debug for LentMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LentMemory")
-            .field("len", &self.part.map.len())
+            .field("len", &self.part.len)
             .finish_non_exhaustive()
     }
 }

@@ -156,3 +156,72 @@ fn where_no_private_mapping_is_to_be_had_it_is_copied() {
     let read = all[1].lease(Rank::ZERO, &location, call(1)).unwrap();
     assert_eq!(*read, *bytes);
 }
+
+#[test]
+fn what_is_frozen_keeps_its_mapping_and_the_next_in_its_place_has_it() {
+    let all = met(2);
+    let own = all[0].own();
+    let mut memory = own.lend(LEN).unwrap();
+    memory.fill(7);
+    let address = memory.as_ptr();
+    let start = memory.part.start;
+    let frozen = memory.freeze();
+    let location = hand_over(own, &[frozen.as_ref()], 0).unwrap();
+    assert_eq!(location.start, start, "it is not copied");
+    let read = all[1].lease(Rank::ZERO, &location, call(0)).unwrap();
+    drop(frozen);
+    let mut other = own.lend(LEN).unwrap();
+    assert_ne!(other.as_ptr(), address, "it is still read");
+    other.fill(9);
+    assert_eq!(*read, [7; LEN]);
+    drop(read);
+    let mut again = own.lend(LEN - 1).unwrap();
+    assert_eq!((again.as_ptr(), again.len()), (address, LEN - 1));
+    again.fill(8);
+    let location = hand_over(own, &[&again], 1).unwrap();
+    again.fill(9);
+    let read = all[1].lease(Rank::ZERO, &location, call(1)).unwrap();
+    assert_eq!(*read, [8; LEN - 1], "nobody sees what is written later");
+    drop(again);
+    drop(read);
+    let longer = own.lend(LEN + page_size()).unwrap();
+    assert_eq!(longer.part.start, start);
+    assert_eq!(longer.len(), LEN + page_size());
+}
+
+#[test]
+fn frozen_memory_is_handed_over_once_and_copied_then() {
+    let all = met(2);
+    let own = all[0].own();
+    let mut memory = own.lend(LEN).unwrap();
+    memory.fill(7);
+    let frozen = memory.freeze();
+    let half = &frozen.as_ref()[LEN / 2..];
+    let first = hand_over(own, &[half], 0).unwrap();
+    assert_eq!(hand_over(own, &[frozen.as_ref()], 1), None);
+    let second = hand_over(own, &[frozen.as_ref()], 2).unwrap();
+    assert_ne!(first.slot(), second.slot());
+    let read = |location, epoch| all[1].lease(Rank::ZERO, location, call(epoch)).unwrap();
+    assert_eq!(*read(&second, 2), [7; LEN]);
+    assert_eq!(*read(&first, 0), [7; LEN / 2]);
+}
+
+#[test]
+fn what_was_handed_over_before_it_was_frozen_leaves_no_mapping() {
+    let all = met(2);
+    let own = all[0].own();
+    let mut memory = own.lend(LEN).unwrap();
+    memory.fill(7);
+    let location = hand_over(own, &[&memory], 0).unwrap();
+    memory.fill(8);
+    let frozen = memory.freeze();
+    let read = all[1].lease(Rank::ZERO, &location, call(0)).unwrap();
+    assert_eq!((&*read, frozen.as_ref()), (&[7; LEN][..], &[8; LEN][..]));
+    drop((read, frozen));
+    assert!(lock(&own.left_mappings).is_empty());
+    let mut again = own.lend(LEN).unwrap();
+    again.fill(6);
+    let location = hand_over(own, &[&again], 1).unwrap();
+    let read = all[1].lease(Rank::ZERO, &location, call(1)).unwrap();
+    assert_eq!(*read, [6; LEN]);
+}

@@ -36,7 +36,7 @@ mod versioned;
 pub use arena::{Arena, Placement};
 pub use filling::{Filling, Following};
 pub use foreign::{Arenas, Leased, PrivatePayload};
-pub use lent::LentMemory;
+pub use lent::{FrozenMemory, LentMemory};
 pub use location::Location;
 pub use meeting::{Heed, Host, MOST_RANKS, MeetingPoint, Visitor};
 pub use memory::Words;

@@ -277,11 +277,11 @@ fn range(start: u64, len: usize, total: u64) -> Option<Range<usize>> {
     (end <= total).then_some(start..end)
 }
 
-/// What a mapping of [`OwnMemory::lend`] holds.
-pub(crate) fn lent(map: &MmapRaw) -> &[u8] {
-    // SAFETY: the mapping is readable, as long as this, and lives as long as the reference. Nobody else writes to what it holds:
+/// What the first `len` bytes of a mapping of [`OwnMemory::lend`] hold, or all where it is shorter.
+pub(crate) fn lent(map: &MmapRaw, len: usize) -> &[u8] {
+    // SAFETY: the mapping is readable, no shorter than this, and lives as long as the reference. Nobody else writes to what it holds:
     // the arena gives its place to nobody as long as it is lent, and whoever has it as `&mut` has the one that owns it so.
-    unsafe { std::slice::from_raw_parts(map.as_ptr(), map.len()) }
+    unsafe { std::slice::from_raw_parts(map.as_ptr(), len.min(map.len())) }
 }
 
 /// The same, to be written to. Only for whoever has what it is of to himself.
@@ -289,10 +289,11 @@ pub(crate) fn lent(map: &MmapRaw) -> &[u8] {
     clippy::mut_from_ref,
     reason = "arenas know where the mapping is, and do not reach into it"
 )]
-pub(crate) fn lent_mut(map: &MmapRaw) -> &mut [u8] {
+pub(crate) fn lent_mut(map: &MmapRaw, len: usize) -> &mut [u8] {
     // SAFETY: as in `lent`; the mapping is writable, and the only caller holds the one value by which it is reached as `&mut`.
-    // Others read what it holds only after `part_with`, and then not what is written here.
-    unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr(), map.len()) }
+    // Others read what it holds only after `part_with`, and then not what is written here, or once that value has been frozen,
+    // which gives out no `&mut` any more.
+    unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr(), len.min(map.len())) }
 }
 
 /// Words that several processes read and write.

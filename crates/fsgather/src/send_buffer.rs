@@ -5,6 +5,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
+use bytes::Bytes;
 use fsgather_arena::LentMemory;
 
 use crate::{codec::Codec, communicator::Communicator, pieces::Pieces};
@@ -19,7 +20,9 @@ use crate::{codec::Codec, communicator::Communicator, pieces::Pieces};
 /// direct read of a file (`O_DIRECT`, registered buffers of `io_uring`) be under way when it is handed over, and register none with
 /// a GPU or a network adapter (`cudaHostRegister`, RDMA).
 ///
-/// It pays for tens of mebibytes; of less, a copy takes no longer than the exchange of mappings that stands for it.
+/// Handed over by value, or [frozen](Self::freeze) before, it pays from some hundred kibibytes on; there a call costs as much as one
+/// of no bytes, beside what its readers do. By reference it pays for tens of mebibytes: of less, a copy takes no longer than the
+/// exchange of mappings by which what is written later becomes the program's own.
 ///
 /// A process that is forked from this one has the bytes for itself. Until they are handed over it sees what this process goes on
 /// writing, and not the other way round.
@@ -35,6 +38,28 @@ impl SendBuffer {
     #[must_use]
     pub const fn is_shared(&self) -> bool {
         matches!(self.0, Memory::Shared(_))
+    }
+
+    /// Gives up writing to it: the same bytes, which handing over costs nothing.
+    ///
+    /// They can be cloned and cut like any [`Bytes`], and what is cut is handed over without a copy as well. That is so the first
+    /// time; handed over again they are copied to where others read, as any are. The memory is free for the next
+    /// [`send_buffer`](Communicator::send_buffer) once the last clone is dropped and all ranks have dropped what they were handed.
+    ///
+    /// ```
+    /// let communicator = fsgather::Communicator::solo();
+    /// let mut masks = communicator.send_buffer(1 << 20);
+    /// masks.fill(1);
+    /// let first_half = masks.freeze().split_to(1 << 19);
+    /// assert_eq!(communicator.all_gather_bytes(first_half)?[0].len(), 1 << 19);
+    /// # Ok::<(), fsgather::Error>(())
+    /// ```
+    #[must_use]
+    pub fn freeze(self) -> Bytes {
+        match self.0 {
+            Memory::Shared(memory) => Bytes::from_owner(memory.freeze()),
+            Memory::Own(memory) => memory.into(),
+        }
     }
 }
 
@@ -53,7 +78,7 @@ impl<C: Codec> Communicator<C> {
     /// let communicator = fsgather::Communicator::solo();
     /// let mut masks = communicator.send_buffer(1 << 20);
     /// masks.fill(1);
-    /// let parts = communicator.all_gather_bytes(&masks)?;
+    /// let parts = communicator.all_gather_bytes(masks)?;
     /// assert_eq!(parts[0].len(), 1 << 20);
     /// # Ok::<(), fsgather::Error>(())
     /// ```
@@ -104,6 +129,13 @@ impl AsRef<[u8]> for SendBuffer {
 impl<'a> From<&'a SendBuffer> for Pieces<'a> {
     fn from(buffer: &'a SendBuffer) -> Self {
         Self::from(&**buffer)
+    }
+}
+
+/// [Frozen](SendBuffer::freeze).
+impl From<SendBuffer> for Pieces<'_> {
+    fn from(buffer: SendBuffer) -> Self {
+        buffer.freeze().into()
     }
 }
 

@@ -1,5 +1,5 @@
-//! Results that are kept while calls go on: steps `keep:LEN`, `lend:LEN`, `keep_some:ROOT:LEN:COUNT`, `lend_some:ROOT:LEN:COUNT`,
-//! `right`, `let_go`.
+//! Results that are kept while calls go on: steps `keep:LEN`, `lend:LEN`, `give:LEN`, `keep_some:ROOT:LEN:COUNT`,
+//! `lend_some:ROOT:LEN:COUNT`, `right`, `let_go`.
 #![expect(clippy::panic, reason = "a wrong script has to be mended")]
 
 use fsgather::{Communicator, Payload, Rank, SendBuffer};
@@ -38,6 +38,7 @@ impl Kept {
         match *words {
             ["keep", len] => self.keep(communicator, len),
             ["lend", len] => self.lend(communicator, len),
+            ["give", len] => self.give(communicator, len),
             [how, root, len, count] => {
                 self.keep_some(communicator, [root, len, count], how == "lend_some")
             }
@@ -92,6 +93,16 @@ impl Kept {
         buffer.fill(WRITTEN_LATER);
         self.buffers.push(buffer);
         self.add(len, of_all(parts));
+        Ok(())
+    }
+
+    /// The same of a send buffer that is given up by that.
+    fn give(&mut self, communicator: &Communicator, len: &str) -> Result<(), Failure> {
+        let me = communicator.rank().get();
+        let own = Generated::new(me, len_of(len, me)).bytes();
+        let mut buffer = communicator.send_buffer(own.len());
+        buffer.copy_from_slice(&own);
+        self.add(len, of_all(communicator.all_gather_bytes(buffer)?));
         Ok(())
     }
 

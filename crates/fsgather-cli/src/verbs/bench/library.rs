@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fsgather::{Communicator, SendBuffer};
+use fsgather::{Communicator, Pieces, SendBuffer};
 
 use super::operation::{Operation, Subject, touch};
 use crate::failure::Failure;
@@ -12,14 +12,19 @@ pub(super) struct Library<'a> {
     world: &'a Communicator,
     /// This rank's payload.
     source: &'a [u8],
-    /// Where it lies for the next iteration, if it is written where others read it.
+    /// Whether it is written where others read it.
+    send_buffer: bool,
+    /// Where it lies there for the next iteration.
     buffer: Option<SendBuffer>,
 }
 
 impl Subject for Library<'_> {
     fn perform(&mut self, operation: Operation) -> Result<(), Failure> {
         let world = self.world;
-        let source = self.buffer.as_deref().unwrap_or(self.source);
+        let source = match self.buffer.take() {
+            Some(buffer) => Pieces::from(buffer),
+            None => Pieces::from(self.source),
+        };
         let ranks = world.world_size().count();
         match operation {
             Operation::Barrier => world.barrier()?,
@@ -49,9 +54,7 @@ impl Subject for Library<'_> {
 
     /// The library does so in the background; programs write their next payload.
     fn tidy_up(&mut self) -> Result<(), Failure> {
-        if self.buffer.take().is_some() {
-            self.buffer = Some(written(self.world, self.source));
-        }
+        self.buffer = self.send_buffer.then(|| written(self.world, self.source));
         Ok(())
     }
 }
@@ -62,6 +65,7 @@ impl<'a> Library<'a> {
         Self {
             world,
             source,
+            send_buffer,
             buffer: send_buffer.then(|| written(world, source)),
         }
     }
