@@ -48,6 +48,16 @@ fn call_sites_and_time_outs_are_not_compared() {
     assert_eq!(gather().difference(&patient), None);
 }
 
+#[test]
+fn roots_hear_of_contributions_early_where_parts_come_as_they_are_completed_or_until_a_deadline() {
+    let call = |operation| Call::new(operation, Site::default());
+    let until = |operation| call(operation).with_deadline(Duration::from_secs(1));
+    assert!(call(Operation::GatherAsCompleted).is_early());
+    assert!(until(Operation::Gather).is_early());
+    assert!(!gather().is_early());
+    assert!(!until(Operation::AllGather).is_early());
+}
+
 fn by(transport: &str, directory: Option<&str>, operation: Operation) -> Call {
     Call {
         way: Some(Box::new(Way {

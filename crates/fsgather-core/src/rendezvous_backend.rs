@@ -118,6 +118,7 @@ mod tests {
     #[test]
     fn a_place_without_more_shows_nothing_of_others_and_says_what_it_cannot_keep() {
         let nothing: Vec<Vec<u8>> = Vec::new();
+        assert!(!Bare.introduces());
         assert_eq!(Bare.tend(Duration::ZERO).unwrap(), nothing);
         assert_eq!(Bare.unreachable_reports().unwrap(), nothing);
         assert_eq!(Bare.earlier_refusals(), nothing);

@@ -171,3 +171,43 @@ fn ranks_that_do_the_same_are_one_line() {
     let all_differ = RollCall::of((0..1000).map(|rank| (Rank::new(rank), of(rank))));
     assert!(all_differ.to_string().lines().count() < 40);
 }
+
+#[test]
+fn a_file_without_a_line_is_told_as_one_unless_it_is_machine_code() {
+    let of = |file: &str| StackFrame {
+        line: None,
+        ..frame(file, 0, "load")
+    };
+    assert_eq!(of("/home/me/eval.py").to_string(), "eval.py in load");
+    assert_eq!(of("/usr/lib/libc.so.6").to_string(), "load of libc.so.6");
+    assert_eq!(
+        frame("/usr/lib/a.so.py", 3, "load").to_string(),
+        "a.so.py:3 in load"
+    );
+}
+
+#[test]
+fn of_too_many_that_differ_the_last_are_left_out_and_counted() {
+    let doing = |rank: u32| {
+        let own = vec![frame("a.py", rank, "run")];
+        (Rank::new(rank), Arc::new(Whereabouts::own(own, None)))
+    };
+    let most = u32::try_from(RollCall::MOST_GROUPS).unwrap();
+    let full = RollCall::of((0..most).map(doing));
+    assert_eq!(
+        (full.groups.len(), full.left_out),
+        (RollCall::MOST_GROUPS, 0)
+    );
+    let beyond = RollCall::of((0..most + 2).map(doing));
+    assert_eq!(
+        (beyond.groups.len(), beyond.left_out),
+        (RollCall::MOST_GROUPS, 2)
+    );
+    assert!(RollCall::default().is_empty());
+    assert!(!beyond.is_empty());
+    let nobody_told = RollCall {
+        left_out: 1,
+        ..RollCall::default()
+    };
+    assert!(!nobody_told.is_empty());
+}
