@@ -391,7 +391,8 @@ impl<'a> StartedCall<'a> {
         Ok(payload)
     }
 
-    /// Reads everything piece by piece, in the order that spreads the load, but for this rank's own part.
+    /// Reads everything piece by piece, in the order that spreads the load, but for this rank's own part. The call is one that
+    /// nobody does anything else during.
     #[cfg(feature = "ndarray")]
     pub(crate) fn read_streams(
         &self,
@@ -401,7 +402,10 @@ impl<'a> StartedCall<'a> {
         let guard = &self.guard;
         let inner = &guard.inner;
         let me = inner.exchange.rank();
-        let incoming = received.incoming.unwrap_or_default();
+        let mut incoming = received.incoming.unwrap_or_default();
+        if let PayloadPath::Files(_) = self.payload_path {
+            incoming = read_for_each_other(guard, incoming).map_err(|cause| guard.fail(cause))?;
+        }
         for (rank, part) in part::InReadingOrder::new(inner, incoming) {
             let file = part.file().cloned();
             if rank != me {
