@@ -471,6 +471,17 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn who_has_written_a_file_is_believed_of_files_of_this_user_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let header = header(3, crate::this_process().unwrap());
+        let (_, path) = create(place.path(), &header, 8192).unwrap();
+        let own = crate::check_writable(place.path()).unwrap();
+        assert_eq!(writer(&path, own), Some(header.process));
+        assert_eq!(writer(&path, OwnUid(own.0 + 1)), None);
+        assert_eq!(writer(place.path(), own), None);
+    }
+
+    #[test]
     fn some_records_are_read_where_the_file_tells_how_many_there_are() {
         let place = tempfile::tempdir().unwrap();
         let (made, path) = create(place.path(), &header(3, ProcessId::default()), 8192).unwrap();

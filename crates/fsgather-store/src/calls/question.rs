@@ -114,3 +114,26 @@ fn owner_if_trusted(path: &Path) -> Option<u32> {
     let owner = listing::examine_path(path).ok()?.uid;
     (me == 0 || me == owner).then_some(owner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_world_finds_the_questions_that_it_is_asked_and_their_answers_go_with_them() {
+        let place = tempfile::tempdir().unwrap();
+        let (one, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let asked = Question::ask(place.path(), one).unwrap();
+        let found = Question::to(place.path(), one);
+        let nonces: Vec<u32> = found.iter().map(Question::nonce).collect();
+        assert_eq!(nonces, [asked.nonce()]);
+        assert!(Question::to(place.path(), other).is_empty());
+        assert_eq!(asked.look_for_answer(), None);
+        found[0].answer("all wait");
+        assert_eq!(asked.look_for_answer().as_deref(), Some("all wait"));
+        asked.withdraw();
+        assert!(Question::to(place.path(), one).is_empty());
+        found[0].answer("too late");
+        assert_eq!(listing::names(place.path()).unwrap(), Vec::<String>::new());
+    }
+}

@@ -433,6 +433,19 @@ pub(crate) mod tests {
         }
     }
 
+    #[test]
+    fn ranks_of_one_place_share_a_line() {
+        let of = |pid, host: &str| ProcessId {
+            pid,
+            start_time: pid.into(),
+            host: host.into(),
+            ..ProcessId::default()
+        };
+        let lines = ranks_text(&[of(1, "a"), of(2, "b"), of(3, "a")]);
+        let texts: Vec<&str> = lines.iter().map(|(line, _)| line.as_str()).collect();
+        assert_eq!(texts, ["- - 0 0 1:1,3:3 a", "- - 0 0 2:2 b"]);
+    }
+
     proptest! {
         #[test]
         fn records_convert_both_ways_whatever_the_texts(

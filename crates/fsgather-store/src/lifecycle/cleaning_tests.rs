@@ -212,8 +212,18 @@ fn one_that_comes_back_to_life_while_it_is_watched_is_kept_and_the_mark_taken_ba
     let done = done.unwrap();
     assert!(done.removed.is_empty(), "{done:?}");
     assert_eq!(done.kept[0].path, silent.path());
+    assert_eq!(done.kept[0].gist, done.kept[0].reason);
     assert_eq!(place.left().len(), 1, "the mark was taken back");
     assert!(silent.owner().is_ok());
+}
+
+#[test]
+fn what_could_not_be_removed_is_told_with_the_reason() {
+    let place = place();
+    let gather = place.gather(1, ended(), None);
+    std::fs::write(gather.payloads().join("thesis"), b"").unwrap();
+    let told = reasons(&gather.remove());
+    assert!(told.contains("payloads: \"thesis\" is not ours"), "{told}");
 }
 
 #[test]

@@ -169,7 +169,11 @@ mod tests {
 
     use fsgather_core::{ChannelId, Epoch};
 
-    use crate::{layout::PayloadName, payload::collect::tests::gather_dir};
+    use crate::{
+        layout::{self, PayloadName},
+        messages::names::MarkerName,
+        payload::collect::tests::gather_dir,
+    };
 
     use super::*;
 
@@ -191,15 +195,28 @@ mod tests {
         ] {
             std::fs::write(path, vec![0; len]).unwrap();
         }
+        let fresh = Contents::of(gather_dir().1.path()).unwrap();
+        assert!(fresh.is_bare, "an owner record alone");
+        let out = directory.path().join(layout::GatherEntry::Out.to_string());
+        std::fs::create_dir(&out).unwrap();
+        for nonce in 0..3 {
+            let bulletin = MarkerName::Bulletin {
+                number: 1,
+                to: None,
+                nonce,
+            };
+            std::fs::write(out.join(bulletin.to_string()), b"").unwrap();
+        }
         directory.mark_finished().unwrap();
         let seen = Contents::of(directory.path()).unwrap();
         assert_eq!((seen.payload_files, seen.payload_bytes), (4, 160));
         assert_eq!(seen.payloads_in_use, 3, "all but what rank 0 writes");
         assert_eq!(seen.ranks.len(), 2);
         assert_eq!(seen.beat.unwrap().0, 5);
-        assert!(seen.finished && !seen.aborted);
-        // The directory, two in it, the owner record, four payloads, two beats, one mark.
-        assert_eq!(seen.inodes, 11);
+        assert!(seen.finished && !seen.aborted && !seen.is_bare);
+        assert_eq!(seen.messages, 3);
+        // The directory, three in it, the owner record, four payloads, two beats, three messages, one mark.
+        assert_eq!(seen.inodes, 15);
         assert_eq!(seen.stranger, None);
     }
 
