@@ -16,6 +16,10 @@ const SMALLEST: u64 = 64 << 10;
 /// What begins at a multiple of this can lie in huge pages, in bytes.
 const HUGE: u64 = 2 << 20;
 
+/// How many payloads more are placed in what there is once memory was refused, before it is asked for again: a refusal takes as long
+/// as the copy that it is to save.
+const PATIENCE: u32 = 64;
+
 /// How much address space there is for each byte of memory that may be used, so that slots of different sizes find a place.
 pub(crate) const SPREAD: u64 = 2;
 
@@ -70,6 +74,8 @@ pub(crate) struct Slots {
     budget: u64,
     /// and have.
     used: u64,
+    /// How many payloads more have to do with what there is.
+    lacking: u32,
     /// The capacities that have been asked for.
     seen: BTreeSet<u64>,
 }
@@ -82,6 +88,7 @@ impl Slots {
             placed: 0,
             budget,
             used: 0,
+            lacking: 0,
             seen: BTreeSet::new(),
         }
     }
@@ -125,6 +132,7 @@ impl Slots {
         has_let_go: impl Fn(usize, &Lease, Rank) -> bool,
     ) -> Option<(u64, Option<usize>)> {
         self.end_leases(has_let_go);
+        self.lacking = self.lacking.saturating_sub(1);
         let capacity = capacity(len).filter(|capacity| *capacity <= self.budget)?;
         Some((capacity, self.fitting(len, capacity)))
     }
@@ -175,10 +183,10 @@ impl Slots {
         }
     }
 
-    /// Forgets a slot whose memory could not be had, and asks for no more than there is.
+    /// Forgets a slot whose memory could not be had, and asks for no more than there is for a while.
     pub(crate) fn refuse(&mut self, slot: usize) {
         self.drop_slot(slot);
-        self.budget = self.used;
+        self.lacking = PATIENCE;
     }
 
     fn end_leases(&mut self, has_let_go: impl Fn(usize, &Lease, Rank) -> bool) {
@@ -219,10 +227,11 @@ impl Slots {
         let mut idle = idle.into_iter();
         let mut has_number = self.all.len() < MOST_SLOTS || self.all.iter().any(Option::is_none);
         let (mut ranges, mut used) = (self.ranges.clone(), self.used);
+        let most = if self.lacking > 0 { used } else { self.budget };
         let mut to_drop = Vec::new();
         let start = loop {
             if has_number
-                && used + capacity <= self.budget
+                && used + capacity <= most
                 && let Some(start) = ranges.take(capacity, alignment)
             {
                 break start;

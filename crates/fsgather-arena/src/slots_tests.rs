@@ -118,12 +118,23 @@ fn what_is_given_up_before_it_is_written_keeps_its_place_until_then() {
 }
 
 #[test]
-fn memory_that_is_refused_is_not_asked_for_again() {
+fn memory_that_is_refused_is_asked_for_again_after_a_while() {
     let mut slots = Slots::new(4 * MIB);
     place(&mut slots, MIB, 0, held);
-    let plan = place(&mut slots, MIB, 1, held).unwrap();
-    slots.refuse(plan.slot);
-    assert_eq!(place(&mut slots, MIB, 2, gone), None);
+    place(&mut slots, MIB, 1, held).unwrap();
+    let refused = place(&mut slots, MIB, 2, held).unwrap();
+    slots.refuse(refused.slot);
+    for _ in 1..PATIENCE {
+        assert_eq!(place(&mut slots, MIB, 3, held), None);
+    }
+    let again = place(&mut slots, MIB, 4, held).unwrap();
+    assert_eq!(again.to_reserve, Some(MIB));
+    slots.refuse(again.slot);
+    assert_eq!(
+        place(&mut slots, MIB, 5, gone).unwrap().to_reserve,
+        None,
+        "what there is serves"
+    );
 }
 
 /// What is dropped for a payload that finds no place all the same would be taken up for ever, and have to be made once more.
