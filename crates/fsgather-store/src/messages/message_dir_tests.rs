@@ -210,6 +210,18 @@ fn where_a_group_may_make_names_those_of_others_are_neither_counted_nor_an_error
 }
 
 #[test]
+fn signs_of_life_that_cannot_be_listed_are_an_error_and_none_are_not() {
+    let (_place, directory) = made();
+    let root = root(&directory);
+    assert!(!root.is_shared(), "it is private");
+    assert_eq!(root.beats(5).unwrap().len(), 0);
+    let place = root.live(HostName(6));
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    fs::write(place, b"").unwrap();
+    root.beats(6).unwrap_err();
+}
+
+#[test]
 fn a_bulletin_for_another_rank_is_counted_and_not_opened() {
     let (_place, directory) = made();
     let (root, member) = (root(&directory), member(&directory, 1));

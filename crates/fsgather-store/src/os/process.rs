@@ -320,6 +320,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn namespaces_differ_as_their_inodes_do_and_none_is_0() {
+        assert_eq!(inode_of("/proc/self/ns/none"), 0);
+        let [pid, mount] = ["pid", "mnt"].map(|name| inode_of(&format!("/proc/self/ns/{name}")));
+        assert!(pid != mount && pid > 1 && mount > 1, "{pid} {mount}");
+    }
+
+    #[test]
     fn this_process_runs_in_its_own_eyes() {
         let me = this_process().unwrap();
         assert_eq!(me.pid, std::process::id());
