@@ -161,6 +161,7 @@ impl Arena {
     /// Gives back, and takes up, the memory that a plan says; nothing, and the slot is gone, if there is none.
     pub(crate) fn carry_out(&self, slots: &mut Slots, plan: &Plan) -> Option<()> {
         for (start, len) in &plan.to_give_back {
+            self.unmap_left(*start..start + len);
             if let Err(error) = self.memory.give_back(*start, *len) {
                 tracing::debug!("memory is not given back: {error}");
             }

@@ -150,7 +150,7 @@ extern "C" fn keep_to_oneself() {
 mod tests {
     use std::{env, process::Command};
 
-    use fsgather_core::Rank;
+    use fsgather_core::{Rank, lock};
     use fsgather_testkit::process;
     use rustix::process::{Pid, WaitOptions, waitpid};
 
@@ -246,6 +246,25 @@ mod tests {
                     location.start,
                     "another child may have it still"
                 );
+            },
+        );
+    }
+
+    #[test]
+    fn no_mapping_is_left_where_a_forked_child_may_read_for_ever() {
+        const LEN: usize = 16_000;
+        alone(
+            "no_mapping_is_left_where_a_forked_child_may_read_for_ever",
+            || {
+                let all = met(2);
+                let own = all[0].own();
+                let frozen = own.lend(LEN).unwrap().freeze();
+                let bytes = frozen.as_ref().to_vec();
+                assert!(in_child(|| frozen.as_ref() == bytes));
+                drop(frozen);
+                assert!(lock(&own.left_mappings).is_empty());
+                drop(own.lend(LEN).unwrap().freeze());
+                assert_eq!(lock(&own.left_mappings).len(), 1);
             },
         );
     }

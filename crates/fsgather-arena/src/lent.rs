@@ -9,7 +9,7 @@
 
 use std::{
     fmt, io,
-    ops::{Deref, DerefMut},
+    ops::{Deref, DerefMut, Range},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -23,16 +23,13 @@ use rustix::param::page_size;
 use crate::{
     arena::{Arena, Placement},
     forks::{self, SharedMapping},
-    ledger::MOST_SLOTS,
     location::Location,
-    memory::{lent, lent_mut},
+    memory::{keep_in_cores, keep_out_of_cores, lent, lent_mut},
     slots::Lease,
 };
 
-/// How many mappings are kept that no program writes through, at most.
-const MOST_LEFT: usize = MOST_SLOTS;
-
-/// A mapping that a program has written through, for the next that is to write there.
+/// A mapping that a program has written through, for the next that is to write there. It goes with its slot, so that there are
+/// no more of them than slots, and none reaches into another slot.
 #[derive(Debug)]
 pub(crate) struct LeftMapping {
     /// Where in the arena it begins.
@@ -60,7 +57,7 @@ pub(crate) struct LentPart {
 
 impl LentPart {
     /// The memory, by its address.
-    fn range(&self) -> std::ops::Range<usize> {
+    fn range(&self) -> Range<usize> {
         let start = self.map.as_ptr() as usize;
         start..start + self.len
     }
@@ -182,21 +179,26 @@ impl Arena {
             one.start == start && one.map.len() >= len && Arc::strong_count(&one.map) == 1
         };
         if let Some(index) = left.iter().position(fits) {
-            return Ok(left.swap_remove(index).map);
+            let map = left.swap_remove(index).map;
+            keep_in_cores(&map);
+            return Ok(map);
         }
         left.retain(|one| one.start != start);
         self.memory.lend(start, len).map(Arc::new)
     }
 
-    /// Keeps a mapping through which the same is seen as others see.
+    /// Keeps a mapping through which the same is seen as others see, of a slot that is the program's still.
     fn leave(&self, start: u64, map: &Arc<MmapRaw>) {
+        keep_out_of_cores(map);
         let mut left = lock(&self.left_mappings);
         left.retain(|one| one.start != start);
-        if left.len() == MOST_LEFT {
-            left.remove(0);
-        }
         let map = Arc::clone(map);
         left.push(LeftMapping { start, map });
+    }
+
+    /// Unmaps what is left of a slot that is given up.
+    pub(crate) fn unmap_left(&self, slot: Range<u64>) {
+        lock(&self.left_mappings).retain(|one| !slot.contains(&one.start));
     }
 
     /// Hands over a payload that the program has written where it is to be read, if it has, and not handed it over before.
@@ -281,13 +283,15 @@ impl Drop for LentMemory {
             return;
         }
         lock(&self.arena.lent).retain(|part| !Arc::ptr_eq(part, &self.part));
-        if lock(&self.part.shared).take().is_some() {
+        let shared = lock(&self.part.shared).take();
+        // A forked child sees what lies there for as long as it lives.
+        if forks::count() != self.forks {
+            return;
+        }
+        if shared.is_some() {
             self.arena.leave(self.part.start, &self.part.map);
         }
-        // A forked child sees what lies there for as long as it lives.
-        if forks::count() == self.forks {
-            lock(&self.arena.slots).end_writing(self.part.slot);
-        }
+        lock(&self.arena.slots).end_writing(self.part.slot);
     }
 }
 

@@ -3,7 +3,10 @@ use std::sync::Arc;
 use fsgather_core::Rank;
 
 use super::*;
-use crate::meeting::tests::{BUDGET, call, met, place};
+use crate::{
+    meeting::tests::{BUDGET, call, met, place},
+    memory::tests::flags,
+};
 
 const LEN: usize = 16_000;
 
@@ -224,4 +227,41 @@ fn what_was_handed_over_before_it_was_frozen_leaves_no_mapping() {
     let location = hand_over(own, &[&again], 1).unwrap();
     let read = all[1].lease(Rank::ZERO, &location, call(1)).unwrap();
     assert_eq!(*read, [6; LEN]);
+}
+
+#[test]
+fn a_mapping_goes_with_the_slot_that_it_is_of() {
+    let all = met(2);
+    let own = all[0].own();
+    let most = usize::try_from(BUDGET).unwrap() / 2 + 1;
+    let large = own.lend(most).unwrap();
+    let start = large.part.start;
+    drop(large.freeze());
+    assert_eq!(lock(&own.left_mappings).len(), 1);
+    let mut small = Vec::new();
+    while small
+        .last()
+        .is_none_or(|last: &LentMemory| last.part.start != start)
+    {
+        small.push(own.lend(page_size()).unwrap());
+    }
+    for one in &small {
+        assert_eq!(one.part.map.len(), page_size(), "beyond it others' begin");
+    }
+    assert!(lock(&own.left_mappings).is_empty());
+}
+
+#[test]
+fn what_is_left_is_in_no_core_file_until_a_program_has_it_again() {
+    let all = met(2);
+    let own = all[0].own();
+    let is_kept_out = |map: &MmapRaw| flags(map).split_whitespace().any(|flag| flag == "dd");
+    let memory = own.lend(LEN).unwrap();
+    let address = memory.as_ptr();
+    assert!(!is_kept_out(&memory.part.map));
+    drop(memory.freeze());
+    assert!(is_kept_out(&lock(&own.left_mappings)[0].map));
+    let again = own.lend(LEN).unwrap();
+    assert_eq!(again.as_ptr(), address);
+    assert!(!is_kept_out(&again.part.map));
 }

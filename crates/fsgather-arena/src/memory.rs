@@ -58,9 +58,16 @@ fn check(file: &File) -> io::Result<()> {
 
 /// Keeps a mapping out of core files: writing one reads it all, and what was only addresses becomes memory by that. What lies
 /// there is a copy of what the program has elsewhere.
-fn keep_out_of_cores(map: &MmapRaw) {
+pub(crate) fn keep_out_of_cores(map: &MmapRaw) {
     if map.advise(Advice::DontDump).is_err() {
         tracing::debug!("core files will have the memory that ranks share");
+    }
+}
+
+/// Has core files contain a mapping again, which the program has nowhere else.
+pub(crate) fn keep_in_cores(map: &MmapRaw) {
+    if map.advise(Advice::DoDump).is_err() {
+        tracing::debug!("core files will not have what is written to a send buffer");
     }
 }
 
@@ -376,7 +383,7 @@ fn byte_len(count: usize) -> io::Result<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -426,7 +433,7 @@ mod tests {
     }
 
     /// The flags that the kernel shows of the mapping that begins at an address.
-    fn flags(map: &MmapRaw) -> String {
+    pub(crate) fn flags(map: &MmapRaw) -> String {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let begins = format!("{:x}-", map.as_ptr() as usize);
         let mut own = maps.lines().skip_while(|line| !line.starts_with(&begins));
