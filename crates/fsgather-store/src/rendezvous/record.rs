@@ -159,6 +159,16 @@ mod tests {
     }
 
     #[test]
+    fn a_record_that_is_shorter_than_any_is_torn_whatever_its_checksum_says() {
+        for len in 0..FIXED_LEN - 10 {
+            let body = [&MAGIC[..], &VERSION.to_le_bytes(), &vec![0; len]].concat();
+            let checksum = XxHash3_128::oneshot(&body).to_le_bytes();
+            let bytes = [&body[..], &checksum].concat();
+            assert_eq!(Record::from_bytes(&bytes), Err(RecordError::Torn), "{len}");
+        }
+    }
+
+    #[test]
     fn records_are_bounded() {
         let record = Record {
             poster: ProcessId::default(),
