@@ -63,6 +63,19 @@ fn what_is_held_does_not_change_while_calls_go_on() {
     assert_nothing_left(place.path());
 }
 
+/// Three ranks succeed, and have made no file for the payload that they have handed over when they wait here.
+fn succeed_without_files(mut stage: Stage, here: &str, place: &tempfile::TempDir) {
+    stage.wait_at(everybody(3), here);
+    assert_eq!(
+        payloads(place.path()),
+        0,
+        "the first payload of a size as well"
+    );
+    stage.go_all(everybody(3));
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
+}
+
 #[test]
 fn send_buffers_are_read_where_they_were_written_and_stay_what_they_were() {
     let place = place();
@@ -75,19 +88,11 @@ fn send_buffers_are_read_where_they_were_written_and_stay_what_they_were() {
              job:53 lend:5000000 {others} right close right"
         )
     });
-    stage.wait_at(everybody(3), "lent");
-    assert_eq!(
-        payloads(place.path()),
-        0,
-        "the first payload of a size as well"
-    );
-    stage.go_all(everybody(3));
-    stage.succeed(everybody(3));
-    assert_nothing_left(place.path());
+    succeed_without_files(stage, "lent", &place);
 }
 
 #[test]
-fn send_buffers_that_are_given_up_are_read_where_they_were_written() {
+fn send_buffers_that_are_handed_over_by_value_are_read_where_they_were_written() {
     let place = place();
     let world = World::new(3, place.path()).sharing_memory();
     let mut stage = Stage::new();
@@ -104,15 +109,7 @@ fn send_buffers_that_are_given_up_are_read_where_they_were_written() {
             "job:70 give:64 give:300000 give:0 right"
         )
     });
-    stage.wait_at(everybody(3), "given");
-    assert_eq!(
-        payloads(place.path()),
-        0,
-        "the first payload of a size as well"
-    );
-    stage.go_all(everybody(3));
-    stage.succeed(everybody(3));
-    assert_nothing_left(place.path());
+    succeed_without_files(stage, "given", &place);
 }
 
 #[test]

@@ -197,8 +197,26 @@ impl OwnMemory {
         if let Err(error) = moved {
             // SAFETY: it is where it was made, and nobody knows of it.
             unsafe { munmap(own, len) }?;
+            self.put_back(map, start)?;
             return Err(error.into());
         }
+        Ok(())
+    }
+
+    /// Makes a mapping of [`lend`](Self::lend) what it was, if the system has unmapped it for one that it then could not move.
+    fn put_back(&self, map: &MmapRaw, start: u64) -> io::Result<()> {
+        // SAFETY: it takes the place of all of `map`, and of nothing else, and is of the same bytes of the same file, shared and
+        // as readable and writable as before: to whoever has a reference into it nothing has changed.
+        unsafe {
+            mmap(
+                map.as_mut_ptr().cast(),
+                map.len(),
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::FIXED,
+                &self.file,
+                start,
+            )
+        }?;
         Ok(())
     }
 
@@ -430,6 +448,24 @@ pub(crate) mod tests {
         assert_eq!(foreign.bytes(0, 8192), Some(&[0; 8192][..]));
         assert_eq!((own.bytes(8192, 1), foreign.bytes(8192, 1)), (None, None));
         assert_eq!(own.file.metadata().unwrap().len(), 8192);
+    }
+
+    #[test]
+    fn a_mapping_that_the_system_has_unmapped_is_put_back() {
+        let own = OwnMemory::make(1 << 20).unwrap();
+        own.reserve(0, 1 << 20).unwrap();
+        let map = own.lend(1 << 16, 10_000).unwrap();
+        lent_mut(&map, 10_000).fill(7);
+        for is_there in [false, true] {
+            if !is_there {
+                // SAFETY: nobody has a reference into it, and the next line puts it back.
+                unsafe { munmap(map.as_mut_ptr().cast(), map.len()) }.unwrap();
+            }
+            own.put_back(&map, 1 << 16).unwrap();
+            assert_eq!(lent(&map, 10_000), [7; 10_000]);
+        }
+        lent_mut(&map, 10_000).fill(8);
+        assert_eq!(own.bytes(1 << 16, 10_000).unwrap(), [8; 10_000]);
     }
 
     /// The flags that the kernel shows of the mapping that begins at an address.

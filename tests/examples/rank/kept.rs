@@ -69,8 +69,7 @@ impl Kept {
             some.collect::<Result<Vec<_>, _>>()
         };
         let parts = if is_lent {
-            let mut buffer = communicator.send_buffer(own.len());
-            buffer.copy_from_slice(&own);
+            let mut buffer = lent(communicator, &own);
             let parts = take(&buffer)?;
             buffer.fill(WRITTEN_LATER);
             self.buffers.push(buffer);
@@ -87,8 +86,7 @@ impl Kept {
     fn lend(&mut self, communicator: &Communicator, len: &str) -> Result<(), Failure> {
         let me = communicator.rank().get();
         let own = Generated::new(me, len_of(len, me)).bytes();
-        let mut buffer = communicator.send_buffer(own.len());
-        buffer.copy_from_slice(&own);
+        let mut buffer = lent(communicator, &own);
         let parts = communicator.all_gather_bytes(&buffer)?;
         buffer.fill(WRITTEN_LATER);
         self.buffers.push(buffer);
@@ -96,13 +94,12 @@ impl Kept {
         Ok(())
     }
 
-    /// The same of a send buffer that is given up by that.
+    /// The same of a send buffer that is handed over by value.
     fn give(&mut self, communicator: &Communicator, len: &str) -> Result<(), Failure> {
         let me = communicator.rank().get();
         let own = Generated::new(me, len_of(len, me)).bytes();
-        let mut buffer = communicator.send_buffer(own.len());
-        buffer.copy_from_slice(&own);
-        self.add(len, of_all(communicator.all_gather_bytes(buffer)?));
+        let given = lent(communicator, &own);
+        self.add(len, of_all(communicator.all_gather_bytes(given)?));
         Ok(())
     }
 
@@ -144,6 +141,13 @@ impl Kept {
         self.all.clear();
         self.buffers.clear();
     }
+}
+
+/// A send buffer that holds these bytes.
+fn lent(communicator: &Communicator, bytes: &[u8]) -> SendBuffer {
+    let mut buffer = communicator.send_buffer(bytes.len());
+    buffer.copy_from_slice(bytes);
+    buffer
 }
 
 /// The payloads of all ranks, each with its rank.

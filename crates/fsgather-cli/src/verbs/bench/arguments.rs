@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 use bytesize::ByteSize;
 use clap::{
-    Args,
+    Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use fsgather::WorldSize;
@@ -113,10 +113,19 @@ pub(super) struct Work {
     #[arg(long)]
     pub(super) floor: bool,
 
-    /// Write each payload, before its iteration, to memory that ranks of this host read in place, if there is room in it: what
-    /// programs of Rust have as `send_buffer`, those of Python as `empty`. A rank that still writes is waited for.
-    #[arg(long)]
-    pub(super) send_buffer: bool,
+    /// Hand over memory that ranks of this host read in place, if there is room in it, as programs of Rust do by `send_buffer`:
+    /// written anew before each iteration, or, which shows what readers pay for that, as it is.
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "written")]
+    pub(super) send_buffer: Option<Contents>,
+}
+
+/// What is in a send buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Contents {
+    /// The payload.
+    Written,
+    /// What was in its place before.
+    AsItIs,
 }
 
 impl BenchArguments {
@@ -158,9 +167,8 @@ impl Work {
         if self.floor {
             words.push("--floor".into());
         }
-        if self.send_buffer {
-            words.push("--send-buffer".into());
-        }
+        let contents = self.send_buffer.and_then(|one| one.to_possible_value());
+        words.extend(contents.map(|one| format!("--send-buffer={}", one.get_name())));
         words.into_iter().map(OsString::from).collect()
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 
 use fsgather::{Communicator, Pieces, SendBuffer};
 
+use super::arguments::Contents;
 use super::operation::{Operation, Subject, touch};
 use crate::failure::Failure;
 
@@ -12,8 +13,8 @@ pub(super) struct Library<'a> {
     world: &'a Communicator,
     /// This rank's payload.
     source: &'a [u8],
-    /// Whether it is written where others read it.
-    send_buffer: bool,
+    /// What is in the memory where others read it, if it is handed over there.
+    send_buffer: Option<Contents>,
     /// Where it lies there for the next iteration.
     buffer: Option<SendBuffer>,
 }
@@ -54,20 +55,35 @@ impl Subject for Library<'_> {
 
     /// The library does so in the background; programs write their next payload.
     fn tidy_up(&mut self) -> Result<(), Failure> {
-        self.buffer = self.send_buffer.then(|| written(self.world, self.source));
+        self.buffer = self.next_buffer();
         Ok(())
     }
 }
 
 impl<'a> Library<'a> {
-    /// That hands over `source`, or a `send_buffer` of the same bytes.
-    pub(super) fn new(world: &'a Communicator, source: &'a [u8], send_buffer: bool) -> Self {
-        Self {
+    /// That hands over `source`, or a `send_buffer` as long.
+    pub(super) fn new(
+        world: &'a Communicator,
+        source: &'a [u8],
+        send_buffer: Option<Contents>,
+    ) -> Self {
+        let mut library = Self {
             world,
             source,
             send_buffer,
-            buffer: send_buffer.then(|| written(world, source)),
+            buffer: None,
+        };
+        library.buffer = library.next_buffer();
+        library
+    }
+
+    fn next_buffer(&self) -> Option<SendBuffer> {
+        let contents = self.send_buffer?;
+        let mut buffer = self.world.send_buffer(self.source.len());
+        if contents == Contents::Written {
+            buffer.copy_from_slice(self.source);
         }
+        Some(buffer)
     }
 
     fn look_at(&self, payload: &[u8]) -> Result<(), Failure> {
@@ -75,12 +91,6 @@ impl<'a> Library<'a> {
         touch(payload);
         Ok(())
     }
-}
-
-fn written(world: &Communicator, source: &[u8]) -> SendBuffer {
-    let mut buffer = world.send_buffer(source.len());
-    buffer.copy_from_slice(source);
-    buffer
 }
 
 /// Refuses a result that is not as large as it has to be.

@@ -269,7 +269,7 @@ mod tests {
             control: Some(Control::Markers),
             iterations: None,
             floor,
-            send_buffer: false,
+            send_buffer: None,
         }
     }
 
