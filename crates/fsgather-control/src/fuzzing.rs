@@ -36,7 +36,7 @@ fn messages<M: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes
         deframer.push(record);
         while let Ok(Some(message)) = deframer.next_message::<M>() {
             // It can be told on.
-            if let Ok(frame) = encode_frame(&message) {
+            if let Ok(frame) = encode_frame(&message, 0) {
                 let mut again = Deframer::default();
                 again.push(&frame);
                 assert_eq!(again.next_message(), Ok(Some(message)));

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use fsgather_core::{
     Activity, Call, ChannelId, Epoch, Error, Leaves, Missing, Neighbour, Peer, ProcessId, Rank,
-    Site, Start, Step, Whereabouts, WorldSize,
+    Site, Start, Step, Whereabouts, WorldSize, in_place, in_place_each,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -59,6 +59,7 @@ pub enum ToCoordinator {
         /// What the member has called.
         call: Call,
         /// Inline payload or locator.
+        #[serde(deserialize_with = "in_place")]
         body: Bytes,
         /// What the member has published for others to read.
         leaves: Leaves,
@@ -188,6 +189,7 @@ pub enum ToMember {
         /// Which exchange.
         step: Step,
         /// All contributions in rank order; absent for those who do not receive.
+        #[serde(deserialize_with = "in_place_each")]
         bodies: Option<Vec<Bytes>>,
         /// Whether [`ToCoordinator::Done`] is expected.
         acknowledge: bool,
@@ -258,6 +260,7 @@ pub enum ToMember {
         /// Who, by its place in the communicator.
         from: Rank,
         /// What.
+        #[serde(deserialize_with = "in_place")]
         body: Bytes,
     },
     /// What rank 0 warns of, to be said by this member: rank 0 itself is waited for, and may be unable to speak.
@@ -267,7 +270,26 @@ pub enum ToMember {
     },
 }
 
+impl ToCoordinator {
+    /// How many bytes of payloads are in it.
+    pub(crate) fn payload_len(&self) -> usize {
+        match self {
+            Self::Contribute { body, .. } => body.len(),
+            _ => 0,
+        }
+    }
+}
+
 impl ToMember {
+    /// How many bytes of payloads are in it.
+    pub(crate) fn payload_len(&self) -> usize {
+        match self {
+            Self::Release { bodies, .. } => bodies.iter().flatten().map(Bytes::len).sum(),
+            Self::Arrived { body, .. } => body.len(),
+            _ => 0,
+        }
+    }
+
     /// The communicator that it is about.
     pub(crate) fn channel(&self) -> Option<ChannelId> {
         match self {

@@ -476,11 +476,10 @@ impl<D: Carrier> Exchange for RankExchange<D> {
         self.check()?;
         self.world.interrupt.poll_if_due(clock::now());
         let doing = ticket.activity(phase);
-        let carrier = self.carrier();
-        let progress =
-            carrier.act(|member, now| member.progress(ticket.channel, doing, bytes, now));
-        carrier.nudge();
-        progress
+        // What is said of it goes with what comes next, or soon: to wake a thread for it would cost a small call more than all
+        // the rest of it.
+        self.carrier()
+            .act(|member, now| member.progress(ticket.channel, doing, bytes, now))
     }
 
     fn stalled(&self, ticket: &Ticket, waits_for: &[Rank], idle: Duration) {

@@ -6,7 +6,8 @@
 //! length (4 bytes, little-endian) and one postcard-encoded message. Lengths are checked before
 //! anything is allocated. `docs/design/wire-protocol.md` has the tables.
 
-use fsgather_core::read_message;
+use bytes::{Buf, BytesMut};
+use fsgather_core::{read_message, read_message_in_place};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The version of everything on the wire.
@@ -21,7 +22,7 @@ pub const VERSION: u16 = 12;
 /// The largest frame, in bytes without its length: the welcome to the largest world has room in it.
 pub const FRAME_LIMIT: usize = 32 << 20;
 
-/// What most frames have room in, in bytes with the length.
+/// What most frames have room in, in bytes with the length and without payloads.
 const USUAL_FRAME: usize = 320;
 
 /// The largest record on the wire, in bytes without its length.
@@ -132,15 +133,15 @@ pub enum WireError {
     Malformed,
 }
 
-/// Puts one message into a frame.
+/// Puts one message into a frame. `payload_len` is how many bytes of payloads are in it, so that they are not copied as
+/// the frame grows.
 ///
 /// # Errors
 ///
 /// [`WireError::FrameTooLong`] when the message does not fit, [`WireError::Malformed`] when it cannot
 /// be encoded.
-pub fn encode_frame<M: Serialize>(message: &M) -> Result<Vec<u8>, WireError> {
-    // Most messages have room in it, so that they are not copied as they grow.
-    let mut frame = Vec::with_capacity(USUAL_FRAME);
+pub fn encode_frame<M: Serialize>(message: &M, payload_len: usize) -> Result<Vec<u8>, WireError> {
+    let mut frame = Vec::with_capacity(payload_len.saturating_add(USUAL_FRAME));
     frame.extend_from_slice(&[0; 4]);
     let mut frame = postcard::to_extend(message, frame).map_err(|_| WireError::Malformed)?;
     let length = frame.len() - 4;
@@ -152,20 +153,21 @@ pub fn encode_frame<M: Serialize>(message: &M) -> Result<Vec<u8>, WireError> {
     Ok(frame)
 }
 
+/// Frames from this length on are handed out without a copy; the bytes in shorter ones are copied in any case.
+const LONG_FRAME: usize = 4 << 10;
+
 /// Joins decrypted records and cuts them into frames.
+///
+/// The payloads of a long frame are parts of the memory in which it was joined. Once nobody holds one of them, the next
+/// frames are joined there.
 #[derive(Debug, Default)]
 pub struct Deframer {
-    buffer: Vec<u8>,
-    start: usize,
+    buffer: BytesMut,
 }
 
 impl Deframer {
     /// Takes in one decrypted record.
     pub fn push(&mut self, plain: &[u8]) {
-        if self.start == self.buffer.len() {
-            self.buffer.clear();
-            self.start = 0;
-        }
         self.buffer.extend_from_slice(plain);
     }
 
@@ -175,8 +177,7 @@ impl Deframer {
     ///
     /// When the other side does not keep to the protocol; nothing after that can be read.
     pub fn next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, WireError> {
-        let pending = &self.buffer[self.start..];
-        let Some((prefix, rest)) = pending.split_first_chunk::<4>() else {
+        let Some((prefix, rest)) = self.buffer.split_first_chunk::<4>() else {
             return Ok(None);
         };
         let length = u32::from_le_bytes(*prefix) as usize;
@@ -184,38 +185,36 @@ impl Deframer {
             return Err(WireError::FrameTooLong(length));
         }
         let Some(body) = rest.get(..length) else {
-            self.make_room(length + 4);
+            // The record that ends this frame may begin the next one.
+            let missing = length - rest.len() + PLAIN_LIMIT;
+            self.buffer.reserve(missing);
             return Ok(None);
         };
-        let message = read_message(body).map_err(|_| WireError::Malformed)?;
-        self.start += 4 + length;
-        Ok(Some(message))
+        let message = if length < LONG_FRAME {
+            let message = read_message(body);
+            self.buffer.advance(4 + length);
+            message
+        } else {
+            self.buffer.advance(4);
+            read_message_in_place(&self.buffer.split_to(length).freeze())
+        };
+        message.map(Some).map_err(|_| WireError::Malformed)
     }
 
     /// Whether everything that was taken in has been handed out.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.start == self.buffer.len()
-    }
-
-    /// Moves what is unread to the front, so that the buffer is bounded by one frame and one record.
-    fn make_room(&mut self, needed: usize) {
-        if self.start > 0 {
-            self.buffer.drain(..self.start);
-            self.start = 0;
-        }
-        self.buffer
-            .reserve(needed.saturating_sub(self.buffer.len()));
+        self.buffer.is_empty()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use fsgather_core::Error;
+    use fsgather_core::{ChannelId, Epoch, Error, Step};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::message::ToCoordinator;
+    use crate::message::{ToCoordinator, ToMember};
 
     proptest! {
         #[test]
@@ -225,7 +224,7 @@ mod tests {
         ) {
             let stream: Vec<u8> = messages
                 .iter()
-                .flat_map(|message| encode_frame(message).unwrap())
+                .flat_map(|message| encode_frame(message, 0).unwrap())
                 .collect();
             let mut deframer = Deframer::default();
             let mut read: Vec<String> = Vec::new();
@@ -261,6 +260,81 @@ mod tests {
         }
     }
 
+    fn release(lengths: &[usize]) -> ToMember {
+        let bodies = lengths.iter().zip(1..);
+        let bodies = bodies.map(|(length, byte)| vec![byte; *length].into());
+        ToMember::Release {
+            step: Step::verdict(ChannelId::WORLD, Epoch::FIRST),
+            bodies: Some(bodies.collect()),
+            acknowledge: true,
+            further_rounds: 0,
+            last: None,
+            missing: Vec::new(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn payloads_survive_any_cut_into_records_and_whatever_is_kept_of_those_before(
+            calls in proptest::collection::vec(
+                (proptest::collection::vec(0_usize..20_000, 0..6), 0_usize..6),
+                1..8,
+            ),
+            record in 1_usize..PLAIN_LIMIT,
+        ) {
+            let releases: Vec<ToMember> = calls.iter().map(|(lengths, _)| release(lengths)).collect();
+            let stream: Vec<u8> = releases
+                .iter()
+                .flat_map(|release| encode_frame(release, 0).unwrap())
+                .collect();
+            let mut deframer = Deframer::default();
+            let (mut read, mut kept) = (0, Vec::new());
+            for piece in stream.chunks(record) {
+                deframer.push(piece);
+                while let Some(message) = deframer.next_message::<ToMember>().unwrap() {
+                    prop_assert_eq!(&message, &releases[read]);
+                    let ToMember::Release { bodies: Some(bodies), .. } = message else {
+                        unreachable!("equal to one");
+                    };
+                    // A program drops what it has got, but for what it goes on with.
+                    kept.extend(bodies.into_iter().zip(1_u8..).skip(calls[read].1));
+                    read += 1;
+                }
+            }
+            prop_assert_eq!(read, releases.len());
+            for (body, byte) in kept {
+                prop_assert!(body.iter().all(|one| *one == byte));
+            }
+        }
+    }
+
+    #[test]
+    fn memory_in_which_payloads_came_is_used_again_when_nobody_holds_them() {
+        let mut deframer = Deframer::default();
+        let mut next = |length| {
+            for piece in encode_frame(&release(&[length]), 0)
+                .unwrap()
+                .chunks(PLAIN_LIMIT)
+            {
+                deframer.push(piece);
+            }
+            match deframer.next_message().unwrap() {
+                Some(ToMember::Release {
+                    bodies: Some(mut bodies),
+                    ..
+                }) => bodies.remove(0),
+                other => panic!("{other:?}"),
+            }
+        };
+        let first = next(200 << 10);
+        let place = first.as_ptr();
+        let second = next(200 << 10);
+        assert_ne!(second.as_ptr(), place, "the first one is held");
+        let place = second.as_ptr();
+        drop((first, second));
+        assert_eq!(next(200 << 10).as_ptr(), place);
+    }
+
     #[test]
     fn a_length_beyond_the_limit_is_refused_before_anything_is_allocated() {
         let mut deframer = Deframer::default();
@@ -275,7 +349,7 @@ mod tests {
         let leaving = ToCoordinator::Leave {
             cause: Some(Error::config("x").poisoned()),
         };
-        let mut body = encode_frame(&leaving).unwrap().split_off(4);
+        let mut body = encode_frame(&leaving, 0).unwrap().split_off(4);
         let mut deframer = Deframer::default();
         deframer.push(&frame(&body));
         assert_eq!(deframer.next_message(), Ok(Some(leaving)));

@@ -26,7 +26,7 @@ struct Traffic {
 
 impl Traffic {
     fn add<M: Serialize>(&mut self, message: &M, times: u64) {
-        let frame = wire::encode_frame(message).unwrap();
+        let frame = wire::encode_frame(message, 0).unwrap();
         self.messages += times;
         self.bytes += frame.len() as u64 * times;
     }
@@ -231,5 +231,5 @@ fn the_largest_world_forms_on_hosts_with_the_longest_names() {
         processes: vec![process; WorldSize::MAX as usize],
         timeout: Duration::MAX,
     });
-    assert!(wire::encode_frame(&welcome).is_ok());
+    assert!(wire::encode_frame(&welcome, 0).is_ok());
 }

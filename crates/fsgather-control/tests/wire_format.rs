@@ -24,7 +24,7 @@ fn step() -> Step {
 
 /// A frame without its length.
 fn bytes_of(message: &impl Serialize) -> Vec<u8> {
-    encode_frame(message)
+    encode_frame(message, 0)
         .map(|mut frame| frame.split_off(4))
         .unwrap_or_default()
 }
@@ -184,7 +184,7 @@ fn the_documented_examples_are_exact() {
         further_rounds: 0,
     };
     assert_eq!(
-        encode_frame(&contribution).unwrap(),
+        encode_frame(&contribution, 0).unwrap(),
         b"\x1d\0\0\0\x03\x00\x02\x00\x04\x00\x01\xac\x02\x00\x00\x00\x08a.rs:1:1\x00\x00\x00\x02xy\x01\x00"
     );
     let release = ToMember::Release {
@@ -196,7 +196,7 @@ fn the_documented_examples_are_exact() {
         missing: Vec::new(),
     };
     assert_eq!(
-        encode_frame(&release).unwrap(),
+        encode_frame(&release, 0).unwrap(),
         b"\x0f\0\0\0\x03\x00\x02\x00\x01\x02\x02xy\x00\x00\x00\x01\x01\x00"
     );
     let communicator = Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);

@@ -11,7 +11,8 @@ use crate::{
 /// The bytes that a rank hands over in a call: a slice, [`Bytes`], or several of these.
 ///
 /// Slices are borrowed for the call, and copied where they have to be kept longer; [`Bytes`] are never
-/// copied. Several pieces are handed over without being joined where they go to a file: recipients get one
+/// copied. What a root hands over in its own gather goes nowhere: [`Bytes`] are kept as they are, and of the rest
+/// up to 8 MiB are copied rather than written to a file. Several pieces are handed over without being joined where they go to a file: recipients get one
 /// [`Payload`](crate::Payload) of all pieces one after the other, and on its way nothing is copied but what is left of
 /// a piece when whole mebibytes have been taken from it. A payload that rides on the control messages is
 /// joined in them; one that goes from memory to memory is joined first if it has more than one piece that is

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use crate::tcp::{
     connection::{self, Bare},
-    noise::Sealed,
+    noise::{Records, Sealed},
     unsealing::Unsealing,
 };
 
@@ -57,7 +57,7 @@ struct Seal {
     sealed: Sealed,
     number: u64,
     /// Encrypted bytes that the socket has not taken yet.
-    wire: Vec<u8>,
+    wire: Records,
     written: usize,
 }
 
@@ -95,7 +95,7 @@ impl Link {
             taken: 0,
             sealed,
             number: sent,
-            wire: Vec::new(),
+            wire: Records::default(),
             written: 0,
         });
         Self {
@@ -310,8 +310,8 @@ impl Seal {
     }
 
     fn try_flush(&mut self, stream: &TcpStream) -> io::Result<bool> {
-        while self.written < self.wire.len() {
-            match unless_blocked(stream.try_write(&self.wire[self.written..]))? {
+        while self.written < self.wire.as_slice().len() {
+            match unless_blocked(stream.try_write(&self.wire.as_slice()[self.written..]))? {
                 Some(written) => self.written += written,
                 None => return Ok(false),
             }

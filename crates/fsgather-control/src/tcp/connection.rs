@@ -22,10 +22,10 @@ use crate::{
     forked::keep_from_children,
     tcp::{
         descriptors,
-        noise::{Credentials, HANDSHAKE_LEN, Handshake, Sealed},
+        noise::{Credentials, HANDSHAKE_LEN, Handshake, Records, Sealed},
         unsealing::Unsealing,
     },
-    wire::{self, ConnectionPurpose, Deframer, Preamble, VERSION},
+    wire::{self, ConnectionPurpose, Deframer, PLAIN_LIMIT, Preamble, VERSION},
 };
 
 /// How long connecting and shaking hands may take.
@@ -88,6 +88,9 @@ impl TransportError {
         }
     }
 }
+
+/// So much of a long frame is encrypted before it is sent: the other side decrypts it meanwhile.
+const SEALED_AT_ONCE: usize = 8 * PLAIN_LIMIT;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -248,7 +251,7 @@ pub(crate) struct ConnectionWriter {
     half: OwnedWriteHalf,
     sealed: Sealed,
     number: u64,
-    wire: Vec<u8>,
+    wire: Records,
 }
 
 impl Connection {
@@ -368,7 +371,7 @@ impl Connection {
                 half: write,
                 sealed,
                 number: 0,
-                wire: Vec::new(),
+                wire: Records::default(),
             },
         }
     }
@@ -434,19 +437,22 @@ impl ConnectionReader {
 impl ConnectionWriter {
     /// Sends frames that are encoded already.
     pub(crate) async fn send_frames(&mut self, frames: &[u8]) -> Result<(), TransportError> {
-        self.wire.clear();
-        self.sealed
-            .seal(frames, &mut self.number, &mut self.wire)
-            .map_err(|_| TransportError::Closed)?;
-        self.half
-            .write_all(&self.wire)
-            .await
-            .map_err(TransportError::from_read)
+        for piece in frames.chunks(SEALED_AT_ONCE) {
+            self.wire.clear();
+            self.sealed
+                .seal(piece, &mut self.number, &mut self.wire)
+                .map_err(|_| TransportError::Closed)?;
+            self.half
+                .write_all(self.wire.as_slice())
+                .await
+                .map_err(TransportError::from_read)?;
+        }
+        Ok(())
     }
 
     /// Sends one message.
     pub(crate) async fn send<M: Serialize>(&mut self, message: &M) -> Result<(), TransportError> {
-        let frame = wire::encode_frame(message)?;
+        let frame = wire::encode_frame(message, 0)?;
         self.send_frames(&frame).await
     }
 

@@ -47,11 +47,11 @@ pub(crate) struct Connections {
 
 impl Outlet for Connections {
     fn to_coordinator(&mut self, message: ToCoordinator) {
-        self.queue(&[Rank::ZERO], &message);
+        self.queue(&[Rank::ZERO], &message, message.payload_len());
     }
 
     fn to_members(&mut self, to: &[Rank], message: &ToMember) {
-        self.queue(to, message);
+        self.queue(to, message, message.payload_len());
     }
 }
 
@@ -73,7 +73,7 @@ impl Medium for Connections {
 
 impl Connections {
     /// Encodes a message once and queues it for all connections it goes to.
-    fn queue<M: Serialize>(&self, to: &[Rank], message: &M) {
+    fn queue<M: Serialize>(&self, to: &[Rank], message: &M, payload_len: usize) {
         let mut outboxes = to
             .iter()
             .filter_map(|rank| self.outboxes.get(rank.index())?.as_ref())
@@ -81,7 +81,7 @@ impl Connections {
         if outboxes.peek().is_none() {
             return;
         }
-        match wire::encode_frame(message) {
+        match wire::encode_frame(message, payload_len) {
             Ok(frame) => {
                 let frame = Bytes::from(frame);
                 for outbox in outboxes {

@@ -1,4 +1,4 @@
-//! Authentication and encryption of one connection: [`Handshake`] and [`Sealed`].
+//! Authentication and encryption of one connection: [`Handshake`], [`Sealed`] and its [`Records`].
 //!
 //! The handshake is Noise `NNpsk0`: both sides prove that they know the world's secret, and agree on
 //! fresh keys in one round trip. The prologue binds version, communicator, job key, purpose and the rank that
@@ -148,7 +148,7 @@ impl Sealed {
         })
     }
 
-    /// Encrypts a stream as records, numbered from `*number` on, and appends them to `wire`.
+    /// Encrypts a stream as records, numbered from `*number` on, and appends them to `records`.
     ///
     /// # Errors
     ///
@@ -157,17 +157,16 @@ impl Sealed {
         &self,
         plain: &[u8],
         number: &mut u64,
-        wire: &mut Vec<u8>,
+        records: &mut Records,
     ) -> Result<(), NotAuthentic> {
         for piece in plain.chunks(PLAIN_LIMIT) {
             let length = piece.len() + TAG_LEN;
-            let start = wire.len();
             // PLAIN_LIMIT keeps the length below 2^16.
             let prefix = u16::try_from(length).map_err(|_| NotAuthentic)?;
-            wire.extend_from_slice(&prefix.to_le_bytes());
-            wire.resize(start + 2 + length, 0);
+            let (place, record) = records.append(length).split_at_mut(2);
+            place.copy_from_slice(&prefix.to_le_bytes());
             self.state
-                .write_message(*number, piece, &mut wire[start + 2..])
+                .write_message(*number, piece, record)
                 .map_err(|_| NotAuthentic)?;
             *number += 1;
         }
@@ -197,6 +196,36 @@ impl Sealed {
 impl fmt::Debug for Sealed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sealed").finish_non_exhaustive()
+    }
+}
+
+/// Encrypted records on their way to a socket. Its memory is used again without being cleared.
+#[derive(Debug, Default)]
+pub struct Records {
+    memory: Vec<u8>,
+    len: usize,
+}
+
+impl Records {
+    /// What is to be sent.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.memory[..self.len]
+    }
+
+    /// Forgets all of them.
+    pub const fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Makes room for a record of so many bytes, and for its length before it.
+    fn append(&mut self, length: usize) -> &mut [u8] {
+        let start = self.len;
+        self.len += 2 + length;
+        if self.memory.len() < self.len {
+            self.memory.resize(self.len, 0);
+        }
+        &mut self.memory[start..self.len]
     }
 }
 
@@ -246,9 +275,12 @@ mod tests {
     fn both_sides_read_what_the_other_wrote() {
         let (client, server) = connect(&credentials(1), &credentials(1)).unwrap();
         let message = vec![42; 3 * PLAIN_LIMIT + 5];
-        let (mut wire, mut sent) = (Vec::new(), 0);
-        client.seal(&message, &mut sent, &mut wire).unwrap();
-        let (mut read, mut received, mut rest) = (Vec::new(), 0, wire.as_slice());
+        let (mut records, mut sent) = (Records::default(), 0);
+        client.seal(b"before", &mut 99, &mut records).unwrap();
+        records.clear();
+        client.seal(&message, &mut sent, &mut records).unwrap();
+        let wire = records.as_slice();
+        let (mut read, mut received, mut rest) = (Vec::new(), 0, wire);
         let mut plain = vec![0; PLAIN_LIMIT];
         while let Some((prefix, tail)) = rest.split_first_chunk::<2>() {
             let (record, tail) = tail.split_at(u16::from_le_bytes(*prefix).into());
@@ -323,8 +355,9 @@ mod tests {
     #[test]
     fn records_cannot_be_repeated_or_changed() {
         let (client, server) = connect(&credentials(1), &credentials(1)).unwrap();
-        let (mut wire, mut sent) = (Vec::new(), 0);
-        client.seal(b"once", &mut sent, &mut wire).unwrap();
+        let mut records = Records::default();
+        client.seal(b"once", &mut 0, &mut records).unwrap();
+        let mut wire = records.as_slice().to_vec();
         let mut plain = vec![0; PLAIN_LIMIT];
         let mut received = 0;
         assert!(server.open(&wire[2..], &mut received, &mut plain).is_ok());
@@ -345,8 +378,9 @@ mod tests {
         )
         .unwrap();
         let client = client.finish(&answer).unwrap();
-        let (mut wire, mut plain) = (Vec::new(), vec![0; PLAIN_LIMIT]);
-        client.seal(b"join", &mut 0, &mut wire).unwrap();
+        let (mut records, mut plain) = (Records::default(), vec![0; PLAIN_LIMIT]);
+        client.seal(b"join", &mut 0, &mut records).unwrap();
+        let wire = records.as_slice();
         assert!(old.open(&wire[2..], &mut 0, &mut plain).is_ok());
         // The same first message and the same record, replayed to a new responder.
         let (again, _) = Handshake::respond(

@@ -104,6 +104,55 @@ proptest! {
 }
 
 #[test]
+fn the_end_of_a_payload_may_be_said_to_be_one_wherever_it_begins() {
+    let (_place, directory) = gather_dir();
+    for setting in supported() {
+        for (before, len) in [
+            (0, 0),
+            (0, 9),
+            (9, 0),
+            (9, CHUNK_LEN),
+            (CHUNK_LEN, CHUNK_LEN - 1),
+            (CHUNK_LEN - 1, 2 * CHUNK_LEN + 9),
+            (0, 5 * CHUNK_LEN),
+        ] {
+            for has_checksums in [true, false] {
+                let bytes = pattern(before + len);
+                let mut writer = directory
+                    .create_payload(id(0), Encoding(0), setting, |_| Ok(()))
+                    .unwrap();
+                if !has_checksums {
+                    writer = writer.without_checksums();
+                }
+                writer.write_all(&bytes[..before]).unwrap();
+                writer.write_last(&bytes[before..]).unwrap();
+                assert_eq!(writer.written(), bytes.len() as u64);
+                let locator = writer.publish().unwrap();
+                let collected = collect(&directory, &locator).unwrap();
+                assert!(
+                    *collected == *bytes,
+                    "{setting:?} {before} {len} {has_checksums}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_written_after_the_end_of_a_payload() {
+    let (_place, directory) = gather_dir();
+    let mut writer = directory
+        .create_payload(id(0), Encoding(0), CompressionSetting::None, |_| Ok(()))
+        .unwrap()
+        .without_checksums();
+    writer.write_last(b"all").unwrap();
+    assert!(writer.write_all(b"more").is_err());
+    assert!(writer.write_last(b"more").is_err());
+    let locator = writer.publish().unwrap();
+    assert_eq!(&*collect(&directory, &locator).unwrap(), b"all");
+}
+
+#[test]
 fn another_payload_is_refused_without_checksums_as_well() {
     let (_place, directory) = gather_dir();
     let bytes = pattern(CHUNK_LEN + 9);

@@ -122,6 +122,7 @@ impl GatherDir {
                 is_begun: false,
                 packer,
                 buffer: Vec::new(),
+                is_complete: false,
                 table: Vec::new(),
                 raw_len: 0,
                 stored_len: 0,
@@ -156,6 +157,8 @@ pub struct PayloadWriter<P> {
     packer: Packer,
     /// Bytes that do not make a window of the packer yet.
     buffer: Vec<u8>,
+    /// Whether the last chunk is in the file.
+    is_complete: bool,
     table: Vec<u8>,
     raw_len: u64,
     stored_len: u64,
@@ -230,6 +233,26 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
     #[must_use]
     pub const fn written(&self) -> u64 {
         self.raw_len + self.buffer.len() as u64
+    }
+
+    /// Writes the end of the payload: what is written after that fails. Bytes that need not be hashed go from the caller's
+    /// memory to the file, also those of the last chunk.
+    ///
+    /// # Errors
+    ///
+    /// The first one of this writer.
+    pub fn write_last(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        while !(bytes.is_empty() || self.packer.passes_on() && self.buffer.is_empty()) {
+            let taken = self.accept(bytes)?;
+            bytes = &bytes[taken..];
+        }
+        self.usable()?;
+        for chunks in bytes.chunks(self.packer.window()) {
+            self.write_chunks(chunks)?;
+            // The last one may be shorter than others.
+            self.is_complete = true;
+        }
+        Ok(())
     }
 
     /// The first error, with its type, which [`io::Error`] does not show. The writer stays unusable.
@@ -454,10 +477,19 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         Error::storage(operation, &self.staged.path, cause)
     }
 
-    fn accept(&mut self, bytes: &[u8]) -> Result<usize, Error> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.clone());
+    /// An error if nothing can be written any more.
+    fn usable(&self) -> Result<(), Error> {
+        match &self.failure {
+            Some(failure) => Err(failure.clone()),
+            None if self.is_complete => {
+                Err(Error::config("the end of this payload has been written"))
+            }
+            None => Ok(()),
         }
+    }
+
+    fn accept(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        self.usable()?;
         let window = self.packer.window();
         if self.packer.passes_on() && self.buffer.is_empty() && bytes.len() >= window {
             self.write_chunks(&bytes[..window])?;

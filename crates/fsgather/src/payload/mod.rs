@@ -9,6 +9,7 @@
 //! - [`part`]: one rank's payload as it has arrived, whole or as a [`stream`].
 //! - [`ahead`]: has parts of other hosts fetched before they are wanted.
 //! - [`host_reading`]: ranks of a host read files for each other, by [`reading_turns`].
+//! - [`own_part`]: what goes to nobody but its owner.
 //! - [`spool`]: a stream too long to be held, in a nameless local file.
 //! - [`path`]: where payloads go; [`path_request`]: what a call asks for; [`known_paths`]: what a group has found.
 //! - [`shared_memory`]: payloads that lie in memory of all ranks of a host; [`placing`] announces them.
@@ -23,6 +24,7 @@ pub(crate) mod known_paths;
 pub(crate) mod links;
 pub(crate) mod mesh;
 mod origin;
+mod own_part;
 pub(crate) mod part;
 pub(crate) mod path;
 pub(crate) mod path_request;

@@ -18,6 +18,7 @@ use crate::{
         input::{HeldInput, InputSource, joined},
         mesh,
         origin::PayloadOrigin,
+        own_part,
         path::{FilesPath, PayloadPath},
         placing, relay,
         retention::Retention,
@@ -86,9 +87,12 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    fn write(&mut self, bytes: &[u8], is_last: bool) -> Result<(), Error> {
         let _call = self.calls.begin(&self.what);
         let file = &mut self.file;
+        if is_last {
+            return file.write_last(bytes);
+        }
         file.write_all(bytes).map_err(|error| {
             file.take_error()
                 .unwrap_or_else(|| Error::storage("write", "payload", &error))
@@ -143,18 +147,16 @@ impl<'a> InputWriter<'a> {
 
     /// Takes the whole payload, and says how it travels.
     pub(crate) fn take_all(self, source: InputSource<'_>) -> Result<Ready<'_>, Error> {
+        let (guard, path, shares) = (self.guard, self.payload_path, self.share.is_some());
+        let kept = own_part::kept(guard, &source, path, shares, self.inline_limit);
+        if let Some(bytes) = kept.filter(|bytes| !self.is_too_large(bytes.len() as u64)) {
+            let len = bytes.len() as u64;
+            let own = HeldInput::Shared(bytes);
+            return placing::announced(guard, PayloadHeader::Kept { len }, len, own);
+        }
         let Some(share) = self.share else {
             return self.take_elsewhere(source);
         };
-        let guard = self.guard;
-        if let InputSource::Shared(bytes) = &source
-            && !self.is_too_large(bytes.len() as u64)
-            && Share::is_only_reader(&guard.inner, &guard.ticket)
-        {
-            let len = bytes.len() as u64;
-            let own = HeldInput::Shared(bytes.clone());
-            return placing::announced(guard, PayloadHeader::Kept { len }, len, own);
-        }
         let Some(location) = self.place(&source, share) else {
             return self.take_elsewhere(source);
         };
@@ -247,7 +249,7 @@ impl<'a> InputWriter<'a> {
         if bytes.len() > self.inline_limit {
             self.expect(bytes.len() as u64)?;
         }
-        self.try_take(bytes)
+        self.take_part(bytes, true)
     }
 
     /// Prepares for more than fits into an announcement, so that a lack of space is noticed before it is
@@ -289,8 +291,8 @@ impl<'a> InputWriter<'a> {
         }
         self.has_source = true;
         self.expect(len)?;
-        for piece in pieces {
-            self.try_take(piece)?;
+        for (index, piece) in pieces.iter().enumerate() {
+            self.take_part(piece, index + 1 == pieces.len())?;
         }
         self.settle_file()?;
         let own = match self.instead {
@@ -324,6 +326,10 @@ impl<'a> InputWriter<'a> {
     }
 
     fn try_take(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.take_part(bytes, false)
+    }
+
+    fn take_part(&mut self, bytes: &[u8], is_last: bool) -> Result<(), Error> {
         self.taken += bytes.len() as u64;
         if self.bound.is_some_and(|bound| self.taken > bound) {
             // Goes on to be counted, so that all are told how much it would need.
@@ -354,7 +360,7 @@ impl<'a> InputWriter<'a> {
             }
             Beyond::File(_, writer) => {
                 let before = writer.file.written();
-                if let Err(problem) = writer.write(bytes) {
+                if let Err(problem) = writer.write(bytes, is_last) {
                     self.take_back(problem)?;
                     let came = (self.buffer.len() as u64).saturating_sub(before);
                     let came = usize::try_from(came).unwrap_or(usize::MAX);
@@ -457,7 +463,7 @@ impl<'a> InputWriter<'a> {
         };
         let written = created.and_then(|file| {
             let mut writer = Writer { file, calls, what };
-            writer.write(&self.buffer)?;
+            writer.write(&self.buffer, false)?;
             Ok(writer)
         });
         match written {

@@ -1,0 +1,168 @@
+//! Bytes in messages that stay where the message was received: [`read_message_in_place`], [`in_place`] and
+//! [`in_place_each`].
+
+use std::{cell::RefCell, fmt};
+
+use bytes::Bytes;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error, Visitor},
+};
+
+use crate::received::{Unreadable, read_message};
+
+/// Shorter ones are copied: that costs less than to share them, and whoever keeps one does not keep all of the message.
+const LEAST_SHARED: usize = 4 << 10;
+
+thread_local! {
+    /// What a message is being read from on this thread.
+    static RECEIVED: RefCell<Option<Bytes>> = const { RefCell::new(None) };
+}
+
+/// Reads a message of ours as [`read_message`] does; the bytes in it that are read with [`in_place`] are not copied.
+///
+/// Those of 4 KiB and more are parts of `received`, whose memory exists as long as one of them does.
+///
+/// # Errors
+///
+/// As [`read_message`].
+pub fn read_message_in_place<T: DeserializeOwned>(received: &Bytes) -> Result<T, Unreadable> {
+    RECEIVED.set(Some(received.clone()));
+    let _reading = Reading;
+    read_message(received)
+}
+
+/// Ends it however reading ends.
+struct Reading;
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        RECEIVED.set(None);
+    }
+}
+
+/// Reads bytes: `#[serde(deserialize_with = "in_place")]`. Read otherwise than by [`read_message_in_place`], they are copied.
+///
+/// # Errors
+///
+/// For anything but bytes.
+pub fn in_place<'de, D: Deserializer<'de>>(source: D) -> Result<Bytes, D::Error> {
+    InPlace::deserialize(source).map(|read| read.0)
+}
+
+/// The same for those of several ranks.
+///
+/// # Errors
+///
+/// For anything but a sequence of bytes, or nothing.
+pub fn in_place_each<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Vec<Bytes>>, D::Error> {
+    let read = Option::<Vec<InPlace>>::deserialize(source)?;
+    Ok(read.map(|each| each.into_iter().map(|read| read.0).collect()))
+}
+
+struct InPlace(Bytes);
+
+impl<'de> Deserialize<'de> for InPlace {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_bytes(InPlaceVisitor)
+    }
+}
+
+struct InPlaceVisitor;
+
+impl<'de> Visitor<'de> for InPlaceVisitor {
+    type Value = InPlace;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bytes")
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<InPlace, E> {
+        Ok(InPlace(Bytes::copy_from_slice(bytes)))
+    }
+
+    fn visit_borrowed_bytes<E: Error>(self, bytes: &'de [u8]) -> Result<InPlace, E> {
+        let shared = RECEIVED.with_borrow(|received| part_of(received.as_ref()?, bytes));
+        Ok(InPlace(
+            shared.unwrap_or_else(|| Bytes::copy_from_slice(bytes)),
+        ))
+    }
+}
+
+/// These bytes as a part of what was received, if they are one and long enough.
+fn part_of(received: &Bytes, bytes: &[u8]) -> Option<Bytes> {
+    let start = bytes
+        .as_ptr()
+        .addr()
+        .checked_sub(received.as_ptr().addr())?;
+    let end = start.checked_add(bytes.len())?;
+    (bytes.len() >= LEAST_SHARED && end <= received.len()).then(|| received.slice(start..end))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use serde::Serialize;
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Message {
+        #[serde(deserialize_with = "in_place")]
+        own: Bytes,
+        #[serde(deserialize_with = "in_place_each")]
+        all: Option<Vec<Bytes>>,
+    }
+
+    fn message() -> Message {
+        Message {
+            own: vec![1; LEAST_SHARED].into(),
+            all: Some(vec![
+                vec![2; LEAST_SHARED - 1].into(),
+                Bytes::new(),
+                vec![3; 3 * LEAST_SHARED].into(),
+            ]),
+        }
+    }
+
+    fn addresses(bytes: &[u8]) -> Range<usize> {
+        let start = bytes.as_ptr().addr();
+        start..start + bytes.len()
+    }
+
+    fn lies_in(part: &[u8], whole: &[u8]) -> bool {
+        let (part, whole) = (addresses(part), addresses(whole));
+        whole.start <= part.start && part.end <= whole.end
+    }
+
+    #[test]
+    fn long_bytes_stay_where_they_were_received_and_short_ones_are_copied() {
+        let received = Bytes::from(postcard::to_stdvec(&message()).unwrap());
+        let read: Message = read_message_in_place(&received).unwrap();
+        assert_eq!(read, message());
+        assert!(lies_in(&read.own, &received));
+        let all = read.all.unwrap();
+        let shared: Vec<bool> = all.iter().map(|part| lies_in(part, &received)).collect();
+        assert_eq!(shared, [false, false, true]);
+    }
+
+    #[test]
+    fn what_is_read_otherwise_is_copied_even_after_a_message_that_was_not_one() {
+        let received = Bytes::from(postcard::to_stdvec(&message()).unwrap());
+        assert!(read_message_in_place::<Message>(&received.slice(..10)).is_err());
+        let read: Message = read_message(&received).unwrap();
+        assert_eq!(read, message());
+        assert!(!lies_in(&read.own, &received));
+    }
+
+    #[test]
+    fn bytes_from_elsewhere_are_no_part_of_what_was_received() {
+        let all = Bytes::from(vec![0; 4 * LEAST_SHARED]);
+        let middle = all.slice(LEAST_SHARED..3 * LEAST_SHARED);
+        assert_eq!(part_of(&middle, &middle), Some(middle.clone()));
+        assert_eq!(part_of(&middle, &all), None);
+        assert_eq!(part_of(&middle, &all[..LEAST_SHARED]), None);
+        assert_eq!(part_of(&middle, &all[2 * LEAST_SHARED..]), None);
+    }
+}
