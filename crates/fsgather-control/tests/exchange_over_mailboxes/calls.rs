@@ -78,7 +78,7 @@ fn make_call(exchange: &RankExchange, call: u32, releases: &AtomicUsize) {
 
 #[test]
 fn hundreds_of_calls_under_faults_deliver_what_was_contributed() {
-    const CALLS: u32 = 200;
+    let calls: u32 = up_to(40, 200);
     let stress = |seed| {
         let bed = Bed {
             by_host: 2,
@@ -89,14 +89,14 @@ fn hundreds_of_calls_under_faults_deliver_what_was_contributed() {
             for exchange in bed.world() {
                 let releases = &releases;
                 scope.spawn(move || {
-                    for call in 0..CALLS {
+                    for call in 0..calls {
                         make_call(&exchange, call, releases);
                     }
                     exchange.close(Site::named("end")).unwrap();
                 });
             }
         });
-        assert_eq!(releases.into_inner(), 4 * CALLS as usize, "seed {seed}");
+        assert_eq!(releases.into_inner(), 4 * calls as usize, "seed {seed}");
         assert_eq!(bed.post.places(), 0, "seed {seed}: nothing is left");
     };
     on_threads(11..=up_to(11, 14), stress);

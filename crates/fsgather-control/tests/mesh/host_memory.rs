@@ -5,6 +5,7 @@ use std::{ops::Range, sync::Arc, thread};
 use fsgather_arena::{Arena, Arenas, Filling, Host, Leased, Location, Placement, Visitor};
 use fsgather_control::mesh::{Halted, HostMemory, Mesh, Passed, RingPart};
 use fsgather_core::{CallId, Error, Rank};
+use fsgather_testkit::pace::up_to;
 use proptest::prelude::*;
 
 use crate::bed::{Bed, call, ignore, on_all, payload, ranks};
@@ -219,7 +220,7 @@ fn any_host() -> impl Strategy<Value = Members> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(up_to(4, 16)))]
 
     #[test]
     fn what_comes_to_a_host_comes_to_all_its_members(

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use fsgather_control::mesh::{Mesh, RingPart, neighbours};
 use fsgather_core::Rank;
+use fsgather_testkit::pace::up_to;
 use proptest::prelude::*;
 
 use crate::bed::{Bed, call, check, ignore, in_bytes, on_all, on_channel, payload, ranks, ring};
@@ -47,7 +48,7 @@ fn a_ring_without_checksums_brings_the_same() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(up_to(3, 12)))]
 
     #[test]
     fn a_ring_of_hosts_brings_everything_to_everybody_and_enters_each_host_once(
@@ -207,7 +208,7 @@ fn empty_payloads_need_no_links() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(up_to(3, 12)))]
 
     #[test]
     fn a_group_has_its_own_order(
