@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use fsgather_core::{
     Arrival, Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, IsDecided,
     Onlooker, Operation, Peer, Phase, Rank, RankNames, ReclaimSink, Round, Site, Ticket, Verdict,
@@ -208,7 +209,7 @@ impl<D: Carrier> RankExchange<D> {
 
     fn close_group(&self, site: Site) -> Result<(), Error> {
         let call = Call::new(Operation::Close, site);
-        let closed = self.exchange(call, bytes::Bytes::new()).map(drop);
+        let closed = self.exchange(call, Bytes::new()).map(drop);
         self.retire(None);
         closed
     }
@@ -404,25 +405,24 @@ impl<D: Carrier> Exchange for RankExchange<D> {
         }
     }
 
-    fn next_arrival(
-        &self,
-        ticket: &Ticket,
-        limit: Option<Duration>,
-    ) -> Result<Option<Arrival>, Error> {
+    fn next_arrival(&self, ticket: &Ticket) -> Result<Arrival, Error> {
         self.check()?;
         let step = ticket.step(Round::VERDICT);
-        match self.wait_until(limit, |member| member.take_arrival(step)) {
-            Some(Ok(arrival)) => {
-                if self.world.rank == Rank::ZERO && matches!(arrival, Arrival::Decided(_)) {
-                    // As with any verdict.
-                    self.carrier().settle(SETTLE_LIMIT);
-                }
-                Ok(Some(arrival))
-            }
-            Some(Err(failure)) => Err(self.report(failure)),
-            None if limit.is_some() => Ok(None),
-            None => Err(Error::closed()),
+        let arrival = self
+            .wait_until(None, |member| member.take_arrival(step))
+            .unwrap_or_else(|| Err(Error::closed()))
+            .map_err(|failure| self.report(failure))?;
+        if self.world.rank == Rank::ZERO && matches!(arrival, Arrival::Decided(_)) {
+            // As with any verdict.
+            self.carrier().settle(SETTLE_LIMIT);
         }
+        Ok(arrival)
+    }
+
+    fn part_that_is_in(&self, ticket: &Ticket) -> Option<(Rank, Bytes)> {
+        self.check().ok()?;
+        let step = ticket.step(Round::VERDICT);
+        self.wait_until(Some(Duration::ZERO), |member| member.take_part(step))
     }
 
     fn watch(&self, is_over: &mut dyn FnMut(&IsDecided<'_>) -> bool) {

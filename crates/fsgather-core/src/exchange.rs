@@ -260,17 +260,15 @@ pub trait Exchange: Send + Sync {
     ) -> Result<Option<Verdict>, Error>;
 
     /// Waits for the next contribution to a call whose root is told of them [as they come](Call::is_early), or else for its
-    /// verdict; for `limit` at most, as [`wait_for`](Self::wait_for) does. What has come before a failure is told
-    /// before it, and stays readable until this rank is [`done`](Self::done).
+    /// verdict. What has come before a failure is told before it, and stays readable until this rank is [`done`](Self::done).
     ///
     /// # Errors
     ///
     /// The agreed error when the call failed.
-    fn next_arrival(
-        &self,
-        ticket: &Ticket,
-        limit: Option<Duration>,
-    ) -> Result<Option<Arrival>, Error>;
+    fn next_arrival(&self, ticket: &Ticket) -> Result<Arrival, Error>;
+
+    /// The next contribution to such a call that is in, without waiting for one. Verdicts and failures are for who waits.
+    fn part_that_is_in(&self, ticket: &Ticket) -> Option<(Rank, Bytes)>;
 
     /// Waits until `is_over` says so. It is asked at once, whenever something has happened, and at every
     /// [`wake`](Self::wake); it can ask in turn which steps of this channel are decided. All are when this exchange has

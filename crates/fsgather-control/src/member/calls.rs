@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
+use bytes::Bytes;
 use fsgather_core::{
-    Arrival, Call, ChannelId, Contribution, Error, Phase, Round, Step, Ticket, Verdict,
+    Arrival, Call, ChannelId, Contribution, Error, Phase, Rank, Round, Step, Ticket, Verdict,
 };
 
 use super::{Member, MemberAction};
@@ -65,6 +66,11 @@ impl Member {
             Ok(channel) => channel.take_arrival(step),
             Err(closed) => Some(Err(closed)),
         }
+    }
+
+    /// The next contribution to an early call that this rank has been told of.
+    pub fn take_part(&mut self, step: Step) -> Option<(Rank, Bytes)> {
+        self.channels.get_mut(&step.channel)?.take_part(step)
     }
 
     /// Whether there is a verdict on a round, or a failure instead.

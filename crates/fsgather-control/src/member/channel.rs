@@ -284,13 +284,19 @@ impl Channel {
         }
     }
 
-    /// The next of them, or else the verdict; each is handed out once.
-    pub(super) fn take_arrival(&mut self, step: Step) -> Option<Result<Arrival, Error>> {
-        if let Some(arrived) = self.arrived.get_mut(&step) {
-            if let Some((from, body)) = arrived.pop_front() {
-                return Some(Ok(Arrival::Part { from, body }));
-            }
+    /// The next of them; each is handed out once.
+    pub(super) fn take_part(&mut self, step: Step) -> Option<(Rank, Bytes)> {
+        let next = self.arrived.get_mut(&step)?.pop_front();
+        if next.is_none() {
             self.arrived.remove(&step);
+        }
+        next
+    }
+
+    /// The same, or else the verdict.
+    pub(super) fn take_arrival(&mut self, step: Step) -> Option<Result<Arrival, Error>> {
+        if let Some((from, body)) = self.take_part(step) {
+            return Some(Ok(Arrival::Part { from, body }));
         }
         let verdict = self.take_verdict(step)?;
         Some(verdict.map(Arrival::Decided))

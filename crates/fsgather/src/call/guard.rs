@@ -151,12 +151,8 @@ impl CallGuard {
 
     /// Waits for the next contribution, or for the verdict; so many bytes have come so far.
     pub(crate) fn arrival(&self, bytes: u64) -> Result<Arrival, Error> {
-        let arrival = self
-            .inner
-            .exchange
-            .next_arrival(&self.ticket, None)
-            .and_then(|arrival| arrival.ok_or_else(Error::closed))
-            .map_err(|failure| self.over(failure))?;
+        let arrival = self.inner.exchange.next_arrival(&self.ticket);
+        let arrival = arrival.map_err(|failure| self.over(failure))?;
         if let Arrival::Decided(verdict) = &arrival {
             let to_move = 0;
             self.decided(verdict, || Some(Brought { bytes, to_move }));

@@ -284,43 +284,72 @@ impl<'a> StartedCall<'a> {
     /// Waits for the next part of a call whose root gets them as they come, or for its end; `seen` has the
     /// announcements so far.
     pub(crate) fn next_part(&mut self, seen: &mut Seen) -> Result<Coming, Error> {
-        loop {
-            let arrival = self.guard.arrival(seen.bytes)?;
-            let verdict = match arrival {
+        let verdict = loop {
+            match self.guard.arrival(seen.bytes)? {
                 Arrival::Part { from, body } => {
-                    if PayloadHeader::way(&body) == Way::Relay {
-                        seen.relayed.push((from, body));
-                        continue;
+                    if let Some(part) = self.part_or_later(seen, from, body)? {
+                        return Ok(Coming::Part(from, part));
                     }
-                    let part = self.incoming(from, &body, Vec::new())?;
-                    seen.bytes = seen.bytes.saturating_add(part.len());
-                    return Ok(Coming::Part(from, part));
                 }
-                Arrival::Decided(verdict) => verdict,
-            };
-            self.keep_missing(verdict.missing);
-            let guard = &self.guard;
-            let call_log = &guard.inner.world.call_log;
-            let moved = |bytes| call_log.moved(&guard.ticket, bytes);
-            let exchange = &*guard.inner.exchange;
-            let mut pieces = relay::receive(exchange, &guard.ticket, verdict.further_rounds, moved)
-                .map_err(|failure| guard.over(failure))?;
-            let relayed = std::mem::take(&mut seen.relayed).into_iter();
-            let rest: Result<_, Error> = relayed
-                .map(|(from, body)| {
-                    let pieces = pieces.get_mut(from.index()).map(std::mem::take);
-                    let part = self.incoming(from, &body, pieces.unwrap_or_default())?;
-                    Ok((from, part))
-                })
-                .collect();
-            if let Some(share) = &mut self.share {
-                share.close();
+                Arrival::Decided(verdict) => break verdict,
             }
-            return Ok(Coming::End {
-                rest: rest?,
-                acknowledge: verdict.table.is_some_and(|table| table.acknowledge),
-            });
+        };
+        self.keep_missing(verdict.missing);
+        let guard = &self.guard;
+        let call_log = &guard.inner.world.call_log;
+        let moved = |bytes| call_log.moved(&guard.ticket, bytes);
+        let exchange = &*guard.inner.exchange;
+        let mut pieces = relay::receive(exchange, &guard.ticket, verdict.further_rounds, moved)
+            .map_err(|failure| guard.over(failure))?;
+        let relayed = std::mem::take(&mut seen.relayed).into_iter();
+        let rest: Result<_, Error> = relayed
+            .map(|(from, body)| {
+                let pieces = pieces.get_mut(from.index()).map(std::mem::take);
+                let part = self.incoming(from, &body, pieces.unwrap_or_default())?;
+                Ok((from, part))
+            })
+            .collect();
+        if let Some(share) = &mut self.share {
+            share.close();
         }
+        Ok(Coming::End {
+            rest: rest?,
+            acknowledge: verdict.table.is_some_and(|table| table.acknowledge),
+        })
+    }
+
+    /// The next part that is in already.
+    pub(crate) fn part_that_is_in(
+        &mut self,
+        seen: &mut Seen,
+    ) -> Result<Option<(Rank, IncomingPart)>, Error> {
+        while let Some((from, body)) = self
+            .guard
+            .inner
+            .exchange
+            .part_that_is_in(&self.guard.ticket)
+        {
+            if let Some(part) = self.part_or_later(seen, from, body)? {
+                return Ok(Some((from, part)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a rank has announced, unless it comes with further rounds.
+    fn part_or_later(
+        &mut self,
+        seen: &mut Seen,
+        from: Rank,
+        body: Bytes,
+    ) -> Result<Option<IncomingPart>, Error> {
+        if PayloadHeader::way(&body) == Way::Relay {
+            seen.relayed.push((from, body));
+            return Ok(None);
+        }
+        let part = self.incoming(from, &body, Vec::new())?;
+        seen.bytes = seen.bytes.saturating_add(part.len());
+        Ok(Some(part))
     }
 
     /// What one rank has announced, with what further rounds have brought of it.

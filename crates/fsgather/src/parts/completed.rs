@@ -1,9 +1,9 @@
 //! Hands a gather's root each rank's part as soon as it is handed in: [`Completed`], and all that came in time: [`Partial`].
 
 use std::{
+    collections::VecDeque,
     fmt,
     time::{Duration, Instant},
-    vec,
 };
 
 use fsgather_core::{Error, Missing, Rank};
@@ -16,7 +16,7 @@ use crate::{
         open_calls::Open,
         started::{Coming, Seen, StartedCall},
     },
-    payload::part::IncomingPart,
+    payload::{ahead::fetch_ahead, part::IncomingPart},
 };
 
 use super::gathered::Take;
@@ -35,6 +35,8 @@ pub struct Completed<T> {
     started: StartedCall<'static>,
     take: Take<T>,
     seen: Seen,
+    /// What is in and has not been asked for.
+    known: VecDeque<(Rank, IncomingPart)>,
     state: State,
     /// As long as there may be more.
     open: Option<OpenCall>,
@@ -45,8 +47,8 @@ pub struct Completed<T> {
 enum State {
     /// Ranks are still to come.
     Coming,
-    /// The call has succeeded; these parts are left, and their owners may wait to be told that they were read.
-    Decided(vec::IntoIter<(Rank, IncomingPart)>, bool),
+    /// The call has succeeded, and all is known; whether owners of parts wait to be told that they were read.
+    Decided(bool),
     /// There is nothing more; the call may not have been decided here.
     Failed,
     /// All has been read.
@@ -69,6 +71,7 @@ impl<T> Completed<T> {
             started,
             take,
             seen: Seen::default(),
+            known: VecDeque::new(),
             state: if is_root { State::Coming } else { State::Over },
             open,
             unreadable: None,
@@ -85,7 +88,7 @@ impl<T> Completed<T> {
     /// Whether that is known.
     #[must_use]
     pub const fn is_decided(&self) -> bool {
-        matches!(self.state, State::Decided(..) | State::Over)
+        matches!(self.state, State::Decided(_) | State::Over)
     }
 
     /// The next part, or nothing once all is read.
@@ -115,12 +118,13 @@ impl<T> Completed<T> {
     /// The next part that is in, not read yet.
     fn next_part(&mut self) -> Result<Option<(Rank, IncomingPart)>, Error> {
         loop {
+            self.look_ahead()?;
+            if let Some(next) = self.known.pop_front() {
+                return Ok(Some(next));
+            }
             match &mut self.state {
                 State::Failed | State::Over => return Ok(None),
-                State::Decided(rest, acknowledge) => {
-                    if let Some(next) = rest.next() {
-                        return Ok(Some(next));
-                    }
+                State::Decided(acknowledge) => {
                     if let Some(cause) = self.unreadable.take() {
                         return Err(self.started.guard().fail(cause));
                     }
@@ -130,13 +134,27 @@ impl<T> Completed<T> {
                     return Ok(None);
                 }
                 State::Coming => match self.started.next_part(&mut self.seen)? {
-                    Coming::Part(rank, part) => return Ok(Some((rank, part))),
+                    Coming::Part(rank, part) => self.known.push_back((rank, part)),
                     Coming::End { rest, acknowledge } => {
-                        self.state = State::Decided(rest.into_iter(), acknowledge);
+                        self.known.extend(rest);
+                        self.state = State::Decided(acknowledge);
                     }
                 },
             }
         }
+    }
+
+    /// Takes note of all parts that are in, and begins to fetch those of other hosts.
+    fn look_ahead(&mut self) -> Result<(), Error> {
+        if matches!(self.state, State::Coming) {
+            while let Some(part) = self.started.part_that_is_in(&mut self.seen)? {
+                self.known.push_back(part);
+            }
+        }
+        let known = self.known.iter_mut();
+        let known = known.map(|(rank, part)| (*rank, part));
+        fetch_ahead(&self.started.guard().inner, known);
+        Ok(())
     }
 
     /// Everything that has come in time, once that is decided.
@@ -170,12 +188,13 @@ impl<T> Completed<T> {
     /// Gives up what has not been read.
     fn give_up(&mut self) {
         self.open = None;
+        self.known.clear();
         let guard = self.started.guard();
         match std::mem::replace(&mut self.state, State::Failed) {
             State::Failed => {}
             State::Over => self.state = State::Over,
             State::Coming => self.started.give_up(),
-            State::Decided(_, acknowledge) => {
+            State::Decided(acknowledge) => {
                 if acknowledge {
                     guard.inner.exchange.done(&guard.ticket);
                 }
