@@ -220,7 +220,7 @@ fn any_host() -> impl Strategy<Value = Members> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(up_to(4, 16)))]
+    #![proptest_config(ProptestConfig::with_cases(up_to(2, 16)))]
 
     #[test]
     fn what_comes_to_a_host_comes_to_all_its_members(

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::bed::{Bed, call, check, ignore, in_bytes, on_all, on_channel, payload, ranks, ring};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(up_to(4, 16)))]
 
     #[test]
     fn a_ring_brings_everything_to_everybody(
@@ -48,7 +48,7 @@ fn a_ring_without_checksums_brings_the_same() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(up_to(3, 12)))]
+    #![proptest_config(ProptestConfig::with_cases(up_to(2, 12)))]
 
     #[test]
     fn a_ring_of_hosts_brings_everything_to_everybody_and_enters_each_host_once(
@@ -208,7 +208,7 @@ fn empty_payloads_need_no_links() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(up_to(3, 12)))]
+    #![proptest_config(ProptestConfig::with_cases(up_to(2, 12)))]
 
     #[test]
     fn a_group_has_its_own_order(
