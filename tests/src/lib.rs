@@ -123,20 +123,28 @@ impl Generated {
     /// As many of them as there are and fit.
     fn fill(&mut self, buffer: &mut [u8]) -> usize {
         let wanted = buffer.len().min(self.left);
-        let mut rest = &mut buffer[..wanted];
-        while !rest.is_empty() {
-            if self.used == self.word.len() {
-                self.word = self.next_word().to_le_bytes();
-                self.used = 0;
-            }
-            let take = rest.len().min(self.word.len() - self.used);
-            let (head, tail) = rest.split_at_mut(take);
-            head.copy_from_slice(&self.word[self.used..self.used + take]);
-            self.used += take;
-            rest = tail;
+        let (rest_of_word, rest) =
+            buffer[..wanted].split_at_mut(wanted.min(self.word.len() - self.used));
+        self.fill_from_word(rest_of_word);
+        // Word by word: debug builds fill and compare gigabytes.
+        let (words, rest) = rest.as_chunks_mut();
+        for word in words {
+            *word = self.next_word().to_le_bytes();
+        }
+        if !rest.is_empty() {
+            self.word = self.next_word().to_le_bytes();
+            self.used = 0;
+            self.fill_from_word(rest);
         }
         self.left -= wanted;
         wanted
+    }
+
+    /// What is left of the last word, or the beginning of that.
+    fn fill_from_word(&mut self, buffer: &mut [u8]) {
+        let end = self.used + buffer.len();
+        buffer.copy_from_slice(&self.word[self.used..end]);
+        self.used = end;
     }
 
     /// The generator `SplitMix64`.
@@ -149,5 +157,26 @@ impl Generated {
 impl Read for Generated {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(self.fill(buffer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_the_same_in_whatever_pieces_they_are_read() {
+        let all = Generated::new(3, 1001).bytes();
+        for piece in 1..40 {
+            let (mut source, mut read) = (Generated::new(3, 1001), Vec::new());
+            let mut buffer = vec![0; piece];
+            loop {
+                match source.fill(&mut buffer) {
+                    0 => break,
+                    filled => read.extend_from_slice(&buffer[..filled]),
+                }
+            }
+            assert_eq!(read, all, "{piece}");
+        }
     }
 }

@@ -9,8 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use fsgather::{
-    Bootstrap, Builder, Communicator, Error, ErrorKind, Payload, Rendezvous, Transport, Verify,
+    Bootstrap, Builder, Communicator, Error, ErrorKind, Payload, Pieces, Rendezvous, Transport,
+    Verify,
 };
 use fsgather_testkit::pace::within_patience;
 
@@ -189,6 +191,67 @@ fn a_root_gets_every_part_once_whatever_way_it_takes() {
                 communicator.close().unwrap();
             },
         );
+    }
+}
+
+/// How many payloads lie in files below a directory.
+fn payload_files(directory: &Path) -> usize {
+    let below = directory.join("all_gather_via_filesys");
+    let payloads = gather_directories(directory).into_iter();
+    let payloads = payloads.map(|name| fs::read_dir(below.join(name).join("payloads")).unwrap());
+    payloads.map(Iterator::count).sum()
+}
+
+/// How bytes are handed in.
+type HandIn = fn(&[u8]) -> Pieces<'_>;
+
+#[test]
+fn what_a_root_hands_in_to_its_own_gather_it_keeps_as_it_was() {
+    const LARGE: usize = 9 << 20;
+    const ROOT: u32 = 0;
+    let cases: [(usize, usize, HandIn); 4] = [
+        (100_000, 1, |bytes| Pieces::from(bytes)),
+        (100_000, 1, |bytes| {
+            let (first, second) = bytes.split_at(5);
+            Pieces::new(
+                128,
+                vec![
+                    Bytes::copy_from_slice(first),
+                    Bytes::copy_from_slice(second),
+                ],
+            )
+        }),
+        (LARGE, 1, |bytes| Bytes::copy_from_slice(bytes).into()),
+        (LARGE, 2, |bytes| Pieces::from(bytes)),
+    ];
+    for (len, files, hand_in) in cases {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().to_owned();
+        let named = directory.clone();
+        on_all(
+            move |builder| builder.directory(&named).transport(Transport::Filesys),
+            move |communicator| {
+                let communicator = communicator.unwrap();
+                let me = communicator.rank().get();
+                let byte = |rank: u32| u8::try_from(rank + 1).unwrap();
+                // The last rank's rides on the messages.
+                let len = if me + 1 == RANKS { 9 } else { len };
+                let mut own = vec![byte(me); len];
+                let parts = communicator.gather_bytes(hand_in(&own), ROOT).unwrap();
+                own.fill(0);
+                if let Some(parts) = parts {
+                    assert_eq!(payload_files(&directory), files);
+                    for (part, rank) in parts.zip(0..) {
+                        let (from, payload) = part.unwrap();
+                        assert_eq!(from.get(), rank);
+                        assert!(payload.iter().all(|one| *one == byte(rank)));
+                        assert!(payload.len() == if rank + 1 == RANKS { 9 } else { len });
+                    }
+                }
+                communicator.close().unwrap();
+            },
+        );
+        assert_eq!(gather_directories(place.path()), Vec::<String>::new());
     }
 }
 
