@@ -5,7 +5,12 @@
 #[path = "in_one_process/met.rs"]
 mod met;
 
-use std::{io::Read, sync::Arc, thread, time::Duration};
+use std::{
+    io::Read,
+    sync::{Arc, Barrier},
+    thread,
+    time::Duration,
+};
 
 use fsgather::{Communicator, Error, ErrorKind, Payload, Rank};
 use fsgather_testkit::pace::within_patience;
@@ -227,6 +232,53 @@ fn arrays_are_joined_along_an_axis() {
         assert_eq!(got, (me == 2).then_some(expected));
         communicator.close().unwrap();
     });
+}
+
+#[test]
+fn a_call_ends_when_a_time_out_of_its_own_is_over() {
+    let is_over = Arc::new(Barrier::new(RANKS as usize));
+    let kinds = on_all(move |communicator| {
+        let result = if communicator.rank().get() == 0 {
+            let call = communicator.call().timeout(Duration::from_secs(1));
+            let result = call.barrier();
+            is_over.wait();
+            result
+        } else {
+            is_over.wait();
+            communicator.barrier()
+        };
+        result.unwrap_err().kind()
+    });
+    assert!(
+        kinds.iter().all(|kind| *kind == ErrorKind::Timeout),
+        "{kinds:?}"
+    );
+}
+
+#[test]
+fn a_bound_is_nothing_to_a_call_without_payloads() {
+    on_all(|communicator| {
+        let bound = communicator.rank().get().into();
+        communicator.call().bound(bound).barrier().unwrap();
+        communicator.close().unwrap();
+    });
+}
+
+#[cfg(feature = "ndarray")]
+#[test]
+fn different_roots_of_joined_arrays_are_told_as_such() {
+    let said = on_all(|communicator| {
+        let me = communicator.rank().get();
+        let array = ndarray::Array1::from(vec![me; 3]);
+        let error = communicator
+            .gather_array(&array.view(), 0, me.min(1))
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Desync);
+        error.to_string()
+    });
+    for text in said {
+        assert!(text.contains("gather_array"), "{text}");
+    }
 }
 
 /// A call that cannot succeed, as the rank of this number makes it.

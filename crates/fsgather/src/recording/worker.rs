@@ -321,3 +321,25 @@ fn pause(orders: &Orders, pause: Duration) {
         .wait_timeout_while(lock(&orders.order), pause, goes_on);
     drop(waited.unwrap_or_else(PoisonError::into_inner));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_made_once_and_the_end_is_for_good() {
+        let orders = Orders {
+            order: Mutex::new(Order::Work),
+            changed: Condvar::new(),
+        };
+        let now = Duration::ZERO;
+        assert_eq!(orders.take(now), None);
+        orders.give(Order::CopyNow);
+        assert_eq!(orders.take(now), Some(Order::CopyNow));
+        assert_eq!(orders.take(now), None);
+        let end = Order::End { stays: true };
+        orders.give(end);
+        orders.give(Order::CopyNow);
+        assert_eq!((orders.take(now), orders.take(now)), (Some(end), Some(end)));
+    }
+}

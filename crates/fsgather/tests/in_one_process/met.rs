@@ -4,7 +4,7 @@
 use std::{
     fs, io,
     path::Path,
-    sync::{Arc, Condvar, Mutex},
+    sync::{Arc, Barrier, Condvar, Mutex},
     thread,
     time::{Duration, Instant},
 };
@@ -14,7 +14,7 @@ use fsgather::{
     Bootstrap, Builder, Communicator, Error, ErrorKind, Payload, Pieces, Rendezvous, Transport,
     Verify,
 };
-use fsgather_testkit::pace::within_patience;
+use fsgather_testkit::pace::{allowed, rest, within_patience};
 
 use super::{RANKS, bytes_of, everything, plain};
 
@@ -194,6 +194,111 @@ fn a_root_gets_every_part_once_whatever_way_it_takes() {
     }
 }
 
+#[test]
+fn a_call_that_is_the_first_of_its_kind_ends_when_a_time_out_of_its_own_is_over() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().to_owned();
+    let is_over = Barrier::new(RANKS as usize);
+    let kinds = on_all(
+        move |builder| builder.directory(&directory).transport(Transport::Filesys),
+        move |communicator| {
+            let communicator = communicator.unwrap();
+            let me = communicator.rank().get();
+            if me == 0 {
+                let call = communicator.call().timeout(Duration::from_secs(1));
+                let result = call.all_gather_bytes(&bytes_of(me, 1)[..]);
+                is_over.wait();
+                result.unwrap_err().kind()
+            } else {
+                is_over.wait();
+                communicator.barrier().unwrap_err().kind()
+            }
+        },
+    );
+    assert!(
+        kinds.iter().all(|kind| *kind == ErrorKind::Timeout),
+        "{kinds:?}"
+    );
+}
+
+#[test]
+fn ways_of_one_call_that_differ_are_told_to_all() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().to_owned();
+    let kinds = on_all(
+        move |builder| builder.directory(&directory),
+        |communicator| {
+            let communicator = communicator.unwrap();
+            let me = communicator.rank().get();
+            let ways = [Transport::Memory, Transport::Filesys];
+            let call = communicator.call().transport(ways[usize::from(me == 1)]);
+            call.all_gather_bytes(&bytes_of(me, 1)[..])
+                .unwrap_err()
+                .kind()
+        },
+    );
+    assert!(
+        kinds.iter().all(|kind| *kind == ErrorKind::Desync),
+        "{kinds:?}"
+    );
+}
+
+/// The files of last calls below a directory.
+fn files_of_calls(directory: &Path) -> Vec<String> {
+    let below = fs::read_dir(directory.join("all_gather_via_filesys")).unwrap();
+    let names = below.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("calls-")).collect()
+}
+
+#[test]
+fn last_calls_lie_beside_payloads_and_go_with_a_world_that_ends_well() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().to_owned();
+    let named = directory.clone();
+    on_all(
+        move |builder| builder.directory(&named),
+        move |communicator| {
+            let communicator = communicator.unwrap();
+            communicator.barrier().unwrap();
+            assert_eq!(files_of_calls(&directory).len(), RANKS as usize);
+            communicator.barrier().unwrap();
+            communicator.close().unwrap();
+        },
+    );
+    assert_eq!(files_of_calls(place.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_payload_that_something_has_removed_is_told_at_once_within_a_host() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().to_owned();
+    let named = directory.clone();
+    on_all(
+        move |builder| builder.directory(&named).transport(Transport::Filesys),
+        move |communicator| {
+            let communicator = communicator.unwrap();
+            let me = communicator.rank().get();
+            let parts = communicator.gather_bytes(&bytes_of(me, 1)[..], 0).unwrap();
+            let Some(mut parts) = parts else {
+                return;
+            };
+            for name in gather_directories(&directory) {
+                let payloads = directory
+                    .join("all_gather_via_filesys")
+                    .join(name)
+                    .join("payloads");
+                for file in fs::read_dir(payloads).unwrap() {
+                    fs::remove_file(file.unwrap().path()).unwrap();
+                }
+            }
+            let since = Instant::now();
+            let read: Result<Vec<_>, Error> = parts.by_ref().collect();
+            assert_eq!(read.unwrap_err().kind(), ErrorKind::Storage);
+            assert!(since.elapsed() < allowed(Duration::from_secs(5)));
+        },
+    );
+}
+
 /// How many payloads lie in files below a directory.
 fn payload_files(directory: &Path) -> usize {
     let below = directory.join("all_gather_via_filesys");
@@ -246,6 +351,10 @@ fn what_a_root_hands_in_to_its_own_gather_it_keeps_as_it_was() {
                         assert_eq!(from.get(), rank);
                         assert!(payload.iter().all(|one| *one == byte(rank)));
                         assert!(payload.len() == if rank + 1 == RANKS { 9 } else { len });
+                    }
+                    // What has been read goes, the root's own file as well.
+                    while payload_files(&directory) > 0 {
+                        rest();
                     }
                 }
                 communicator.close().unwrap();
