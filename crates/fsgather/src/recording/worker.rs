@@ -332,8 +332,9 @@ mod tests {
             order: Mutex::new(Order::Work),
             changed: Condvar::new(),
         };
-        let now = Duration::ZERO;
-        assert_eq!(orders.take(now), None);
+        let (now, soon, since) = (Duration::ZERO, Duration::from_millis(20), Instant::now());
+        assert_eq!(orders.take(soon), None);
+        assert!(since.elapsed() >= soon, "an order is waited for");
         orders.give(Order::CopyNow);
         assert_eq!(orders.take(now), Some(Order::CopyNow));
         assert_eq!(orders.take(now), None);

@@ -156,16 +156,25 @@ fn a_root_gets_every_part_once_whatever_way_it_takes() {
     for transport in [Transport::Filesys, Transport::Memory] {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().to_owned();
+        let has_begun = Barrier::new(RANKS as usize);
         on_all(
             move |builder| builder.directory(&directory).transport(transport),
-            |communicator| {
+            move |communicator| {
                 let communicator = communicator.unwrap();
                 let me = communicator.rank().get();
                 let mine = bytes_of(me, 1);
+                if me != 1 {
+                    has_begun.wait();
+                }
                 let mut parts = communicator
                     .gather_bytes_as_completed(&mine[..], 1)
                     .unwrap();
+                if me == 1 {
+                    assert!(!parts.is_decided());
+                    has_begun.wait();
+                }
                 let mut came: Vec<_> = parts.by_ref().map(Result::unwrap).collect();
+                assert!(parts.is_decided());
                 assert_eq!(parts.missing(), []);
                 drop(parts);
                 came.sort_by_key(|(rank, _)| *rank);
@@ -200,12 +209,13 @@ fn a_call_that_is_the_first_of_its_kind_ends_when_a_time_out_of_its_own_is_over(
     let directory = place.path().to_owned();
     let is_over = Barrier::new(RANKS as usize);
     let kinds = on_all(
-        move |builder| builder.directory(&directory).transport(Transport::Filesys),
+        |builder| builder.transport(Transport::Memory),
         move |communicator| {
             let communicator = communicator.unwrap();
             let me = communicator.rank().get();
             if me == 0 {
                 let call = communicator.call().timeout(Duration::from_secs(1));
+                let call = call.directory(&directory).transport(Transport::Filesys);
                 let result = call.all_gather_bytes(&bytes_of(me, 1)[..]);
                 is_over.wait();
                 result.unwrap_err().kind()
