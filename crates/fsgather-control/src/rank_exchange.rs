@@ -482,6 +482,12 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             .act(|member, now| member.progress(ticket.channel, doing, bytes, now))
     }
 
+    fn send_on(&self) {
+        if self.check().is_ok() {
+            self.carrier().nudge();
+        }
+    }
+
     fn stalled(&self, ticket: &Ticket, waits_for: &[Rank], idle: Duration) {
         if self.check().is_err() {
             return;

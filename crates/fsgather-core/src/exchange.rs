@@ -297,6 +297,9 @@ pub trait Exchange: Send + Sync {
     /// The agreed error when the call has failed elsewhere: stop working on it.
     fn progress(&self, ticket: &Ticket, phase: Phase, bytes: u64) -> Result<(), Error>;
 
+    /// Has what this rank has said sent at once, although it goes on to do something else than to wait for an answer.
+    fn send_on(&self) {}
+
     /// Says that payloads of a call go from rank to rank, and that nothing has moved for `idle` between this
     /// rank and those that it waits for, given by their numbers in the world. Cheap, to be called as often as
     /// one looks; rank 0 warns the user after a while, of those who keep all from getting on.

@@ -82,7 +82,7 @@ impl Carrier for TcpCarrier {
     /// From inside of the runtime no other thread has to be woken to send it; this one will be back.
     fn act_and_wait_later<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
         match self.runtime() {
-            Some(runtime) => runtime.run(async { self.node.act(act) }),
+            Some(runtime) => runtime.run_at_once(|| self.node.act(act)),
             None => self.node.act(act),
         }
     }

@@ -158,6 +158,7 @@ impl<'a> StartedCall<'a> {
             // Nobody waits yet, so that the announcement has to be sent on its way. All may have come by now, and one
             // of them may be gone already: only the verdict tells whether the call has failed.
             drop(started.guard.moved(0));
+            started.guard.inner.exchange.send_on();
             if matches!(started.payload_path, PayloadPath::Relay)
                 && !started.guard.ticket.call.is_early()
                 && let Some(decision) = started.decide(None)?

@@ -4,7 +4,10 @@
 use std::{
     fs, io,
     path::Path,
-    sync::{Arc, Barrier, Condvar, Mutex},
+    sync::{
+        Arc, Barrier, Condvar, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -431,4 +434,79 @@ fn a_source_that_is_interrupted_is_asked_again() {
             communicator.close().unwrap();
         },
     );
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing but time passes while a rank computes"
+)]
+fn compute(time: Duration) {
+    thread::sleep(time);
+}
+
+#[test]
+fn who_starts_call_after_call_and_waits_for_none_is_heard_and_hears() {
+    for starter in 0..RANKS {
+        let served = Arc::new(AtomicU32::new(0));
+        on_all(
+            |builder| builder,
+            move |communicator| {
+                let communicator = communicator.unwrap();
+                let me = communicator.rank().get();
+                communicator.barrier().unwrap();
+                let mut pending = vec![communicator.start_all_gather(&me).unwrap()];
+                if me != starter {
+                    let all = pending.remove(0).wait().unwrap();
+                    assert_eq!(all, (0..RANKS).collect::<Vec<_>>());
+                    served.fetch_add(1, Ordering::SeqCst);
+                }
+                while served.load(Ordering::SeqCst) < RANKS - 1 {
+                    if me == starter {
+                        pending.push(communicator.start_all_gather(&me).unwrap());
+                        assert!(pending.len() < 5000, "nobody was served by {starter}");
+                    }
+                    compute(Duration::from_millis(2));
+                }
+                communicator.leave();
+            },
+        );
+    }
+}
+
+#[test]
+fn a_call_that_is_started_is_sent_at_once_although_its_rank_goes_on_to_compute() {
+    // Between calls what is said is sent within some 20 ms, and now and then at once by chance.
+    const AT_ONCE: Duration = Duration::from_millis(10);
+    const TIMES: u32 = 3;
+    const TRIES: u32 = 40;
+    let started = Arc::new(Mutex::new(None));
+    let times = on_all(
+        |builder| builder,
+        move |communicator| {
+            let communicator = communicator.unwrap();
+            let is_late = communicator.rank().get() == 1;
+            let mut times = 0;
+            for _ in 0..TRIES {
+                communicator.barrier().unwrap();
+                if is_late {
+                    compute(Duration::from_millis(60));
+                    *started.lock().unwrap() = Some(Instant::now());
+                }
+                let pending = communicator.start_all_gather(&0_u32).unwrap();
+                if is_late {
+                    compute(Duration::from_millis(60));
+                }
+                pending.wait().unwrap();
+                let since: Option<Instant> = *started.lock().unwrap();
+                times += u32::from(since.unwrap().elapsed() < AT_ONCE);
+                // Whether that was often enough is for one to say.
+                if communicator.broadcast(&times, 0).unwrap() >= TIMES {
+                    break;
+                }
+            }
+            communicator.close().unwrap();
+            times
+        },
+    );
+    assert!(times[0] >= TIMES, "{times:?} times of {TRIES}");
 }
