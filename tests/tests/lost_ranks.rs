@@ -180,6 +180,26 @@ fn rank_0_killed_while_it_publishes_is_named_by_all() {
     killed_while_publishing(0);
 }
 
+#[test]
+fn what_a_rank_reads_when_it_is_killed_is_known_although_it_has_just_begun() {
+    let is_known = |_| {
+        let place = place();
+        let mut stage = Stage::new();
+        stage.start_all(&World::new(2, place.path()), |rank| {
+            let half = if rank == 1 { ":half" } else { "" };
+            format!("join barrier gather_from:0:100000{half} close")
+        });
+        stage.wait_at([1], "publishing");
+        let killed = stage.kill(1);
+        let ends = told_of(&mut stage, &[0], 1, killed);
+        ends[0]
+            .error()
+            .contains("while publishing its payload in gather #")
+    };
+    // Word of it is as fast as that of its death, most of the time.
+    assert!((0..5).any(is_known), "it is never known");
+}
+
 fn killed_after_contributing(victim: u32) {
     const LATE: u32 = RANKS - 1;
     let late = |rank| if rank == LATE { "at:late" } else { "" };

@@ -138,6 +138,8 @@ impl RuntimeState {
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
             };
             if quiet && self.callers.load(Ordering::SeqCst) == 0 {
+                // Several callers may have asked this thread to leave at once: what is left of that is not meant now.
+                pin!(self.arrived.notified()).enable();
                 self.resting.store(true, Ordering::SeqCst);
                 // A caller may have come between the look and the flag; it would not know of us.
                 if self.callers.load(Ordering::SeqCst) == 0 && !self.stopping.load(Ordering::SeqCst)
@@ -255,6 +257,25 @@ mod tests {
             visits += 1;
             assert!(visits < 5000, "after {visits} visits");
         }
+    }
+
+    #[test]
+    fn tasks_run_at_once_when_that_is_asked_for_however_many_callers_there_were() {
+        const TRIES: u32 = 40;
+        let runtime = runtime();
+        let mut times = 0;
+        for _ in 0..TRIES {
+            runtime.run(async {});
+            // As of one of two callers that came at the same moment.
+            runtime.shared.arrived.notify_one();
+            let (done, wait) = mpsc::channel();
+            runtime.spawn(async move { done.send(()).unwrap() });
+            let asked = std::time::Instant::now();
+            runtime.nudge();
+            wait.recv_timeout(Duration::from_secs(10)).unwrap();
+            times += u32::from(asked.elapsed() < IDLE_FOR / 2);
+        }
+        assert!(times >= 10, "{times} times of {TRIES}");
     }
 
     #[test]

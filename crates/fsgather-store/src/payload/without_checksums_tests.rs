@@ -141,15 +141,26 @@ fn the_end_of_a_payload_may_be_said_to_be_one_wherever_it_begins() {
 #[test]
 fn nothing_is_written_after_the_end_of_a_payload() {
     let (_place, directory) = gather_dir();
-    let mut writer = directory
-        .create_payload(id(0), Encoding(0), CompressionSetting::None, |_| Ok(()))
-        .unwrap()
-        .without_checksums();
-    writer.write_last(b"all").unwrap();
-    assert!(writer.write_all(b"more").is_err());
-    assert!(writer.write_last(b"more").is_err());
-    let locator = writer.publish().unwrap();
-    assert_eq!(&*collect(&directory, &locator).unwrap(), b"all");
+    for setting in supported() {
+        for (end, has_checksums) in [
+            (&b"all"[..], false),
+            (b"all", true),
+            (b"", false),
+            (b"", true),
+        ] {
+            let mut writer = directory
+                .create_payload(id(0), Encoding(0), setting, |_| Ok(()))
+                .unwrap();
+            if !has_checksums {
+                writer = writer.without_checksums();
+            }
+            writer.write_last(end).unwrap();
+            assert!(writer.write_all(b"more").is_err());
+            assert!(writer.write_last(b"more").is_err());
+            let locator = writer.publish().unwrap();
+            assert_eq!(&*collect(&directory, &locator).unwrap(), end);
+        }
+    }
 }
 
 #[test]

@@ -157,7 +157,7 @@ pub struct PayloadWriter<P> {
     packer: Packer,
     /// Bytes that do not make a window of the packer yet.
     buffer: Vec<u8>,
-    /// Whether the last chunk is in the file.
+    /// Whether the end has been written.
     is_complete: bool,
     table: Vec<u8>,
     raw_len: u64,
@@ -249,9 +249,9 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         self.usable()?;
         for chunks in bytes.chunks(self.packer.window()) {
             self.write_chunks(chunks)?;
-            // The last one may be shorter than others.
-            self.is_complete = true;
         }
+        // The last chunk may be shorter than others, or be in the buffer still.
+        self.is_complete = true;
         Ok(())
     }
 

@@ -68,6 +68,14 @@ impl CallGuard {
         }
     }
 
+    /// Tells the others at once what this rank is about to do, which may take long: if it is lost meanwhile they know. To wake
+    /// a thread for that costs more than a short call.
+    pub(crate) fn set_about(&self) -> Result<(), Error> {
+        self.moved(0)?;
+        self.inner.exchange.send_on();
+        Ok(())
+    }
+
     /// Notes that more of what this rank hands in has come, so that it is not too late; it is counted elsewhere.
     pub(crate) fn came(&self, bytes: u64) -> Result<(), Error> {
         self.inner.progress(&self.ticket, self.phase.get(), bytes)

@@ -36,6 +36,9 @@ const MUCH: usize = 2 * HELD;
 /// What is taken into memory in pieces of at least this length, in bytes, is shown as it comes.
 const NOTED: usize = 64 << 10;
 
+/// A payload from this length on takes so long to write, in bytes, that others are told before it begins.
+const LONG: u64 = 8 << 20;
+
 /// How often what comes of a stream is shown to those who wait.
 const SHOWN_EVERY: Duration = Duration::from_millis(250);
 
@@ -218,7 +221,7 @@ impl<'a> InputWriter<'a> {
     fn take_stream(&mut self, stream: &mut dyn Read) -> Result<(), Error> {
         let mut chunk = vec![0; AT_ONCE];
         // A rank that is lost before anything has come is known to have been here.
-        self.guard.came(0)?;
+        self.guard.set_about()?;
         let (mut shown_at, mut came) = (Instant::now(), 0);
         loop {
             match stream.read(&mut chunk) {
@@ -262,6 +265,9 @@ impl<'a> InputWriter<'a> {
             self.instead = Some(refused);
         }
         self.guard.expect(len);
+        if len >= LONG {
+            self.guard.set_about()?;
+        }
         self.open_file()?;
         if let Beyond::File(_, writer) = &mut self.beyond {
             writer.file.expect_len(len);
