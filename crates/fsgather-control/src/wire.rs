@@ -154,7 +154,7 @@ pub fn encode_frame<M: Serialize>(message: &M, payload_len: usize) -> Result<Vec
 }
 
 /// Frames from this length on are handed out without a copy; the bytes in shorter ones are copied in any case.
-const LONG_FRAME: usize = 4 << 10;
+const LONG_FRAME: usize = 16 << 10;
 
 /// Joins decrypted records and cuts them into frames.
 ///
@@ -277,7 +277,7 @@ mod tests {
         #[test]
         fn payloads_survive_any_cut_into_records_and_whatever_is_kept_of_those_before(
             calls in proptest::collection::vec(
-                (proptest::collection::vec(0_usize..20_000, 0..6), 0_usize..6),
+                (proptest::collection::vec(0_usize..40_000, 0..6), 0_usize..6),
                 1..8,
             ),
             record in 1_usize..PLAIN_LIMIT,

@@ -11,8 +11,12 @@ use serde::{
 
 use crate::received::{Unreadable, read_message};
 
-/// Shorter ones are copied: that costs less than to share them, and whoever keeps one does not keep all of the message.
-const LEAST_SHARED: usize = 4 << 10;
+/// Shorter ones are copied: that costs next to nothing, and whoever keeps one does not keep all of the message.
+const LEAST_SHARED: usize = 16 << 10;
+
+/// Those that are a smaller part of their message than one of so many are copied, for the same reason: programs keep one rank's
+/// part of call after call, and are to need little more memory than what they keep.
+const MOST_KEPT: usize = 4;
 
 thread_local! {
     /// What a message is being read from on this thread.
@@ -21,7 +25,8 @@ thread_local! {
 
 /// Reads a message of ours as [`read_message`] does; the bytes in it that are read with [`in_place`] are not copied.
 ///
-/// Those of 4 KiB and more are parts of `received`, whose memory exists as long as one of them does.
+/// Those of 16 KiB and more, and of about a quarter of the message and more, are parts of `received`, whose memory exists as long
+/// as one of them does.
 ///
 /// # Errors
 ///
@@ -96,7 +101,10 @@ fn part_of(received: &Bytes, bytes: &[u8]) -> Option<Bytes> {
         .addr()
         .checked_sub(received.as_ptr().addr())?;
     let end = start.checked_add(bytes.len())?;
-    (bytes.len() >= LEAST_SHARED && end <= received.len()).then(|| received.slice(start..end))
+    // The rest of a message of as many equal parts is small.
+    let is_much = received.len() - received.len() / 32 <= bytes.len().saturating_mul(MOST_KEPT);
+    (bytes.len() >= LEAST_SHARED && is_much && end <= received.len())
+        .then(|| received.slice(start..end))
 }
 
 #[cfg(test)]
@@ -117,7 +125,7 @@ mod tests {
 
     fn message() -> Message {
         Message {
-            own: vec![1; LEAST_SHARED].into(),
+            own: vec![1; 2 * LEAST_SHARED].into(),
             all: Some(vec![
                 vec![2; LEAST_SHARED - 1].into(),
                 Bytes::new(),
@@ -145,6 +153,25 @@ mod tests {
         let all = read.all.unwrap();
         let shared: Vec<bool> = all.iter().map(|part| lies_in(part, &received)).collect();
         assert_eq!(shared, [false, false, true]);
+    }
+
+    #[test]
+    fn of_many_parts_none_keeps_all_of_the_others() {
+        let shared = |parts: usize| {
+            let message = Message {
+                own: Bytes::new(),
+                all: Some(vec![vec![7; LEAST_SHARED].into(); parts]),
+            };
+            let received = Bytes::from(postcard::to_stdvec(&message).unwrap());
+            let read: Message = read_message_in_place(&received).unwrap();
+            assert_eq!(read, message);
+            let mut all = read.all.unwrap().into_iter();
+            all.all(|part| lies_in(&part, &received))
+        };
+        assert_eq!(
+            [1, MOST_KEPT, MOST_KEPT + 1].map(shared),
+            [true, true, false]
+        );
     }
 
     #[test]

@@ -21,8 +21,9 @@ use crate::payload::{
 ///
 /// It holds the bytes in a private mapping of the payload's file, of a nameless local copy of it, or in
 /// memory. Clones share them. Mapped bytes stay valid after the file has been removed and begin at an
-/// address divisible by 64; others begin anywhere. Payloads of one call that came with the messages share
-/// memory, of 4 MiB at most, which exists as long as one of them does.
+/// address divisible by 64; others begin anywhere. One of 16 KiB or more that came
+/// with the messages may be a part of the memory in which they came: what is kept of call after call needs about four times its
+/// length at most.
 ///
 /// ```
 /// use fsgather_store::Payload;
