@@ -478,8 +478,9 @@ impl<D: Carrier> Exchange for RankExchange<D> {
         let doing = ticket.activity(phase);
         // What is said of it goes with what comes next, or soon: to wake a thread for it would cost a small call more than all
         // the rest of it.
+        let timeout = ticket.call.timeout;
         self.carrier()
-            .act(|member, now| member.progress(ticket.channel, doing, bytes, now))
+            .act(|member, now| member.progress(ticket.channel, doing, bytes, timeout, now))
     }
 
     fn send_on(&self) {

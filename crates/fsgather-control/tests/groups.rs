@@ -314,7 +314,9 @@ fn who_waits_for_a_rank_that_is_at_work_for_a_group_goes_on_waiting() {
         room.pass(40);
         let at = now(&room);
         let doing = ticket.activity(Phase::Publishing);
-        room.members[3].progress(others, doing, 1000, at).unwrap();
+        room.members[3]
+            .progress(others, doing, 1000, None, at)
+            .unwrap();
         room.pump();
         assert_eq!(room.coordinator.failure(), None);
         assert_eq!(room.members[1].failure(pair), None);
@@ -383,7 +385,7 @@ fn threads_at_work_on_several_calls_do_not_flood_rank_0() {
         for ticket in &tickets {
             let doing = ticket.activity(Phase::Publishing);
             let at = now + Duration::from_millis(turn);
-            member.progress(ticket.channel, doing, 1, at).unwrap();
+            member.progress(ticket.channel, doing, 1, None, at).unwrap();
         }
     }
     // At the start, and after one second.

@@ -12,8 +12,8 @@ use fsgather_control::{
     message::{ToCoordinator, ToMember},
 };
 use fsgather_core::{
-    Call, ChannelId, Contribution, Error, Operation, Rank, Round, Site, StackFrame, ThreadState,
-    Ticket, Verdict, Whereabouts,
+    Call, ChannelId, Contribution, Error, Operation, Phase, Rank, Round, Site, StackFrame,
+    ThreadState, Ticket, Verdict, Whereabouts,
 };
 
 /// The time-out of the world.
@@ -270,6 +270,30 @@ fn a_call_fails_when_its_own_time_out_is_over() {
         assert_eq!((timeout, missing), (seconds(5), vec![2]));
         assert!(hint.contains("this call"), "{hint}");
     }
+}
+
+#[test]
+fn bytes_that_move_now_and_then_are_progress_however_short_the_time_out() {
+    let mut room = Room::new();
+    let timeout = seconds(1);
+    let one = room.call(0, Some(timeout));
+    room.call(1, Some(timeout));
+    let call = Call::new(Operation::Barrier, Site::named("here"));
+    let late = room.members[2].begin(ChannelId::WORLD, call).unwrap();
+    for moment in 1..100 {
+        room.pass(moment * Duration::from_millis(50));
+        assert!(room.is_pending(0, &one), "after {moment} moments");
+        let doing = late.activity(Phase::Publishing);
+        let (member, now) = (&mut room.members[2], room.now);
+        member
+            .progress(ChannelId::WORLD, doing, 1, Some(timeout), now)
+            .unwrap();
+        room.pump();
+    }
+    // What has moved last may not have been told.
+    room.pass(seconds(5) + timeout);
+    let (limit, missing, _) = room.time_out(0, &one);
+    assert_eq!((limit, missing), (timeout, vec![2]));
 }
 
 #[test]

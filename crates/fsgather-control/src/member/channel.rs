@@ -14,8 +14,11 @@ use fsgather_core::{
 
 use crate::message::ToCoordinator;
 
-/// How often rank 0 is told that a call gets on, at most.
+/// How often rank 0 is told that a call gets on, at most;
 const STATUS_EVERY: Duration = Duration::from_secs(1);
+
+/// and at least so many times until it would be too late.
+const STATUS_IN_TIME: u32 = 4;
 
 /// How often rank 0 is told that nothing moves: at first, so that it knows of all when it is time to warn,
 const STALLED_EVERY: Duration = Duration::from_secs(10);
@@ -448,13 +451,15 @@ impl Channel {
         abandoned.into_iter().filter_map(without).collect()
     }
 
-    /// Notes that this rank gets on; what to say to rank 0, now and then.
+    /// Notes that this rank gets on with a call of this time-out; what to say to rank 0, now and then.
     pub(super) fn progress(
         &mut self,
         activity: &Activity,
         bytes: u64,
+        timeout: Duration,
         now: Instant,
     ) -> Option<ToCoordinator> {
+        let every = STATUS_EVERY.min(timeout / STATUS_IN_TIME);
         self.bytes += bytes;
         let epoch = activity
             .call
@@ -462,8 +467,7 @@ impl Channel {
             .map_or(Epoch::FIRST, |call| call.epoch);
         let is_due = self.reports.get(&epoch).is_none_or(|report| {
             report.phase != activity.phase
-                || (self.bytes > report.bytes
-                    && now.saturating_duration_since(report.at) >= STATUS_EVERY)
+                || (self.bytes > report.bytes && now.saturating_duration_since(report.at) >= every)
         });
         if !is_due {
             return None;

@@ -352,7 +352,7 @@ impl Member {
         self.fail_channel(channel, cause);
     }
 
-    /// Notes that this rank is at work, and tells rank 0 now and then.
+    /// Notes that this rank is at work on a call, which may have a time-out of its own, and tells rank 0 now and then.
     ///
     /// # Errors
     ///
@@ -362,13 +362,15 @@ impl Member {
         channel: ChannelId,
         doing: Activity,
         bytes: u64,
+        timeout: Option<Duration>,
         now: Instant,
     ) -> Result<(), Error> {
+        let timeout = timeout.unwrap_or(self.timeout);
         let channel = self.channel(channel)?;
         if let Some(failure) = channel.failure() {
             return Err(failure.clone());
         }
-        let message = channel.progress(&doing, bytes, now);
+        let message = channel.progress(&doing, bytes, timeout, now);
         self.doing = doing;
         if let Some(message) = message {
             self.send(message);

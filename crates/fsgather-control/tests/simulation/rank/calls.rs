@@ -336,7 +336,7 @@ impl Process {
         };
         let doing: Activity = current.ticket.activity(phase);
         self.member
-            .progress(current.ticket.channel, doing, bytes, clock.instant())?;
+            .progress(current.ticket.channel, doing, bytes, None, clock.instant())?;
         Ok(Some(work))
     }
 
