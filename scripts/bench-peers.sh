@@ -4,13 +4,16 @@
 # Installs torch, MMEngine, mpi4py and Open MPI once, 5 GB, where scripts/test-torch.sh does. Wants a machine that does nothing else.
 #
 #   scripts/bench-peers.sh [--ranks 8] [--bytes 16777216] [--rounds 3] [--ways gloo fsgather ...] [--dir DIR]
+#   scripts/bench-peers.sh --buffers [--ranks 8] [--rounds 3] [--sizes 64KiB 1MiB ...]
+#
+# The second measures buffers of many sizes, to rank 0 and to all, beside those of Open MPI alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/arguments.sh
 explain "$@"
 for argument in "$@"; do
     case $argument in
-    --ranks | --bytes | --rounds | --ways | --dir) ;;
+    --buffers | --sizes | --ranks | --bytes | --rounds | --ways | --dir) ;;
     -*) refuse "there is no option $argument" ;;
     esac
 done
@@ -29,6 +32,11 @@ stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 cp -r crates/fsgather-python/python/. "$stage"
 cp "$target/lib_fsgather.so" "$stage/fsgather/_fsgather.abi3.so"
+
+if [ "${1:-}" = --buffers ]; then
+    "$python" crates/fsgather-python/benches/peers/buffers.py --fsgather "$(realpath "$target/fsgather")" "${@:2}"
+    exit
+fi
 
 chart=()
 if [ $# = 0 ]; then

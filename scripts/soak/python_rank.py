@@ -61,6 +61,8 @@ def take(world: Optional[fsgather.Communicator], words: list[str]) -> Optional[f
         world.barrier()
     elif kind == "all_gather":
         check(world.all_gather(value(me, rest[0])), ranks, rest[0])
+    elif kind == "all_gather_parts":
+        check(list(world.all_gather_parts(value(me, rest[0]))), ranks, rest[0])
     elif kind == "split_all_gather":
         color = str(me % 2)
         half = world.split(me % 2)

@@ -210,10 +210,10 @@ def draw_python_script(rng: random.Random, ranks: int, bytes_of: int) -> Script:
     drawing.all(world, "join")
     for _ in range(rng.randint(1, 6)):
         root, size = rng.randrange(ranks), drawing.size()
-        kind = rng.choice(["all_gather", "gather", "gather_iter", "broadcast", "barrier", "split", "late"])
+        kind = rng.choice(["all_gather", "all_gather_parts", "gather", "gather_iter", "broadcast", "barrier", "split", "late"])
         if kind == "barrier":
             drawing.call(world, kind, moves_payloads=False)
-        elif kind == "all_gather":
+        elif kind in ("all_gather", "all_gather_parts"):
             drawing.call(world, f"{kind}:{size}")
         elif kind == "late":
             drawing.alone(rng.randrange(ranks), "pause:50")

@@ -23,6 +23,7 @@ use crate::{
     logging,
     object::{self, Pickling},
     parts::Parts,
+    payloads::Payloads,
     pending::Pending,
     records::{RecordSource, Records},
     stacks,
@@ -140,6 +141,19 @@ impl Communicator {
             member.call_with(&options).all_gather_bytes(pieces)
         })?;
         decode_all(py, payloads, carrying.pickling, &self.waiting)
+    }
+
+    /// The same, each decoded when it is asked for.
+    fn all_gather_payloads(&self, value: &Bound<'_, PyAny>, how: How) -> PyResult<Payloads> {
+        let (member, (carrying, options)) = (self.member()?, how.take()?);
+        let payloads = self.hand_in(value, carrying, |pieces| {
+            member.call_with(&options).all_gather_bytes(pieces)
+        })?;
+        Ok(Payloads::new(
+            payloads,
+            self.waiting.clone(),
+            carrying.pickling,
+        ))
     }
 
     fn broadcast(

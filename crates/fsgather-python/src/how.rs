@@ -4,13 +4,16 @@ use std::{ffi::OsString, path::PathBuf};
 
 use fsgather::bindings::CallOptions;
 use fsgather_config::words::{FromWord, Word};
-use pyo3::prelude::*;
+use pyo3::{
+    conversion::FromPyObjectOwned,
+    intern,
+    prelude::*,
+    types::{PyDict, PyString},
+};
 
 use crate::{errors, like::Like, object::Pickling};
 
-/// What all calls have in common, as `fsgather.Communicator` hands it over: a dictionary.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
+/// What is said of a call, as `fsgather.Communicator` hands it over: a dictionary.
 pub(crate) struct How {
     site: Option<String>,
     tag: Option<String>,
@@ -21,6 +24,38 @@ pub(crate) struct How {
     transport: Option<Said>,
     directory: Option<PathBuf>,
     max_size: Option<u64>,
+}
+
+impl FromPyObject<'_, '_> for How {
+    type Error = PyErr;
+
+    // By hand, since what is derived makes the names anew for each call, which takes longer than all else.
+    fn extract(how: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let py = how.py();
+        let how = how.cast::<PyDict>()?;
+        Ok(Self {
+            site: said(&how, intern!(py, "site"))?,
+            tag: said(&how, intern!(py, "tag"))?,
+            timeout: said(&how, intern!(py, "timeout"))?,
+            deadline: said(&how, intern!(py, "deadline"))?,
+            allow_pickle: said(&how, intern!(py, "allow_pickle"))?.unwrap_or(false),
+            like: said(&how, intern!(py, "like"))?,
+            transport: said(&how, intern!(py, "transport"))?,
+            directory: said(&how, intern!(py, "directory"))?,
+            max_size: said(&how, intern!(py, "max_size"))?,
+        })
+    }
+}
+
+/// What is said by this name, if anything.
+fn said<'py, T: FromPyObjectOwned<'py>>(
+    how: &Bound<'py, PyDict>,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Option<T>> {
+    match how.get_item(name)? {
+        Some(said) => said.extract::<Option<T>>().map_err(Into::into),
+        None => Ok(None),
+    }
 }
 
 /// How an object is carried.

@@ -14,6 +14,7 @@ mod like;
 mod logging;
 mod object;
 mod parts;
+mod payloads;
 mod pending;
 mod places;
 mod plain;
@@ -37,6 +38,7 @@ mod _fsgather {
         errors::plain_line,
         errors::plain_text,
         parts::Parts,
+        payloads::Payloads,
         pending::Pending,
         places::{interface_of, list_afresh, make_rendezvous, own_addresses},
         records::Records,

@@ -1,4 +1,4 @@
-//! One Python object as a payload and back: [`encode`], [`decode`].
+//! One Python object as a payload and back: [`encode`], [`decode`]; [`Received`], to be decoded later.
 //!
 //! `docs/design/plain-data.md` says how a payload is laid out.
 //!
@@ -119,7 +119,16 @@ pub(crate) fn decode(
     pickling: Pickling,
     writer: Rank,
 ) -> PyResult<Py<PyAny>> {
-    decode_anyones(py, payload, pickling).inspect_err(|error| {
+    let decoded = match Received::of(payload) {
+        Ok(received) => received.decode(py, pickling),
+        Err((_, error)) => Err(error),
+    };
+    naming(py, decoded, writer)
+}
+
+/// The same, where an error says by whom the payload was written.
+pub(crate) fn naming<T>(py: Python<'_>, decoded: PyResult<T>, writer: Rank) -> PyResult<T> {
+    decoded.inspect_err(|error| {
         // Whatever fails here, what has been raised before is what counts.
         let _ = py
             .import("fsgather._errors")
@@ -127,46 +136,82 @@ pub(crate) fn decode(
     })
 }
 
-fn decode_anyones(py: Python<'_>, payload: Payload, pickling: Pickling) -> PyResult<Py<PyAny>> {
-    let layout = Layout::read(&payload).ok_or_else(|| {
-        PyValueError::new_err(
-            "this payload does not hold a Python object: do all ranks run Python?",
-        )
-    })?;
-    let Layout {
-        kind,
-        stream,
-        buffers,
-    } = layout;
-    if kind != PLAIN && pickling == Pickling::Refused {
-        return Err(PyTypeError::new_err(
-            "another rank has sent a pickle, and pickle is refused here (FSGATHER_PICKLE=0 or allow_pickle=False)",
-        ));
-    }
-    if buffers.is_empty() {
-        let stream = &payload[stream];
-        return match kind {
-            PLAIN => plain::decode(py, stream, &[]),
-            _ => unpickle(py, kind, &PyBytes::new(py, stream), Vec::new()),
+/// A payload of which it is known where its object lies.
+pub(crate) struct Received {
+    layout: Layout,
+    content: Content,
+}
+
+enum Content {
+    /// It is only looked at while it is decoded.
+    Bytes(Payload),
+    /// Parts of it become parts of the object.
+    Memory(Memory),
+}
+
+impl Received {
+    /// Looks where its object lies.
+    ///
+    /// # Errors
+    ///
+    /// The payload as it was, and `ValueError` if it holds none.
+    pub(crate) fn of(payload: Payload) -> Result<Self, (Payload, PyErr)> {
+        let Some(layout) = Layout::read(&payload) else {
+            let what = "this payload does not hold a Python object: do all ranks run Python?";
+            return Err((payload, PyValueError::new_err(what)));
         };
+        let content = if layout.buffers.is_empty() {
+            Content::Bytes(payload)
+        } else {
+            let payload = payload.into_writable();
+            Content::Memory(if Aligned::is(&payload) {
+                Memory::of(payload)
+            } else {
+                Memory::of(Aligned::copy(&payload))
+            })
+        };
+        Ok(Self { layout, content })
     }
-    let payload = payload.into_writable();
-    let memory = if Aligned::is(&payload) {
-        Memory::of(payload)
-    } else {
-        Memory::of(Aligned::copy(&payload))
-    };
-    let buffers: Vec<Py<PyAny>> = buffers
-        .into_iter()
-        .map(|range| memory.object(py, range))
-        .collect::<PyResult<_>>()?;
-    let stream = memory.object(py, stream)?;
-    match kind {
-        PLAIN => {
-            let stream = BorrowedBuffer::of(stream.bind(py))?;
-            plain::decode(py, stream.as_ref(), &buffers)
+
+    /// The object. What is decoded twice gives two that share their large buffers.
+    ///
+    /// # Errors
+    ///
+    /// What unpickling raises; `TypeError` for a pickle where that is refused.
+    pub(crate) fn decode(&self, py: Python<'_>, pickling: Pickling) -> PyResult<Py<PyAny>> {
+        let Layout {
+            kind,
+            stream,
+            buffers,
+        } = &self.layout;
+        if *kind != PLAIN && pickling == Pickling::Refused {
+            return Err(PyTypeError::new_err(
+                "another rank has sent a pickle, and pickle is refused here (FSGATHER_PICKLE=0 or allow_pickle=False)",
+            ));
         }
-        _ => unpickle(py, kind, stream.bind(py), buffers),
+        match &self.content {
+            Content::Bytes(payload) => {
+                let stream = &payload[stream.clone()];
+                match *kind {
+                    PLAIN => plain::decode(py, stream, &[]),
+                    kind => unpickle(py, kind, &PyBytes::new(py, stream), Vec::new()),
+                }
+            }
+            Content::Memory(memory) => {
+                let buffers: Vec<Py<PyAny>> = buffers
+                    .iter()
+                    .map(|range| memory.object(py, range.clone()))
+                    .collect::<PyResult<_>>()?;
+                let stream = memory.object(py, stream.clone())?;
+                match *kind {
+                    PLAIN => {
+                        let stream = BorrowedBuffer::of(stream.bind(py))?;
+                        plain::decode(py, stream.as_ref(), &buffers)
+                    }
+                    kind => unpickle(py, kind, stream.bind(py), buffers),
+                }
+            }
+        }
     }
 }
 

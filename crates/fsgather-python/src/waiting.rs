@@ -13,7 +13,7 @@ use std::{
 };
 
 use fsgather::{Error, Interrupt};
-use pyo3::{exceptions::PyKeyboardInterrupt, prelude::*, sync::PyOnceLock};
+use pyo3::{exceptions::PyKeyboardInterrupt, intern, prelude::*, sync::PyOnceLock};
 
 use crate::{errors, logging};
 
@@ -118,10 +118,10 @@ impl Waiter {
         call: impl FnOnce() -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         let module = terminating(py)?;
-        let is_minded = module.call_method0("begin")?.is_truthy()?;
+        let is_minded = module.call_method0(intern!(py, "begin"))?.is_truthy()?;
         let result = py.detach(call);
         let mut settled = self.settle(py, result);
-        if is_minded && let Err(raised) = module.call_method0("end") {
+        if is_minded && let Err(raised) = module.call_method0(intern!(py, "end")) {
             settled = Err(raised);
         }
         let is_over = |raised: &PyErr| -> PyResult<bool> {

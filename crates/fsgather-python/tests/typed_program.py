@@ -9,6 +9,8 @@ import fsgather
 
 world = fsgather.Communicator(rank=0, world_size=1, timeout=datetime.timedelta(minutes=5))
 scores: list[float] = world.all_gather(0.5)
+made_later: fsgather.Parts[float] = world.all_gather_parts(0.5)
+best: float = max(made_later[0], *made_later[1:])
 few: list[float] = world.all_gather_list(0.5, max_size=100, timeout=datetime.timedelta(minutes=5))
 names: Optional[list[str]] = world.gather_object("n7", dst=0, site="eval.py:12")
 for part in world.gather_iter({"boxes": 3}):
@@ -34,6 +36,7 @@ object_list: list[int] = fsgather.all_gather_object(3, timeout=5)
 
 world.all_gather(3, time_out=4)  # wrong
 world.all_gather(3, timeout="4")  # wrong
+world.all_gather_parts(3).append(4)  # wrong
 world.gather_partial(3)  # wrong
 world.gather_object(3, transport="quick")  # wrong
 fsgather.gather_object("n7").append(3)  # wrong

@@ -35,6 +35,7 @@ from fsgather._functions import (
     all_gather,
     all_gather_list,
     all_gather_object,
+    all_gather_parts,
     all_gather_via_filesys,
     barrier,
     broadcast_object,
@@ -51,7 +52,7 @@ from fsgather._functions import (
     start_all_gather,
     start_gather,
 )
-from fsgather._results import Completed, Gathering, Partial, Pending, Records
+from fsgather._results import Completed, Gathering, Partial, Parts, Pending, Records
 from fsgather._tracing import trace
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "Missing",
     "NotShared",
     "Partial",
+    "Parts",
     "PeerFailed",
     "Pending",
     "Poisoned",
@@ -80,6 +82,7 @@ __all__ = [
     "all_gather",
     "all_gather_list",
     "all_gather_object",
+    "all_gather_parts",
     "all_gather_via_filesys",
     "barrier",
     "broadcast_object",

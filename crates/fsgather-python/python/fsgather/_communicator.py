@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
 from fsgather import _arguments, _arrays, _by_key, _errors, _fsgather, _leaving, _trust, _workers
 from fsgather._arguments import PathLike, Seconds, Transport
 from fsgather._early import EarlyGathers
-from fsgather._results import Gathering, Pending, Records
+from fsgather._later import LaterResults
 from fsgather._sites import caller
 from fsgather.bootstraps import Bootstrap, carriers, introducing
 from fsgather.bootstraps.key_value import KeyValue
@@ -29,7 +29,7 @@ _MOST_RANKS = 2**32 - 1
 """What the library counts to; it says itself how many a world may have."""
 
 
-class Communicator(EarlyGathers):
+class Communicator(EarlyGathers, LaterResults):
     """One rank's membership of a group of ranks.
 
     Every method that communicates is *collective*: all ranks call it, in the same order. A call that returns has
@@ -323,60 +323,6 @@ class Communicator(EarlyGathers):
         parts = self._member.gather(data, self._rank("dst", dst), how)
         return None if parts is None else list(parts)
 
-    def gather_iter(
-        self,
-        data: T,
-        dst: int = 0,
-        *,
-        timeout: Seconds = None,
-        tag: Optional[str] = None,
-        site: Optional[str] = None,
-        allow_pickle: Optional[bool] = None,
-        transport: Optional[Transport] = None,
-        directory: Optional[PathLike] = None,
-    ) -> Gathering[T]:
-        """Gathers everybody's object on rank ``dst``, which looks at one rank's at a time.
-
-        The others go on as soon as all have handed in; what is handed over waits in files.
-
-        Returns:
-            On ``dst`` an iterator over one object for each rank, in rank order, each read when it is asked for;
-            elsewhere one that is empty.
-        """
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
-        return Gathering(self._member.gather(data, self._rank("dst", dst), how), self.world_size)
-
-    def gather_records(
-        self,
-        records: Iterable[T],
-        dst: int = 0,
-        *,
-        timeout: Seconds = None,
-        tag: Optional[str] = None,
-        site: Optional[str] = None,
-        allow_pickle: Optional[bool] = None,
-        transport: Optional[Transport] = None,
-        directory: Optional[PathLike] = None,
-    ) -> Records[T]:
-        """Gathers any number of objects of each rank on rank ``dst``; no rank holds all of its own or of the others in memory.
-
-        Args:
-            records: whatever can be iterated over; each record is asked for when those before it are on their way. What iterating raises,
-                other ranks hear as :class:`fsgather.PeerFailed`.
-            dst: who receives.
-            timeout: how long nothing may move, in seconds; by default the communicator's.
-            tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
-            site: what messages call the place of the call; by default the caller's file and line.
-            allow_pickle: ``False`` refuses objects that would have to be pickled, on both sides.
-            transport: how the records travel: ``"auto"``, ``"filesys"``, ``"memory"``.
-            directory: the shared directory of this call.
-
-        Returns:
-            On ``dst`` an iterator over pairs of a rank and a record, in rank order and in each rank's own; elsewhere one that is empty.
-        """
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
-        return Records(self._member.gather_records(records, self._rank("dst", dst), how))
-
     def gather_by_key(
         self,
         data: Mapping[K, T],
@@ -435,43 +381,6 @@ class Communicator(EarlyGathers):
         how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
         received: T = self._member.broadcast(data, self._rank("src", src), how)
         return received
-
-    def start_all_gather(
-        self,
-        data: T,
-        *,
-        timeout: Seconds = None,
-        tag: Optional[str] = None,
-        site: Optional[str] = None,
-        allow_pickle: Optional[bool] = None,
-        transport: Optional[Transport] = None,
-        directory: Optional[PathLike] = None,
-    ) -> Pending[list[T]]:
-        """Starts an :meth:`all_gather` whose result is asked for later.
-
-        ``data`` has been published and announced when it returns, so that this rank can go on computing, and need
-        not keep it. All ranks start their calls in the same order, and wait for them in any.
-        """
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
-        call = self._member.start_all_gather(data, how)
-        return Pending(call, as_list=False, name=f"all_gather at {how['site']}")
-
-    def start_gather(
-        self,
-        data: T,
-        dst: int = 0,
-        *,
-        timeout: Seconds = None,
-        tag: Optional[str] = None,
-        site: Optional[str] = None,
-        allow_pickle: Optional[bool] = None,
-        transport: Optional[Transport] = None,
-        directory: Optional[PathLike] = None,
-    ) -> Pending[Optional[list[T]]]:
-        """Starts a :meth:`gather_object` whose result is asked for later, like :meth:`start_all_gather`."""
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
-        call = self._member.start_gather(data, self._rank("dst", dst), how)
-        return Pending(call, as_list=True, name=f"gather to rank {dst} at {how['site']}")
 
     def group(self, ranks: Sequence[int]) -> Communicator:
         """Makes a communicator of some of this one's ranks, in the order given.
@@ -550,25 +459,31 @@ class Communicator(EarlyGathers):
         directory: Optional[PathLike] = None,
         like: Optional[str] = None,
     ) -> dict[str, Any]:
-        """How one call is made, for the extension module.
+        """How one call is made, for the extension module: what is said of it.
 
         ``like``, for replaced functions, says what the result has to be like: see :mod:`fsgather._pickling`.
         """
         if self._pid != os.getpid() and self.world_size > 1:
             raise _workers.refusal(self._rank_of_process, "have it make a communicator with rank= and world_size=")
-        return {
-            "like": like,
-            "tag": _arguments.text("tag", tag),
+        how: dict[str, Any] = {
             "site": caller() if site is None else _arguments.text("site", site),
-            "timeout": self._timeout if timeout is None else _arguments.seconds("timeout", timeout),
             "allow_pickle": self._allow_pickle
             if allow_pickle is None
             else _arguments.switch("allow_pickle", allow_pickle),
-            "transport": _arguments.text("transport", transport),
-            "directory": _arguments.path("directory", directory),
-            "max_size": None,
-            "deadline": None,
         }
+        if timeout is not None:
+            how["timeout"] = _arguments.seconds("timeout", timeout)
+        elif self._timeout is not None:
+            how["timeout"] = self._timeout
+        if tag is not None:
+            how["tag"] = _arguments.text("tag", tag)
+        if transport is not None:
+            how["transport"] = _arguments.text("transport", transport)
+        if directory is not None:
+            how["directory"] = _arguments.path("directory", directory)
+        if like is not None:
+            how["like"] = like
+        return how
 
     def __copy__(self) -> NoReturn:
         raise TypeError("a communicator is this process's membership and cannot be copied; use split() or group() for another")

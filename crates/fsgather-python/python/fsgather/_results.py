@@ -1,15 +1,16 @@
-"""What calls give back that is not there as a whole: :class:`Gathering`, :class:`Completed`, :class:`Partial`, :class:`Records` and
-:class:`Pending`."""
+"""What calls give back that is not there as a whole: :class:`Gathering`, :class:`Parts`, :class:`Completed`, :class:`Partial`,
+:class:`Records` and :class:`Pending`."""
 
 from __future__ import annotations
 
+import operator
 import threading
-from typing import Any, Generator, Generic, Iterator, Optional, TypeVar
+from typing import Any, Generator, Generic, Iterator, Optional, Sequence, TypeVar, Union, overload
 
 from fsgather import _arguments, _fsgather
 from fsgather._errors import Missing
 
-__all__ = ["Completed", "Gathering", "Partial", "Pending", "Records"]
+__all__ = ["Completed", "Gathering", "Partial", "Parts", "Pending", "Records"]
 
 T = TypeVar("T")
 
@@ -56,6 +57,49 @@ class Gathering(Iterator[T]):
         if self._parts is None:
             return "<fsgather.Gathering, received by another rank>"
         return f"<fsgather.Gathering, {self._left} of {self._ranks} ranks to be read>"
+
+
+class Parts(Sequence[T]):
+    """The objects of all ranks in rank order, each made when it is first looked at, and the same from then on.
+
+    ``list(parts)`` makes all. Pickled, or copied, it is such a list. What cannot be made raises each time that it is looked at, and says which
+    rank has handed it in.
+    """
+
+    def __init__(self, payloads: _fsgather.Payloads) -> None:
+        self._payloads = payloads
+        self._ranks = len(payloads)
+        self._made: dict[int, T] = {}
+
+    def __len__(self) -> int:
+        return self._ranks
+
+    @overload
+    def __getitem__(self, which: int) -> T: ...
+    @overload
+    def __getitem__(self, which: slice) -> list[T]: ...
+    def __getitem__(self, which: Union[int, slice]) -> Union[T, list[T]]:
+        if isinstance(which, slice):
+            return [self._of(rank) for rank in range(self._ranks)[which]]
+        rank = operator.index(which)
+        if not -self._ranks <= rank < self._ranks:
+            raise IndexError(f"there are {self._ranks} ranks, and none at {rank}")
+        return self._of(rank % self._ranks)
+
+    def _of(self, rank: int) -> T:
+        if rank not in self._made:
+            made = self._payloads.decode(rank)
+            if made is not None:
+                # Of threads that make it at the same time the first one's counts.
+                self._made.setdefault(rank, made[0])
+            self._payloads.discard(rank)
+        return self._made[rank]
+
+    def __reduce__(self) -> tuple[type[list[T]], tuple[list[T]]]:
+        return list, (list(self),)
+
+    def __repr__(self) -> str:
+        return f"<fsgather.Parts of {self._ranks} ranks, {len(self._made)} looked at>"
 
 
 class Completed(Iterator["tuple[int, T]"]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from typing import Any
 
@@ -16,6 +17,10 @@ __all__ = ["Terminated", "begin", "die", "end"]
 
 #: Seconds that removing and taking leave may take. Launchers wait some ten times as long before they kill.
 _LIMIT = 3.0
+
+_SIGTERM, _DEFAULT = int(signal.SIGTERM), int(signal.SIG_DFL)
+_plain: Any = sys.modules.get("_signal", signal)
+"""The same functions, but for a conversion of numbers and handlers to members of enumerations that takes longer than the rest of a call."""
 
 _pid = 0
 """The process that has begun a call; a forked child has our handler, and no call."""
@@ -31,10 +36,11 @@ def begin() -> bool:
     global _pid
     if _is_dying or threading.current_thread() is not threading.main_thread():
         return False
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    before = _plain.getsignal(_SIGTERM)
+    if not isinstance(before, int) or before != _DEFAULT:
         return False
     try:
-        signal.signal(signal.SIGTERM, _terminate)
+        _plain.signal(_SIGTERM, _terminate)
     except ValueError:
         # Not the main interpreter.
         return False
@@ -44,8 +50,8 @@ def begin() -> bool:
 
 def end() -> None:
     """Ends what has begun. What came in the last moment is raised here: it is looked for before the handler goes."""
-    if signal.getsignal(signal.SIGTERM) is _terminate:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if _plain.getsignal(_SIGTERM) is _terminate:
+        _plain.signal(_SIGTERM, _DEFAULT)
 
 
 def die() -> None:

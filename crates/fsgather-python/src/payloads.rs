@@ -1,0 +1,95 @@
+//! Keeps what all ranks have handed in, and decodes each when it is asked for: [`Payloads`].
+
+use std::{mem, sync::Arc, sync::Mutex};
+
+use fsgather::Payload;
+use fsgather_core::{Rank, lock};
+use pyo3::{exceptions::PyIndexError, prelude::*};
+
+use crate::{
+    object::{self, Pickling, Received},
+    waiting::Waiter,
+};
+
+/// The payloads of all ranks of a call, which has ended; `fsgather.Parts` wraps them.
+///
+/// No lock is held while one is decoded, since that runs Python: two threads may decode the same one, and a child that is forked
+/// meanwhile finds none that nobody lets go of.
+#[pyclass(frozen, module = "fsgather._fsgather")]
+pub(crate) struct Payloads {
+    parts: Mutex<Vec<Part>>,
+    waiting: Waiter,
+    pickling: Pickling,
+}
+
+enum Part {
+    Unread(Payload),
+    /// Somebody has begun to decode it, and may not have come to an end.
+    Received(Arc<Received>),
+    /// Nobody needs it any more.
+    Gone,
+}
+
+impl Payloads {
+    pub(crate) fn new(payloads: Vec<Payload>, waiting: Waiter, pickling: Pickling) -> Self {
+        Self {
+            parts: Mutex::new(payloads.into_iter().map(Part::Unread).collect()),
+            waiting,
+            pickling,
+        }
+    }
+
+    /// What the rank at `index` has handed in; nothing once it is thrown away.
+    fn received(&self, index: usize) -> PyResult<Option<Arc<Received>>> {
+        let mut parts = lock(&self.parts);
+        let part = parts
+            .get_mut(index)
+            .ok_or_else(|| PyIndexError::new_err("there is no such rank"))?;
+        match mem::replace(part, Part::Gone) {
+            Part::Unread(payload) => match Received::of(payload) {
+                Ok(received) => {
+                    let received = Arc::new(received);
+                    *part = Part::Received(Arc::clone(&received));
+                    Ok(Some(received))
+                }
+                Err((payload, error)) => {
+                    *part = Part::Unread(payload);
+                    Err(error)
+                }
+            },
+            Part::Received(received) => {
+                *part = Part::Received(Arc::clone(&received));
+                Ok(Some(received))
+            }
+            Part::Gone => Ok(None),
+        }
+    }
+}
+
+#[pymethods]
+impl Payloads {
+    fn __len__(&self) -> usize {
+        lock(&self.parts).len()
+    }
+
+    /// The object of the rank at `index`, in a tuple of one; `None` once it has been thrown away.
+    fn decode(&self, py: Python<'_>, index: usize) -> PyResult<Option<(Py<PyAny>,)>> {
+        let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
+        let decoded = match self.received(index) {
+            Ok(None) => return Ok(None),
+            Ok(Some(received)) => received.decode(py, self.pickling),
+            Err(error) => Err(error),
+        };
+        object::naming(py, decoded, self.waiting.name_of(rank)).map(|object| Some((object,)))
+    }
+
+    /// Throws away what the rank at `index` has handed in.
+    fn discard(&self, py: Python<'_>, index: usize) {
+        let discarded = {
+            let mut parts = lock(&self.parts);
+            let part = parts.get_mut(index);
+            part.map(|part| mem::replace(part, Part::Gone))
+        };
+        py.detach(|| drop(discarded));
+    }
+}
