@@ -30,7 +30,7 @@ const NEEDED: [&str; 7] = [
 ];
 
 /// So many run at once: most of them wait for ranks most of the time.
-const AT_ONCE: &str = "3";
+const AT_ONCE: &str = "5";
 
 /// Each test of the package has a limit of its own (`tests/conftest.py`).
 const ALL_TOGETHER: Duration = Duration::from_mins(30);

@@ -5,7 +5,7 @@
 )]
 
 use fsgather_core::read_message;
-use twox_hash::XxHash3_128;
+use fsgather_hash::Hash128;
 
 use crate::{
     GatherFacts, Locator, OwnerRecord, PayloadName,
@@ -40,7 +40,7 @@ pub fn name(bytes: &[u8]) {
 
 /// Records of the rendezvous directory, sealed messages, owner records, lines of the table of mounts.
 pub fn file(bytes: &[u8]) {
-    let checked = [bytes, &XxHash3_128::oneshot(bytes).to_le_bytes()].concat();
+    let checked = [bytes, &Hash128::of(bytes).to_le_bytes()].concat();
     for bytes in [bytes, &checked] {
         if let Ok(record) = Record::from_bytes(bytes) {
             assert!(
@@ -53,7 +53,7 @@ pub fn file(bytes: &[u8]) {
     }
     assert!(sealed::unseal(sealed::seal(bytes, "here"), "here").is_ok_and(|body| body == bytes));
     let text = String::from_utf8_lossy(bytes);
-    let sum = XxHash3_128::oneshot(text.as_bytes());
+    let sum = Hash128::of(text.as_bytes());
     for text in [text.to_string(), format!("{text}xxh3_128={sum:032x}\n")] {
         if let Ok(owner) = OwnerRecord::from_text(text.as_bytes()) {
             let _ = owner.to_text();

@@ -10,7 +10,7 @@ use std::{
     fmt::{self, Write},
 };
 
-use twox_hash::XxHash3_128;
+use fsgather_hash::Hash128;
 
 /// Something that goes on in steps, of which there may be several to choose from.
 pub trait Explored: Clone + fmt::Debug {
@@ -179,7 +179,7 @@ impl Visits {
         self.text.clear();
         // Writing to a string cannot fail.
         let _ = write!(self.text, "{state:?}");
-        let digest = XxHash3_128::oneshot(self.text.as_bytes());
+        let digest = Hash128::of(self.text.as_bytes());
         let next = self.origins.len();
         let number = *self.known.entry(digest).or_insert(next);
         if number == next {

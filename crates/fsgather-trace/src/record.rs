@@ -1,7 +1,7 @@
 //! One call as it lies in a file: [`CallRecord`], which takes [`CallRecord::WORDS`] words. Pure.
 
 use fsgather_core::plain_text;
-use twox_hash::XxHash3_64;
+use fsgather_hash::Hash64;
 
 use crate::cause::Cause;
 
@@ -234,7 +234,7 @@ impl RecordWords {
 
 /// Of words as they lie in memory: the file is of this host.
 fn hash(words: &[u64]) -> u64 {
-    XxHash3_64::oneshot(bytemuck::cast_slice(words))
+    Hash64::of(bytemuck::cast_slice(words))
 }
 
 /// Of all words but the last one, that of the texts for itself.

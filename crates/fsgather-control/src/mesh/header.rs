@@ -24,8 +24,8 @@
 //! After a ring transfer the receiver sends one byte, 6, to say that everything was right.
 
 use fsgather_core::{CallId, ChannelId, Epoch, Rank};
+use fsgather_hash::Hash64;
 use serde::{Deserialize, Serialize};
-use twox_hash::XxHash3_64;
 
 /// What the receiver of a ring transfer says once everything was right.
 pub(super) const RECEIVED: u8 = 6;
@@ -149,14 +149,14 @@ impl Reply {
 /// Puts the checksum of all that precedes into the last eight bytes.
 fn seal(bytes: &mut [u8]) {
     if let Some((body, checksum)) = bytes.split_last_chunk_mut::<8>() {
-        *checksum = XxHash3_64::oneshot(body).to_le_bytes();
+        *checksum = Hash64::of(body).to_le_bytes();
     }
 }
 
 fn is_sealed(bytes: &[u8]) -> bool {
     bytes
         .split_last_chunk::<8>()
-        .is_some_and(|(body, checksum)| *checksum == XxHash3_64::oneshot(body).to_le_bytes())
+        .is_some_and(|(body, checksum)| *checksum == Hash64::of(body).to_le_bytes())
 }
 
 #[cfg(test)]

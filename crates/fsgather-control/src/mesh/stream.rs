@@ -22,10 +22,10 @@
 //! that hand it on. So each byte is covered from its origin to whoever asked for it; without checksums each chunk's
 //! place is, and whose payload it is.
 
-use std::{hash::Hasher, io::IoSlice, ops::Range};
+use std::{io::IoSlice, ops::Range};
 
 use fsgather_core::{CallId, Rank};
-use twox_hash::{XxHash3_64, XxHash3_128};
+use fsgather_hash::{Hash64, Hash128};
 use uuid::Uuid;
 
 /// How many bytes a chunk holds; the last one of a payload may hold fewer.
@@ -66,7 +66,7 @@ impl StreamOrigin {
     }
 
     /// The checksum of a chunk that has gone into `hashed`, if it has one.
-    fn finished(&self, hashed: &XxHash3_64) -> u64 {
+    fn finished(&self, hashed: &Hash64) -> u64 {
         if self.has_checksums {
             hashed.finish()
         } else {
@@ -75,8 +75,8 @@ impl StreamOrigin {
     }
 
     /// The digest, to which the checksums of chunks have to be added.
-    fn begin_digest(&self) -> XxHash3_128 {
-        let mut digest = XxHash3_128::new();
+    fn begin_digest(&self) -> Hash128 {
+        let mut digest = Hash128::new();
         digest.write(self.communicator.as_bytes());
         digest.write(&self.call.channel.get().to_le_bytes());
         digest.write(&self.call.epoch.get().to_le_bytes());
@@ -138,8 +138,8 @@ pub(super) struct Sending {
     sent: usize,
     /// and has gone into its checksum.
     hashed: usize,
-    checksum: XxHash3_64,
-    digest: XxHash3_128,
+    checksum: Hash64,
+    digest: Hash128,
     /// Once all of the chunk is known.
     tail: Option<Tail>,
     /// Whether a complaint follows instead of the next chunk.
@@ -156,7 +156,7 @@ impl Sending {
             index: 0,
             sent: 0,
             hashed: 0,
-            checksum: XxHash3_64::new(),
+            checksum: Hash64::new(),
             digest: origin.begin_digest(),
             tail: None,
             complains: false,
@@ -229,7 +229,7 @@ impl Sending {
     fn finish_chunk(&mut self, checksum: u64) -> Tail {
         self.digest.write(&checksum.to_le_bytes());
         let is_last = self.index + 1 == self.origin.chunks();
-        let digest = is_last.then(|| self.digest.finish_128());
+        let digest = is_last.then(|| self.digest.finish());
         Tail::new(checksum, self.complains, digest)
     }
 
@@ -245,7 +245,7 @@ impl Sending {
                 self.index += 1;
                 self.sent = 0;
                 self.hashed = 0;
-                self.checksum = XxHash3_64::new();
+                self.checksum = Hash64::new();
                 self.tail = None;
             }
         }
@@ -282,8 +282,8 @@ pub(super) struct Receiving {
     origin: StreamOrigin,
     index: u64,
     received: usize,
-    checksum: XxHash3_64,
-    digest: XxHash3_128,
+    checksum: Hash64,
+    digest: Hash128,
     tail: Tail,
     /// Whether somebody who has verified it has put it where it is to be, so that only what comes after chunks is received.
     is_there: bool,
@@ -296,7 +296,7 @@ impl Receiving {
             origin,
             index: 0,
             received: 0,
-            checksum: XxHash3_64::new(),
+            checksum: Hash64::new(),
             digest: origin.begin_digest(),
             tail: Tail::expected(origin.chunks() == 1),
         }
@@ -372,13 +372,12 @@ impl Receiving {
             return Err(Fault::Chunk(self.index));
         }
         self.digest.write(&checksum.to_le_bytes());
-        if tail.len == TAIL_LEN && tail.bytes[CHECK_LEN..] != self.digest.finish_128().to_le_bytes()
-        {
+        if tail.len == TAIL_LEN && tail.bytes[CHECK_LEN..] != self.digest.finish().to_le_bytes() {
             return Err(Fault::Digest);
         }
         self.index += 1;
         self.received = 0;
-        self.checksum = XxHash3_64::new();
+        self.checksum = Hash64::new();
         self.tail = Tail::expected(self.index + 1 == self.origin.chunks());
         Ok(Some(checksum))
     }

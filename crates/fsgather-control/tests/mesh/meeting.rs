@@ -9,8 +9,8 @@ use std::{
 
 use fsgather_control::mesh::{MeshAddress, Source};
 use fsgather_core::{Error, Rank};
+use fsgather_hash::{Hash64, Hash128};
 use fsgather_testkit::pace::allowed;
-use twox_hash::{XxHash3_64, XxHash3_128};
 use uuid::Uuid;
 
 use crate::{
@@ -217,7 +217,7 @@ fn forged(hosts: [&str; 2]) -> Result<Vec<u8>, Error> {
     const BEFORE: usize = 8 + 48 + 24 + 24;
     let bed = on_hosts(hosts);
     let mut forged = vec![0xbd; LEN];
-    let check = XxHash3_64::oneshot(&forged).to_le_bytes();
+    let check = Hash64::of(&forged).to_le_bytes();
     let digest = [
         bed.communicator.as_bytes().as_slice(),
         &0_u64.to_le_bytes(),
@@ -227,7 +227,7 @@ fn forged(hosts: [&str; 2]) -> Result<Vec<u8>, Error> {
         &check,
     ]
     .concat();
-    let digest = XxHash3_128::oneshot(&digest).to_le_bytes();
+    let digest = Hash128::of(&digest).to_le_bytes();
     forged.extend_from_slice(&check);
     forged.push(0);
     forged.extend_from_slice(&digest);

@@ -26,13 +26,13 @@ use std::{
 };
 
 use fsgather_core::{Error, ProcessId, Rank, StorageCause, read_message};
+use fsgather_hash::Hash128;
 use fsgather_system::files;
 use rustix::{
     fs::{CWD, OFlags},
     process::{Resource, getrlimit},
 };
 use serde::{Deserialize, Serialize};
-use twox_hash::XxHash3_128;
 use uuid::Uuid;
 
 use crate::{
@@ -111,7 +111,7 @@ impl CallsHeader {
         bytes.extend_from_slice(&[0; 2]);
         bytes.extend_from_slice(&u32::try_from(body.len()).ok()?.to_le_bytes());
         bytes.extend_from_slice(&body);
-        bytes.extend_from_slice(&XxHash3_128::oneshot(&bytes).to_le_bytes());
+        bytes.extend_from_slice(&Hash128::of(&bytes).to_le_bytes());
         (bytes.len() <= COUNT_AT).then(|| {
             bytes.resize(HEADER_LEN, 0);
             bytes
@@ -138,7 +138,7 @@ impl CallsHeader {
         let len = usize::try_from(len.unwrap_or(u32::MAX)).map_err(|_| torn())?;
         let (body, rest) = rest.split_at_checked(len).ok_or_else(torn)?;
         let checksum = rest.first_chunk::<CHECKSUM_LEN>().ok_or_else(torn)?;
-        let hashed = XxHash3_128::oneshot(&bytes[..FIXED_LEN + len]);
+        let hashed = Hash128::of(&bytes[..FIXED_LEN + len]);
         if hashed != u128::from_le_bytes(*checksum) {
             return Err(torn());
         }

@@ -40,7 +40,7 @@ use std::{
 };
 
 use fsgather_core::{GatherId, ProcessId, Salt, WorldSize};
-use twox_hash::XxHash3_128;
+use fsgather_hash::Hash128;
 use uuid::Uuid;
 
 /// The first line of the record.
@@ -99,8 +99,8 @@ pub enum OwnerRecordError {
 /// One in a thousand others has the same tag; what is in a directory says whose it is.
 pub(crate) fn job_tag(job: Option<&str>, host: &str) -> u16 {
     let hash = match job {
-        Some(job) => XxHash3_128::oneshot(job.as_bytes()),
-        None => XxHash3_128::oneshot(format!("\0{host}").as_bytes()),
+        Some(job) => Hash128::of(job.as_bytes()),
+        None => Hash128::of(format!("\0{host}").as_bytes()),
     };
     // What is left fits.
     u16::try_from(hash % (1 << Salt::TAG_BITS)).unwrap_or_default()
@@ -194,7 +194,7 @@ impl OwnerRecord {
             escape_into(&mut text, &value);
             text.push('\n');
         }
-        let checksum = XxHash3_128::oneshot(text.as_bytes());
+        let checksum = Hash128::of(text.as_bytes());
         text + &format!("xxh3_128={checksum:032x}\n")
     }
 
@@ -217,7 +217,7 @@ impl OwnerRecord {
             .ok_or(OwnerRecordError::Checksum)?;
         let expected = format!(
             "xxh3_128={:032x}",
-            XxHash3_128::oneshot(format!("{body}\n").as_bytes())
+            Hash128::of(format!("{body}\n").as_bytes())
         );
         if checksum != expected {
             return Err(OwnerRecordError::Checksum);
@@ -500,7 +500,7 @@ pub(crate) mod tests {
             .filter(|line| !told.contains(line) && !line.starts_with("xxh3"))
             .flat_map(|line| [line, "\n"])
             .collect();
-        let checksum = XxHash3_128::oneshot(body.as_bytes());
+        let checksum = Hash128::of(body.as_bytes());
         let _ = writeln!(body, "xxh3_128={checksum:032x}");
         record.process.time_namespace = 0;
         record.ranks[0].time_namespace = 0;

@@ -14,7 +14,7 @@
 //! The *place* is where the file belongs: the id of the gather directory, `/` and the name of the message. It is not in
 //! the file. So one that was moved from another world, or under another number, is not taken for one of here.
 
-use twox_hash::XxHash3_128;
+use fsgather_hash::Hash128;
 
 const MAGIC: [u8; 8] = *b"\x89FSM\r\n\x1a\n";
 const VERSION: u16 = 1;
@@ -35,10 +35,10 @@ pub(crate) enum SealError {
 
 /// The checksum of a file in its place.
 fn checksum(sealed: &[u8], place: &str) -> u128 {
-    let mut hasher = XxHash3_128::new();
+    let mut hasher = Hash128::new();
     hasher.write(sealed);
     hasher.write(place.as_bytes());
-    hasher.finish_128()
+    hasher.finish()
 }
 
 /// Wraps a body so that a part of it is never taken for the whole, nor the whole for that of another place.

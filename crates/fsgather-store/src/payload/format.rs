@@ -49,8 +49,8 @@
 use std::fmt;
 
 use fsgather_core::{ChannelId, Epoch, Rank, WorldSize};
+use fsgather_hash::{Hash64, Hash128};
 use serde::{Deserialize, Serialize};
-use twox_hash::{XxHash3_64, XxHash3_128};
 use uuid::Uuid;
 
 use crate::layout::PayloadName;
@@ -237,7 +237,7 @@ impl Header {
         bytes[48..56].copy_from_slice(&self.name.epoch().get().to_le_bytes());
         bytes[56..60].copy_from_slice(&(1_u32 << 20).to_le_bytes());
         bytes[60] = u8::from(!self.has_checksums);
-        let checksum = XxHash3_64::oneshot(&bytes[..120]);
+        let checksum = Hash64::of(&bytes[..120]);
         bytes[120..].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
@@ -255,7 +255,7 @@ impl Header {
         if version != VERSION {
             return Err(Damage::Version { found: version });
         }
-        let (expected, found) = (u64_at(bytes, 120), XxHash3_64::oneshot(&bytes[..120]));
+        let (expected, found) = (u64_at(bytes, 120), Hash64::of(&bytes[..120]));
         if expected != found {
             return Err(Damage::HeaderChecksum { expected, found });
         }
@@ -320,7 +320,7 @@ impl ChunkEntry {
         Self {
             stored_len: u32::try_from(stored.len()).unwrap_or(u32::MAX),
             is_raw,
-            checksum: XxHash3_64::oneshot(stored),
+            checksum: Hash64::of(stored),
         }
     }
 
@@ -398,11 +398,11 @@ impl Footer {
     /// The digest as it should be over this header, table and these lengths.
     #[must_use]
     pub fn digest_over(&self, header: &[u8; HEADER_LEN], table: &[u8]) -> u128 {
-        let mut hasher = XxHash3_128::new();
+        let mut hasher = Hash128::new();
         hasher.write(header);
         hasher.write(table);
         hasher.write(&self.to_bytes()[..24]);
-        hasher.finish_128()
+        hasher.finish()
     }
 
     /// Lays the footer out in bytes.

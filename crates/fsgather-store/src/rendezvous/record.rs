@@ -14,7 +14,7 @@
 //! | 20 + p + r | 16 | xxh3-128 of all bytes before |
 
 use fsgather_core::{ProcessId, read_message};
-use twox_hash::XxHash3_128;
+use fsgather_hash::Hash128;
 
 const MAGIC: [u8; 8] = *b"\x89FSR\r\n\x1a\n";
 const VERSION: u16 = 1;
@@ -57,7 +57,7 @@ impl Record {
         bytes.extend_from_slice(&len(&self.body)?.to_le_bytes());
         bytes.extend_from_slice(&poster);
         bytes.extend_from_slice(&self.body);
-        let checksum = XxHash3_128::oneshot(&bytes);
+        let checksum = Hash128::of(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
         if bytes.len() as u64 > MAX_LEN {
             return Err(RecordError::TooLong);
@@ -79,7 +79,7 @@ impl Record {
         let (body, checksum) = bytes
             .split_last_chunk::<CHECKSUM_LEN>()
             .ok_or(RecordError::Torn)?;
-        if body.len() < FIXED_LEN || XxHash3_128::oneshot(body) != u128::from_le_bytes(*checksum) {
+        if body.len() < FIXED_LEN || Hash128::of(body) != u128::from_le_bytes(*checksum) {
             return Err(RecordError::Torn);
         }
         let (fixed, parts) = body.split_at(FIXED_LEN);
@@ -134,7 +134,7 @@ mod tests {
             bytes.truncate(bytes.len() - CHECKSUM_LEN);
             prop_assert_eq!(bytes.remove(FIXED_LEN + len as usize - 1), 0);
             bytes[12..16].copy_from_slice(&(len - 1).to_le_bytes());
-            let checksum = XxHash3_128::oneshot(&bytes);
+            let checksum = Hash128::of(&bytes);
             bytes.extend_from_slice(&checksum.to_le_bytes());
             prop_assert_eq!(Record::from_bytes(&bytes), Ok(record));
         }
@@ -162,7 +162,7 @@ mod tests {
     fn a_record_that_is_shorter_than_any_is_torn_whatever_its_checksum_says() {
         for len in 0..FIXED_LEN - 10 {
             let body = [&MAGIC[..], &VERSION.to_le_bytes(), &vec![0; len]].concat();
-            let checksum = XxHash3_128::oneshot(&body).to_le_bytes();
+            let checksum = Hash128::of(&body).to_le_bytes();
             let bytes = [&body[..], &checksum].concat();
             assert_eq!(Record::from_bytes(&bytes), Err(RecordError::Torn), "{len}");
         }

@@ -1,11 +1,11 @@
 //! Binds a payload to its rank and call, and verifies that: [`PayloadOrigin`].
 
-use std::{hash::Hasher, path::PathBuf};
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use fsgather_core::{ChannelId, Epoch, Error, Rank, Ticket};
+use fsgather_hash::{Hash64, Hash128};
 use fsgather_store::PayloadName;
-use twox_hash::{XxHash3_64, XxHash3_128};
 use uuid::Uuid;
 
 use crate::{group_state::GroupState, world_state::WorldState};
@@ -57,7 +57,7 @@ impl PayloadOrigin {
     /// The seal of a payload that travels inside of its announcement. Bytes that do not leave their process are
     /// not looked at, only how many they are.
     pub(crate) fn seal(&self, inner: &GroupState, pieces: &[Bytes]) -> u64 {
-        let mut seal = XxHash3_64::new();
+        let mut seal = Hash64::new();
         let len = pieces.iter().map(|piece| piece.len() as u64).sum();
         seal.write(&self.head(len));
         if inner.exchange.body_limit() != usize::MAX {
@@ -70,10 +70,10 @@ impl PayloadOrigin {
 
     /// The digest of a payload that travels through rank 0 in pieces.
     pub(crate) fn digest(&self, payload: &[u8]) -> u128 {
-        let mut digest = XxHash3_128::new();
+        let mut digest = Hash128::new();
         digest.write(&self.head(payload.len() as u64));
         digest.write(payload);
-        digest.finish_128()
+        digest.finish()
     }
 
     /// Whether a payload file of this name is the one.

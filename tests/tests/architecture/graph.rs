@@ -1,0 +1,171 @@
+//! Keeps the table of which crate uses which.
+
+use super::{PROGRAM, TEST_SUPPORT};
+
+/// Which crates of the workspace one of them uses.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    /// What its library or program uses: exactly these.
+    pub(crate) uses: &'static [&'static str],
+    /// What its tests and examples may use besides.
+    pub(crate) tests_use: &'static [&'static str],
+}
+
+/// Dependencies point down only; storage and control plane do not know each other.
+pub(crate) const GRAPH: [Row; 18] = [
+    Row {
+        name: "fsgather-core",
+        uses: &[],
+        tests_use: &[TEST_SUPPORT],
+    },
+    Row {
+        name: "fsgather-digits",
+        uses: &[],
+        tests_use: &[],
+    },
+    Row {
+        name: "fsgather-hash",
+        uses: &[],
+        tests_use: &[],
+    },
+    Row {
+        name: TEST_SUPPORT,
+        uses: &["fsgather-core", "fsgather-hash"],
+        tests_use: &[],
+    },
+    Row {
+        name: "fsgather-system",
+        uses: &[],
+        tests_use: &[],
+    },
+    Row {
+        name: "fsgather-stacks",
+        uses: &["fsgather-core", "fsgather-system"],
+        tests_use: &[],
+    },
+    Row {
+        name: "fsgather-store",
+        uses: &["fsgather-core", "fsgather-hash", "fsgather-system"],
+        tests_use: &[TEST_SUPPORT],
+    },
+    Row {
+        name: "fsgather-control",
+        uses: &[
+            "fsgather-core",
+            "fsgather-hash",
+            "fsgather-system",
+            "fsgather-arena",
+        ],
+        tests_use: &[TEST_SUPPORT],
+    },
+    Row {
+        name: "fsgather-arena",
+        uses: &["fsgather-core"],
+        tests_use: &[TEST_SUPPORT],
+    },
+    Row {
+        name: "fsgather-config",
+        uses: &["fsgather-core", "fsgather-store"],
+        tests_use: &[],
+    },
+    Row {
+        name: "fsgather-rendezvous",
+        uses: &[
+            "fsgather-core",
+            "fsgather-stacks",
+            "fsgather-store",
+            "fsgather-control",
+            "fsgather-config",
+        ],
+        tests_use: &[],
+    },
+    Row {
+        name: "fsgather-trace",
+        uses: &[
+            "fsgather-core",
+            "fsgather-hash",
+            "fsgather-arena",
+            "fsgather-store",
+        ],
+        tests_use: &[],
+    },
+    Row {
+        name: "fsgather-report",
+        uses: &["fsgather-core", "fsgather-config", "fsgather-trace"],
+        tests_use: &[],
+    },
+    Row {
+        name: "fsgather",
+        uses: &[
+            "fsgather-core",
+            "fsgather-hash",
+            "fsgather-store",
+            "fsgather-control",
+            "fsgather-config",
+            "fsgather-rendezvous",
+            "fsgather-report",
+            "fsgather-arena",
+            "fsgather-stacks",
+            "fsgather-trace",
+        ],
+        tests_use: &["fsgather-digits", TEST_SUPPORT],
+    },
+    Row {
+        name: "fsgather-doctor",
+        uses: &[
+            "fsgather-core",
+            "fsgather-store",
+            "fsgather-control",
+            "fsgather-config",
+            "fsgather-rendezvous",
+            "fsgather",
+        ],
+        tests_use: &[TEST_SUPPORT],
+    },
+    Row {
+        name: PROGRAM,
+        uses: &[
+            "fsgather",
+            "fsgather-config",
+            "fsgather-control",
+            "fsgather-core",
+            "fsgather-digits",
+            "fsgather-doctor",
+            "fsgather-rendezvous",
+            "fsgather-report",
+            "fsgather-store",
+            "fsgather-trace",
+        ],
+        tests_use: &[TEST_SUPPORT],
+    },
+    // The wheel contains the command as well.
+    Row {
+        name: "fsgather-python",
+        uses: &[
+            "fsgather",
+            "fsgather-config",
+            "fsgather-core",
+            "fsgather-stacks",
+            "fsgather-trace",
+            PROGRAM,
+        ],
+        tests_use: &[TEST_SUPPORT],
+    },
+    // Tests may reach for everything.
+    Row {
+        name: "fsgather-tests",
+        uses: &[],
+        tests_use: &[
+            "fsgather",
+            "fsgather-cli",
+            "fsgather-config",
+            "fsgather-control",
+            "fsgather-core",
+            "fsgather-digits",
+            "fsgather-rendezvous",
+            "fsgather-store",
+            "fsgather-system",
+            TEST_SUPPORT,
+        ],
+    },
+];
