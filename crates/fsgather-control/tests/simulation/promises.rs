@@ -163,6 +163,12 @@ impl Ledger {
         self.excused.insert(rank);
     }
 
+    /// What rank 0 says does not reach this rank any more. It waits from the last word on that did.
+    pub(crate) fn cuts_off(&mut self, rank: Rank) {
+        self.excuses(rank);
+        self.answered = self.answered.max(self.kept_waiting);
+    }
+
     /// Rank 0 is out of order: all are excused, and nothing happens at its time.
     pub(crate) fn disturbs_rank_0(&mut self) {
         self.rank_0_was_disturbed = true;
