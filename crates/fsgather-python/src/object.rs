@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use fsgather::{Payload, Pieces, Rank};
 use pyo3::{
-    exceptions::{PyTypeError, PyValueError},
+    exceptions::{PyMemoryError, PyTypeError, PyValueError},
     prelude::*,
     types::PyBytes,
 };
@@ -119,7 +119,7 @@ pub(crate) fn decode(
     pickling: Pickling,
     writer: Rank,
 ) -> PyResult<Py<PyAny>> {
-    let decoded = match Received::of(payload) {
+    let decoded = match Received::of(payload, Looks::Once) {
         Ok(received) => received.decode(py, pickling),
         Err((_, error)) => Err(error),
     };
@@ -147,6 +147,16 @@ enum Content {
     Bytes(Payload),
     /// Parts of it become parts of the object.
     Memory(Memory),
+    /// The same of a pickle that may be decoded again: what unpickling runs may write to what it gets, so each time gets its own.
+    Kept(Payload),
+}
+
+/// How often a payload is decoded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Looks {
+    Once,
+    /// By threads at the same time, or again after a failure.
+    Again,
 }
 
 impl Received {
@@ -154,30 +164,27 @@ impl Received {
     ///
     /// # Errors
     ///
-    /// The payload as it was, and `ValueError` if it holds none.
-    pub(crate) fn of(payload: Payload) -> Result<Self, (Payload, PyErr)> {
+    /// The payload as it was, with `ValueError` if it holds none, or `MemoryError`.
+    pub(crate) fn of(payload: Payload, looks: Looks) -> Result<Self, (Payload, PyErr)> {
         let Some(layout) = Layout::read(&payload) else {
             let what = "this payload does not hold a Python object: do all ranks run Python?";
             return Err((payload, PyValueError::new_err(what)));
         };
         let content = if layout.buffers.is_empty() {
             Content::Bytes(payload)
+        } else if layout.kind != PLAIN && looks == Looks::Again {
+            Content::Kept(payload)
         } else {
-            let payload = payload.into_writable();
-            Content::Memory(if Aligned::is(&payload) {
-                Memory::of(payload)
-            } else {
-                Memory::of(Aligned::copy(&payload))
-            })
+            Content::Memory(writable(payload)?)
         };
         Ok(Self { layout, content })
     }
 
-    /// The object. What is decoded twice gives two that share their large buffers.
+    /// The object. What is decoded twice gives two, which share their large buffers unless they are pickled.
     ///
     /// # Errors
     ///
-    /// What unpickling raises; `TypeError` for a pickle where that is refused.
+    /// What unpickling raises; `TypeError` for a pickle where that is refused; `MemoryError`.
     pub(crate) fn decode(&self, py: Python<'_>, pickling: Pickling) -> PyResult<Py<PyAny>> {
         let Layout {
             kind,
@@ -189,30 +196,47 @@ impl Received {
                 "another rank has sent a pickle, and pickle is refused here (FSGATHER_PICKLE=0 or allow_pickle=False)",
             ));
         }
-        match &self.content {
+        let own;
+        let memory = match &self.content {
             Content::Bytes(payload) => {
                 let stream = &payload[stream.clone()];
-                match *kind {
+                return match *kind {
                     PLAIN => plain::decode(py, stream, &[]),
                     kind => unpickle(py, kind, &PyBytes::new(py, stream), Vec::new()),
-                }
+                };
             }
-            Content::Memory(memory) => {
-                let buffers: Vec<Py<PyAny>> = buffers
-                    .iter()
-                    .map(|range| memory.object(py, range.clone()))
-                    .collect::<PyResult<_>>()?;
-                let stream = memory.object(py, stream.clone())?;
-                match *kind {
-                    PLAIN => {
-                        let stream = BorrowedBuffer::of(stream.bind(py))?;
-                        plain::decode(py, stream.as_ref(), &buffers)
-                    }
-                    kind => unpickle(py, kind, stream.bind(py), buffers),
-                }
+            Content::Memory(memory) => memory,
+            Content::Kept(payload) => {
+                own = writable(payload.clone()).map_err(|(_, error)| error)?;
+                &own
             }
+        };
+        let buffers: Vec<Py<PyAny>> = buffers
+            .iter()
+            .map(|range| memory.object(py, range.clone()))
+            .collect::<PyResult<_>>()?;
+        let stream = memory.object(py, stream.clone())?;
+        match *kind {
+            PLAIN => {
+                let stream = BorrowedBuffer::of(stream.bind(py))?;
+                plain::decode(py, stream.as_ref(), &buffers)
+            }
+            kind => unpickle(py, kind, stream.bind(py), buffers),
         }
     }
+}
+
+/// The payload as memory that objects may show parts of.
+fn writable(payload: Payload) -> Result<Memory, (Payload, PyErr)> {
+    let payload = payload.try_into_writable().map_err(|payload| {
+        let what = format!("no memory for a payload of {} bytes", payload.len());
+        (payload, PyMemoryError::new_err(what))
+    })?;
+    Ok(if Aligned::is(&payload) {
+        Memory::of(payload)
+    } else {
+        Memory::of(Aligned::copy(&payload))
+    })
 }
 
 fn unpickle(

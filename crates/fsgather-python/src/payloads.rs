@@ -7,7 +7,7 @@ use fsgather_core::{Rank, lock};
 use pyo3::{exceptions::PyIndexError, prelude::*};
 
 use crate::{
-    object::{self, Pickling, Received},
+    object::{self, Looks, Pickling, Received},
     waiting::Waiter,
 };
 
@@ -46,7 +46,7 @@ impl Payloads {
             .get_mut(index)
             .ok_or_else(|| PyIndexError::new_err("there is no such rank"))?;
         match mem::replace(part, Part::Gone) {
-            Part::Unread(payload) => match Received::of(payload) {
+            Part::Unread(payload) => match Received::of(payload, Looks::Again) {
                 Ok(received) => {
                     let received = Arc::new(received);
                     *part = Part::Received(Arc::clone(&received));

@@ -20,7 +20,7 @@ use pyo3::{exceptions::PyValueError, prelude::*, types::PyIterator};
 use crate::{
     how::Carrying,
     object::{self, Pickling},
-    waiting::Waiter,
+    waiting::{self, Waiter},
 };
 
 /// The beginning of each rank's stream, which no other payload of Python has.
@@ -60,6 +60,7 @@ impl RecordSource {
 
     /// Makes more bytes, as many as come within a moment; none at the end.
     fn fill(&mut self, py: Python<'_>) -> PyResult<()> {
+        waiting::check_terminated(py)?;
         if let Some(iterable) = self.iterable.take() {
             self.iterator = Some(iterable.bind(py).try_iter()?.unbind());
         }
@@ -91,7 +92,7 @@ impl Read for RecordSource {
         if self.pieces.is_empty() {
             Python::attach(|py| {
                 self.fill(py).map_err(|raised| {
-                    let text = raised.to_string();
+                    let text = waiting::reason_of(py, &raised);
                     self.raised = Some(raised);
                     io::Error::other(text)
                 })

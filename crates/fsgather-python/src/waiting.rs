@@ -118,11 +118,23 @@ impl Waiter {
         call: impl FnOnce() -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         let module = terminating(py)?;
-        let is_minded = module.call_method0(intern!(py, "begin"))?.is_truthy()?;
-        let result = py.detach(call);
-        let mut settled = self.settle(py, result);
-        if is_minded && let Err(raised) = module.call_method0(intern!(py, "end")) {
-            settled = Err(raised);
+        let begin = || module.call_method0(intern!(py, "begin"))?.is_truthy();
+        let (is_minded, mut settled) = match begin() {
+            Ok(is_minded) => {
+                let result = py.detach(call);
+                (is_minded, self.settle(py, result))
+            }
+            // It has come before the call began: there is nothing to end but what was begun.
+            Err(raised) => (true, Err(raised)),
+        };
+        if is_minded {
+            // What another signal's handler raises there may keep it from its work, so that it is asked once more.
+            for _ in 0..2 {
+                match module.call_method0(intern!(py, "end")) {
+                    Ok(_) => break,
+                    Err(raised) => settled = Err(raised),
+                }
+            }
         }
         let is_over = |raised: &PyErr| -> PyResult<bool> {
             let terminated = module.getattr("Terminated")?;
@@ -184,11 +196,32 @@ impl Waiter {
     }
 }
 
+/// Raises what has come meanwhile of signals, also where Python code of the program has caught it.
+pub(crate) fn check_terminated(py: Python<'_>) -> PyResult<()> {
+    let check = terminating(py)?.call_method0(intern!(py, "check"));
+    check.map(drop)
+}
+
 /// What is done about SIGTERM.
 fn terminating(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let import = || Ok::<_, PyErr>(py.import("fsgather._terminating")?.unbind());
     Ok(MODULE.get_or_try_init(py, import)?.bind(py))
+}
+
+/// What other ranks are told of something that was raised.
+pub(crate) fn reason_of(py: Python<'_>, raised: &PyErr) -> String {
+    let is_terminated = || -> PyResult<bool> {
+        let terminated = terminating(py)?.getattr(intern!(py, "Terminated"))?;
+        Ok(raised.matches(py, terminated)?)
+    };
+    if raised.is_instance_of::<PyKeyboardInterrupt>(py) {
+        "KeyboardInterrupt".to_owned()
+    } else if is_terminated().unwrap_or(false) {
+        "SIGTERM".to_owned()
+    } else {
+        raised.to_string()
+    }
 }
 
 /// Lets Python's signal handlers run, if this is the thread for it. What they raise is kept for the caller;
@@ -197,11 +230,7 @@ fn look_for_signals(raised: &Raised) -> Option<String> {
     Python::try_attach(|py| {
         let heard = logging::forward(py).and_then(|()| py.check_signals());
         let error = heard.err()?;
-        let reason = if error.is_instance_of::<PyKeyboardInterrupt>(py) {
-            "KeyboardInterrupt".to_owned()
-        } else {
-            error.to_string()
-        };
+        let reason = reason_of(py, &error);
         let raised_here = Some((thread::current().id(), error));
         *lock(raised) = raised_here;
         Some(reason)

@@ -31,6 +31,7 @@ def test_parts_are_used_as_a_list_is(world: World, transport: str) -> None:
         # They are there after the world has ended, and need nothing of it.
         fsgather.close()
         assert list(parts) == expected and parts[::2] == expected[::2] and list(reversed(parts)) == expected[::-1]
+        assert parts == expected and expected == parts and parts == parts[:] and parts != expected[:2] and not parts != expected
         assert expected[2] in parts and parts.index(expected[2]) == 2
         assert pickle.loads(pickle.dumps(parts)) == expected and copy.copy(parts) == expected
         tell("done")
@@ -171,3 +172,55 @@ def test_a_world_of_one_and_a_group_have_parts(world: World) -> None:
         """,
     ).told()
     assert told == [["done"]] * 3
+
+
+@pytest.mark.parametrize("transport", ["auto", "filesys", "memory"])
+def test_unpickling_that_writes_to_its_arrays_finds_them_as_handed_in_each_time(world: World, transport: str) -> None:
+    told = world.start(
+        2,
+        """
+        import threading
+        import numpy
+
+        at_once, failures = threading.Barrier(4), []
+
+        class Scaled:
+            def __init__(self, array):
+                self.array = array
+
+            def __setstate__(self, state):
+                self.array = state["array"]
+                self.array *= 2
+                if failures:
+                    failures.pop()
+                    raise ValueError("not yet")
+                # All have written before the first one is done.
+                at_once.wait()
+
+        sys.modules["program"] = sys.modules["__main__"]
+        Scaled.__module__ = "program"
+        # By whatever way payloads of these lengths come, mapped or held.
+        for length in (5_000, 50_000, 500_000):
+            parts = fsgather.all_gather_parts(Scaled(numpy.full(length, 1 + rank, dtype="i4")))
+            threads = [threading.Thread(target=lambda: parts[1]) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert (parts[1].array == 4).all(), parts[1].array
+            failures[:] = [1, 2]
+            for _ in range(2):
+                try:
+                    parts[0]
+                    raise SystemExit("it was made")
+                except ValueError:
+                    pass
+            at_once = threading.Barrier(1)
+            assert (parts[0].array == 2).all(), parts[0].array
+            at_once = threading.Barrier(4)
+        fsgather.close()
+        tell("done")
+        """,
+        FSGATHER_TRANSPORT=transport,
+    ).told()
+    assert told == [["done"]] * 2

@@ -95,6 +95,14 @@ class Parts(Sequence[T]):
             self._payloads.discard(rank)
         return self._made[rank]
 
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Parts):
+            other = list(other)
+        return list(self) == other if isinstance(other, list) else NotImplemented
+
+    # As a list, whose elements may change, it has none.
+    __hash__ = None  # type: ignore[assignment]
+
     def __reduce__(self) -> tuple[type[list[T]], tuple[list[T]]]:
         return list, (list(self),)
 

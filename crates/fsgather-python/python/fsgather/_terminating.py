@@ -24,6 +24,9 @@ _plain: Any = sys.modules.get("_signal", signal)
 
 _pid = 0
 """The process that has begun a call; a forked child has our handler, and no call."""
+_is_minding = False
+"""Whether a call is under way in that process that SIGTERM ends first."""
+_has_come = False
 _is_dying = False
 
 
@@ -32,26 +35,43 @@ class Terminated(BaseException):
 
 
 def begin() -> bool:
-    """Has SIGTERM end the call that begins now, where it would end the process; whether it does."""
-    global _pid
+    """Has SIGTERM end the call that begins now, where it would end the process; whether it does.
+
+    What raises here, such as the signal itself, has to be followed by :func:`end` as well.
+    """
+    global _pid, _is_minding, _has_come
     if _is_dying or threading.current_thread() is not threading.main_thread():
         return False
     before = _plain.getsignal(_SIGTERM)
-    if not isinstance(before, int) or before != _DEFAULT:
+    if before is _terminate:
+        if _is_minding and _pid == os.getpid():
+            # The iterator of records of another call makes this one: it is minded already.
+            return False
+    elif not isinstance(before, int) or before != _DEFAULT:
         return False
+    _pid, _is_minding, _has_come = os.getpid(), True, False
     try:
         _plain.signal(_SIGTERM, _terminate)
     except ValueError:
         # Not the main interpreter.
+        _is_minding = False
         return False
-    _pid = os.getpid()
     return True
+
+
+def check() -> None:
+    """Raises what has come while Python code of the program ran within a call, which may have caught it."""
+    if _has_come and _pid == os.getpid():
+        raise Terminated("SIGTERM")
 
 
 def end() -> None:
     """Ends what has begun. What came in the last moment is raised here: it is looked for before the handler goes."""
+    global _is_minding
+    _is_minding = False
     if _plain.getsignal(_SIGTERM) is _terminate:
         _plain.signal(_SIGTERM, _DEFAULT)
+    check()
 
 
 def die() -> None:
@@ -76,8 +96,11 @@ def _leave_all() -> None:
 
 
 def _terminate(number: int, _frame: Any) -> None:
-    if os.getpid() != _pid:
+    global _has_come
+    if os.getpid() != _pid or not _is_minding:
+        # A forked child, or a program that has put us back between calls.
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
         return
+    _has_come = True
     raise Terminated("SIGTERM")
