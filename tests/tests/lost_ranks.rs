@@ -388,7 +388,8 @@ fn a_rank_interrupted_in_a_ring_is_told_with_its_cause() {
         let joins = format!("join_asking:{}", asked.display());
         let mut stage = in_a_ring(place.path(), victim as usize, &joins, 0);
         std::fs::write(&asked, "").expect("a directory of our own");
-        // In case they have come so far.
+        stage.end(victim as usize);
+        // In case it has come so far: the victim has then waited for it.
         stage.go(0);
         let (error, _) = stage.fail_alike(others(RANKS, victim as usize), PEER_FAILED);
         let name = name_of(victim, stage.pid(victim as usize));
