@@ -389,7 +389,7 @@ fn a_rank_interrupted_in_a_ring_is_told_with_its_cause() {
         let mut stage = in_a_ring(place.path(), victim as usize, &joins, 0);
         std::fs::write(&asked, "").expect("a directory of our own");
         stage.end(victim as usize);
-        // In case it has come so far: the victim has then waited for it.
+        // If rank 0 has come to its stop, the victim has ended while it stood there.
         stage.go(0);
         let (error, _) = stage.fail_alike(others(RANKS, victim as usize), PEER_FAILED);
         let name = name_of(victim, stage.pid(victim as usize));

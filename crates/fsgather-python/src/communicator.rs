@@ -27,6 +27,7 @@ use crate::{
     pending::Pending,
     records::{RecordSource, Records},
     stacks,
+    told::Told,
     waiting::{Stop, Waiter},
 };
 
@@ -49,7 +50,7 @@ impl Communicator {
     fn join(
         py: Python<'_>,
         settings: BTreeMap<String, Option<Said>>,
-        site: &str,
+        site: Told,
         publish: Option<Py<PyAny>>,
         fetch: Option<Py<PyAny>>,
         set_up_later: bool,
@@ -343,14 +344,14 @@ impl Communicator {
 
     /// Leaves without the others, and tells them why if there is a reason. Stays while they read what only this
     /// process can give them, which a signal ends.
-    fn leave(&self, py: Python<'_>, reason: Option<&str>) -> PyResult<()> {
+    fn leave(&self, py: Python<'_>, reason: Option<Told>) -> PyResult<()> {
         let Some(member) = self.take() else {
             return Ok(());
         };
         let handle = member.with_codec(Postcard);
         self.waiting.run(py, move || {
             match reason {
-                Some(reason) => handle.leave_with(reason),
+                Some(reason) => handle.leave_with(reason.as_ref()),
                 None => handle.leave(),
             }
             Ok(())

@@ -11,11 +11,11 @@ use pyo3::{
     types::{PyDict, PyString},
 };
 
-use crate::{errors, like::Like, object::Pickling};
+use crate::{errors, like::Like, object::Pickling, told::Told};
 
 /// What is said of a call, as `fsgather.Communicator` hands it over: a dictionary.
 pub(crate) struct How {
-    site: Option<String>,
+    site: Option<Told>,
     tag: Option<String>,
     timeout: Option<Said>,
     deadline: Option<Said>,
@@ -81,7 +81,7 @@ impl How {
                 .deadline
                 .map(|said| word("deadline", said))
                 .transpose()?,
-            site: self.site,
+            site: self.site.map(Into::into),
         };
         let pickling = if self.allow_pickle {
             Pickling::Allowed

@@ -21,6 +21,7 @@ mod plain;
 mod records;
 mod stacks;
 mod switches;
+mod told;
 mod tracing;
 mod waiting;
 

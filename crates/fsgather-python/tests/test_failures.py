@@ -149,6 +149,80 @@ def test_an_uncaught_exception_is_told_to_the_others(world: World) -> None:
     assert ended[1].told == [[0, "RuntimeError: out of luck"]]
 
 
+HARD_TO_SAY = {
+    "not-utf-8": (r'ValueError(os.fsdecode(b"no \xff"))', r"ValueError: no \udcff"),
+    "no-words": ("Speechless()", "Speechless: <exception str() failed>"),
+}
+"""Exceptions, and what is told of them."""
+
+
+@pytest.mark.parametrize("way", ["raise", "with", "fail"])
+@pytest.mark.parametrize("kind", HARD_TO_SAY)
+def test_an_exception_whose_text_is_broken_is_told_all_the_same(world: World, kind: str, way: str) -> None:
+    made, said = HARD_TO_SAY[kind]
+    ended = world.start(
+        2,
+        f"""
+        import os
+
+        class Speechless(Exception):
+            def __str__(self):
+                raise RuntimeError("no words")
+
+        def fail():
+            raise {made}
+
+        communicator = fsgather.default_communicator()
+        communicator.barrier()
+        if rank == 0:
+            if {way!r} == "raise":
+                fail()
+            elif {way!r} == "with":
+                with communicator:
+                    fail()
+            communicator.fail({made})
+            raise SystemExit(1)
+        try:
+            communicator.barrier()
+        except fsgather.PeerFailed as error:
+            tell([error.rank, error.reason])
+        """,
+    ).ends()
+    assert ended[0].code == 1
+    # Nothing has got into the way of what the program raised.
+    assert "_leaving.py" not in ended[0].err and "UnicodeEncodeError" not in ended[0].err, ended[0].err
+    assert ended[1].told == [[0, said]]
+
+
+def test_places_that_are_not_utf_8_are_told(world: World) -> None:
+    """A file of the program, and a thread that was told to call us itself."""
+    ended = world.start(
+        2,
+        """
+        import os, threading
+
+        broken = os.fsdecode(b"no \\xff")
+        failed = []
+        threading.excepthook = lambda raised: failed.append(str(raised.exc_value))
+        thread = threading.Thread(target=fsgather.barrier, name=broken)
+        thread.start()
+        thread.join()
+        tell(failed)
+        if rank == 0:
+            exec(compile("fsgather.barrier()", "/nowhere/" + broken + ".py", "exec"))
+        else:
+            try:
+                fsgather.all_gather(rank)
+            except fsgather.Desync as error:
+                tell(str(error))
+            raise SystemExit(0)
+        """,
+    ).ends()
+    assert ended[0].told == [[]]
+    failed, said = ended[1].told
+    assert failed == [] and r"no \udcff.py:1" in said, said
+
+
 def test_a_failure_before_the_first_call_names_a_place_in_the_program(world: World) -> None:
     ended = world.start(
         2,

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 def text(error: BaseException) -> str:
     """What other ranks are told of an exception."""
-    said = str(error)
     name = type(error).__name__
+    try:
+        said = str(error)
+    except Exception:
+        # As Python itself says it.
+        said = "<exception str() failed>"
     return f"{name}: {said}" if said else name
 
 

@@ -32,5 +32,4 @@ def _is_passed_over(module: str) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _last_part(path: str) -> str:
-    # A name that is not UTF-8 is told as it can be.
-    return os.path.basename(path).encode("utf-8", "backslashreplace").decode()
+    return os.path.basename(path)

@@ -30,7 +30,7 @@ import re
 import reprlib
 from typing import Any, Callable, Optional, Protocol
 
-from fsgather import _fsgather, _workers
+from fsgather import _fsgather, _leaving, _workers
 from fsgather._errors import Config
 from fsgather.bootstraps import _limits, _runs
 
@@ -215,17 +215,10 @@ def _ask(name: str, point: Any, seconds: Optional[float]) -> Optional[Bootstrap]
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise Config(f"{which} fails: {_said(error)}; mend it, or remove that package") from error
+        raise Config(f"{which} fails: {_plain(_leaving.text(error))}; mend it, or remove that package") from error
     if wrong is not None:
         raise Config(f"what {which} has found is no bootstrap: {wrong}; mend it, or remove that package")
     return bootstrap
-
-
-def _said(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {_plain(str(error))}"
-    except Exception:
-        return type(error).__name__
 
 
 def _announced() -> dict[str, list[Any]]:
@@ -261,7 +254,7 @@ def _points() -> list[Any]:
             except Exception as error:
                 found.setdefault(name, [])
                 text = "the entry points of the package %s cannot be read: %s; they are passed over"
-                _warn_once(name, text, _plain(name), _said(error))
+                _warn_once(name, text, _plain(name), _plain(_leaving.text(error)))
         return [point for points in found.values() for point in points]
 
 
