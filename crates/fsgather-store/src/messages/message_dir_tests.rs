@@ -465,6 +465,17 @@ fn use_up_inodes(place: &Path) -> usize {
         .count()
 }
 
+/// Does what needs a file whose room is free. A child that another test has just forked holds files open that are gone, and so their
+/// inodes, until it runs its program.
+fn with_room(mut act: impl FnMut() -> Result<(), Error>) {
+    let since = Instant::now();
+    while let Err(error) = act() {
+        let is_late = since.elapsed() > Duration::from_secs(10);
+        assert!(file::is_for_lack_of_room(&error) && !is_late, "{error}");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn messages_and_signs_of_life_go_on_where_no_file_can_be_made() {
     let Some(disk) = SmallDisk::new("size=4m,nr_inodes=60") else {
@@ -479,14 +490,7 @@ fn messages_and_signs_of_life_go_on_where_no_file_can_be_made() {
     for round in 0..4 {
         let numbers = 3 * round + 1..=3 * round + 3;
         for number in numbers.clone() {
-            // A child that another test has just forked holds files open that are gone, and so their inodes, until it runs its
-            // program.
-            let since = Instant::now();
-            while let Err(error) = member.send(number, None, &number.to_le_bytes()) {
-                let is_late = since.elapsed() > Duration::from_secs(10);
-                assert!(file::is_for_lack_of_room(&error) && !is_late, "{error}");
-                std::thread::yield_now();
-            }
+            with_room(|| member.send(number, None, &number.to_le_bytes()));
         }
         let mut letters = root.receive(true).unwrap();
         letters.sort_by_key(|letter| letter.number);
@@ -500,12 +504,12 @@ fn messages_and_signs_of_life_go_on_where_no_file_can_be_made() {
         }
         // What has been read makes room for what comes next.
         member.discard(*numbers.end(), &[]);
-        member.beat(b"all well").unwrap();
+        with_room(|| member.beat(b"all well"));
     }
     let label = host(1).host_label();
     assert_eq!(root.beats(label).unwrap()[0].number, 5);
     for number in 13..=15 {
-        member.send(number, None, b"more").unwrap();
+        with_room(|| member.send(number, None, b"more"));
     }
     assert!(file::is_for_lack_of_room(
         &member.send(16, None, b"too many").unwrap_err()
