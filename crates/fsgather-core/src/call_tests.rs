@@ -215,6 +215,7 @@ fn a_place_is_told_as_it_is_and_cut_above_four_kibibytes() {
     assert_eq!(Site::of(here).to_string(), here.to_string());
     let longest = "x".repeat(4096);
     assert_eq!(Site::named(&longest).to_string(), longest);
+    assert_eq!(Site::named(&longest).as_str(), longest);
     let cut = Site::named("x".repeat(9 << 20)).to_string();
     assert!(
         cut.len() <= 4096 + 64 && cut.contains("(cut; "),

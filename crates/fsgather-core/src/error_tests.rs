@@ -161,8 +161,17 @@ fn texts_of_any_length_fit_into_a_message() {
         assert!(cut.to_string().contains("(cut; 18.0 MiB in all)"));
         assert_eq!(cut.clone().cut_to_size(), cut);
     }
-    let short = Error::config("short");
-    assert_eq!(short.clone().cut_to_size(), short);
+    let half = "x".repeat(LONGEST_TEXT / 2);
+    let not_cut = [
+        Error::config("short"),
+        Error::Mismatch {
+            what: "lengths".into(),
+            table: vec![(Rank::ZERO, half.clone()), (Rank::new(1), half)],
+        },
+    ];
+    for error in not_cut {
+        assert_eq!(error.clone().cut_to_size(), error);
+    }
 }
 
 #[test]

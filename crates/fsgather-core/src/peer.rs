@@ -200,6 +200,17 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_is_shared_where_both_are_known_to_have_booted_once() {
+        let of = |boot: &str| ProcessId {
+            boot_id: boot.into(),
+            ..ProcessId::default()
+        };
+        assert!(of("boot").shares_kernel_with(&of("boot")));
+        assert!(!of("boot").shares_kernel_with(&of("other")));
+        assert!(!of("").shares_kernel_with(&of("")));
+    }
+
+    #[test]
     fn start_times_are_compared_only_where_one_clock_counts_them() {
         let of = |boot: &str, time_namespace| ProcessId {
             boot_id: boot.into(),

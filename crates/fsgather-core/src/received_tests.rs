@@ -161,6 +161,61 @@ fn a_message_of_many_small_elements_takes_a_stated_multiple_of_its_bytes() {
     assert_eq!(large, Err(Unreadable::TooLarge));
     let few = read_message::<Vec<Option<[u64; 32]>>>(&sequence(1000, &[0]));
     assert_eq!(few.unwrap().len(), 1000);
+    // What the program sends is as large as its type has it.
+    let bytes = sequence(100_000, &[0]);
+    let (value, _) = read_value::<Vec<Option<[u64; 32]>>>(&bytes).unwrap();
+    assert_eq!(value.len(), 100_000);
+}
+
+#[test]
+fn who_reads_a_sequence_or_a_map_hears_how_long_it_says_to_be() {
+    #[derive(Debug, PartialEq)]
+    struct Announced(Option<usize>);
+
+    struct Hint;
+
+    impl<'de> Visitor<'de> for Hint {
+        type Value = Announced;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a sequence or a map")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Announced, A::Error> {
+            let hint = sequence.size_hint();
+            while sequence.next_element::<u8>()?.is_some() {}
+            Ok(Announced(hint))
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Announced, A::Error> {
+            let hint = map.size_hint();
+            while map.next_entry::<u8, u8>()?.is_some() {}
+            Ok(Announced(hint))
+        }
+    }
+
+    #[derive(Debug, PartialEq)]
+    struct Sequence(Announced);
+
+    impl<'de> Deserialize<'de> for Sequence {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_seq(Hint).map(Self)
+        }
+    }
+
+    #[derive(Debug, PartialEq)]
+    struct Map(Announced);
+
+    impl<'de> Deserialize<'de> for Map {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_map(Hint).map(Self)
+        }
+    }
+
+    let announced = Announced(Some(3));
+    assert_eq!(read_message(&[3, 7, 7, 7]), Ok(Sequence(announced)));
+    let announced = Announced(Some(2));
+    assert_eq!(read_message(&[2, 7, 7, 8, 8]), Ok(Map(announced)));
 }
 
 #[test]

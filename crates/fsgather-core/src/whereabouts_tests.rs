@@ -56,6 +56,8 @@ fn the_innermost_function_and_the_programs_own_are_named() {
     );
     (alone.frames, alone.state) = (Vec::new(), None);
     assert_eq!(alone.to_string(), "its main thread has ended");
+    let unseen = Whereabouts::own(Vec::new(), None);
+    assert_eq!(unseen.to_string(), "nothing can be seen of it");
     let stopped = Whereabouts::silent(Some(ThreadState::Stopped));
     assert_eq!(
         stopped.to_string(),
