@@ -204,3 +204,127 @@ pub(crate) fn unreachable_reports(
         .filter(|report| report.communicator == communicator)
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::{ProcessId, WorldSize};
+    use fsgather_testkit::MemoryBackend;
+
+    use super::*;
+    use crate::join::job_credentials::JobFingerprint;
+
+    /// A place that holds refusals of earlier meetings, and nothing else.
+    struct Earlier(Vec<Vec<u8>>);
+
+    impl RendezvousBackend for Earlier {
+        fn post(&self, _record: &[u8]) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
+            Ok(Vec::new())
+        }
+
+        fn earlier_refusals(&self) -> Vec<Vec<u8>> {
+            self.0.clone()
+        }
+
+        fn place(&self) -> String {
+            "memory".into()
+        }
+    }
+
+    fn me() -> Addressee {
+        Addressee {
+            process: ProcessId::default(),
+            start: None,
+            key: 7,
+        }
+    }
+
+    /// The bytes of a refusal that stays, of the job with this key.
+    fn refused(key: u64, cause: &str) -> Vec<u8> {
+        let record = RendezvousRecord {
+            communicator: Uuid::from_u128(1),
+            secret: [0; 32],
+            addresses: Vec::new(),
+            markers: None,
+            refusal: Some(Error::rendezvous(cause)),
+            refuser: Some(Refuser {
+                process: ProcessId::default(),
+                start: None,
+            }),
+            world_size: WorldSize::ONE,
+            host: "n1".into(),
+            boot_id: "b".into(),
+            network_namespace: 3,
+            fingerprint: JobFingerprint {
+                key,
+                ..JobFingerprint::default()
+            },
+        };
+        record.to_bytes()
+    }
+
+    #[test]
+    fn the_first_refusal_for_this_rank_among_records_is_heard() {
+        let records = [b"no record".to_vec(), refused(8, "theirs"), refused(7, "x")];
+        assert_eq!(refusal_in(&records, &me()), Some(Error::rendezvous("x")));
+        assert_eq!(refusal_in(&records[..2], &me()), None);
+    }
+
+    #[test]
+    fn an_earlier_meeting_of_this_job_tells_why_it_failed_and_who_repeats_that_does_not() {
+        let repeated = refused(7, &format!("{HAD_FAILED}: rank 3 was lost"));
+        let told = |records: Vec<Vec<u8>>| earlier_failure(&Earlier(records), &me());
+        let failure = told(vec![
+            b"no record".to_vec(),
+            refused(8, "theirs"),
+            repeated.clone(),
+            refused(7, "rank 3 was lost"),
+        ]);
+        let cause = Error::rendezvous("rank 3 was lost");
+        assert_eq!(failure, Some(format!("{HAD_FAILED}: {cause}")));
+        assert_eq!(told(vec![refused(8, "theirs"), repeated]), None);
+    }
+
+    #[test]
+    fn a_meeting_looks_back_after_five_seconds_or_half_of_its_time() {
+        let after = |seconds| looking_back_after(Duration::from_secs(seconds));
+        assert_eq!(after(600), LOOK_BACK);
+        assert_eq!(after(10), LOOK_BACK);
+        assert_eq!(after(4), Duration::from_secs(2));
+    }
+
+    #[tokio::test]
+    async fn what_an_earlier_meeting_came_to_is_told_and_nothing_where_there_was_none() {
+        let looked = |records, patience| {
+            let backend = Arc::new(Earlier(records));
+            let looking = look_back(backend, Duration::from_millis(20), me());
+            tokio::time::timeout(patience, looking)
+        };
+        let told = looked(vec![refused(7, "no world")], LIMIT).await.unwrap();
+        assert!(told.starts_with(HAD_FAILED), "{told}");
+        let nothing = looked(Vec::new(), Duration::from_millis(200)).await;
+        assert!(nothing.is_err(), "{nothing:?}");
+    }
+
+    #[test]
+    fn objections_to_another_world_are_not_this_ones() {
+        let backend = MemoryBackend::default();
+        let report = |world| UnreachableReport {
+            communicator: Uuid::from_u128(world),
+            peer: fsgather_core::Peer {
+                rank: fsgather_core::Rank::new(2),
+                host: "n2".into(),
+                pid: 5,
+            },
+            tried: "10.0.0.1:80 (refused)".into(),
+        };
+        for bytes in [report(1).to_bytes(), b"none".to_vec(), report(2).to_bytes()] {
+            backend.report_unreachable(&bytes).unwrap();
+        }
+        let found = unreachable_reports(&backend, Uuid::from_u128(1));
+        assert_eq!(found, [report(1)]);
+    }
+}

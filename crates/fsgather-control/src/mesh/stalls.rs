@@ -63,7 +63,11 @@ impl<'a> Eye<'a> {
 
     /// Notes that so many bytes have moved, and for whom the transfer waits where none have.
     pub(super) fn saw(&mut self, moved: u64, waits_for: impl FnOnce() -> Vec<Rank>) {
-        self.idle = self.clock.record(moved, Instant::now());
+        self.saw_at(Instant::now(), moved, waits_for);
+    }
+
+    fn saw_at(&mut self, now: Instant, moved: u64, waits_for: impl FnOnce() -> Vec<Rank>) {
+        self.idle = self.clock.record(moved, now);
         if moved > 0 {
             self.forget();
         } else if self.idle >= SHORTEST {
@@ -93,5 +97,78 @@ impl<'a> Eye<'a> {
 impl Drop for Eye<'_> {
     fn drop(&mut self) {
         self.forget();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::{ChannelId, Epoch};
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(3);
+
+    fn call() -> CallId {
+        CallId {
+            channel: ChannelId::WORLD,
+            epoch: Epoch::new(4),
+        }
+    }
+
+    /// An eye on that call, and the moment so many tenths of a second after it was opened.
+    fn opened(stalls: &Stalls) -> (Eye<'_>, impl Fn(u32) -> Instant + use<>) {
+        let eye = Eye::new(stalls, call(), TIMEOUT);
+        let start = Instant::now();
+        (eye, move |tenths| {
+            start + Duration::from_millis(100) * tenths
+        })
+    }
+
+    /// Looks each tenth of a second, as who moves bytes does, at a transfer that waits for rank 2.
+    fn rest(eye: &mut Eye<'_>, at: &impl Fn(u32) -> Instant, tenths: std::ops::Range<u32>) {
+        for tenth in tenths {
+            eye.saw_at(at(tenth), 0, || vec![Rank::new(2)]);
+        }
+    }
+
+    fn waits_for(stalls: &Stalls) -> Option<Vec<Rank>> {
+        stalls.of(call()).map(|(waits_for, _)| waits_for)
+    }
+
+    #[test]
+    fn whom_a_transfer_waits_for_is_told_after_a_second_without_a_byte_and_until_one_comes() {
+        let stalls = Stalls::default();
+        let (mut eye, at) = opened(&stalls);
+        eye.saw_at(at(0), 7, Vec::new);
+        rest(&mut eye, &at, 1..10);
+        assert_eq!(waits_for(&stalls), None, "a pause is no stall");
+        rest(&mut eye, &at, 10..21);
+        let (ranks, idle) = stalls.of(call()).unwrap();
+        assert_eq!(ranks, [Rank::new(2)]);
+        assert_eq!(idle, Duration::from_secs(2));
+        eye.saw_at(at(21), 1, Vec::new);
+        assert_eq!(waits_for(&stalls), None);
+    }
+
+    #[test]
+    fn of_a_transfer_that_is_over_nothing_is_told() {
+        let stalls = Stalls::default();
+        let (mut eye, at) = opened(&stalls);
+        rest(&mut eye, &at, 0..21);
+        assert!(waits_for(&stalls).is_some());
+        drop(eye);
+        assert_eq!(waits_for(&stalls), None);
+    }
+
+    #[test]
+    fn a_transfer_is_late_once_nothing_has_moved_for_as_long_as_the_time_out() {
+        let stalls = Stalls::default();
+        let (mut eye, at) = opened(&stalls);
+        let late = || Error::config("late");
+        eye.saw_at(at(0), 1, Vec::new);
+        rest(&mut eye, &at, 1..30);
+        assert_eq!(eye.check(late), Ok(()));
+        rest(&mut eye, &at, 30..31);
+        assert_eq!(eye.check(late), Err(Error::config("late")));
     }
 }
