@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    ops::Range,
     str::FromStr,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -125,22 +126,15 @@ impl FromStr for GatherId {
 
 fn parse(text: &str) -> Option<GatherId> {
     let (stamp, salt) = text.split_once('-')?;
-    let all_digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
-    if !text.is_ascii() || stamp.len() != 16 || salt.len() != 8 {
-        return None;
-    }
-    let (date, time) = (&stamp[..8], &stamp[9..15]);
-    if !all_digits(date) || !all_digits(time) {
-        return None;
-    }
+    let part = |range| stamp.get::<Range<usize>>(range);
     let rfc3339 = format!(
         "{}-{}-{}T{}:{}:{}Z",
-        &date[..4],
-        &date[4..6],
-        &date[6..],
-        &time[..2],
-        &time[2..4],
-        &time[4..]
+        part(0..4)?,
+        part(4..6)?,
+        part(6..8)?,
+        part(9..11)?,
+        part(11..13)?,
+        part(13..15)?,
     );
     let id = GatherId::new(
         humantime::parse_rfc3339(&rfc3339).ok()?,
@@ -196,6 +190,11 @@ mod tests {
             "20261321t033336z-5f3a9c01",
             "20261121t033336z-ff3a9c01",
             "20261121x033336z-5f3a9c01",
+            "20261121t033336z-5f3a9c012",
+            "20261121t033336z-+f3a9c01",
+            "20261121t033336z5-5f3a9c01",
+            "20261121t03333éz-5f3a9c01",
+            "2026112-t033336z-5f3a9c01",
         ] {
             assert!(text.parse::<GatherId>().is_err(), "{text}");
         }
