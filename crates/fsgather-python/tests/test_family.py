@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+
+import fsgather
 import pytest
 
 from conftest import World
+
+
+def test_what_takes_a_group_is_a_method_of_a_communicator_too() -> None:
+    functions = {name for name in fsgather.__all__ if inspect.isfunction(getattr(fsgather, name))}
+    take_a_group = {name for name in functions if "group" in inspect.signature(getattr(fsgather, name)).parameters}
+    assert {name for name in take_a_group if not hasattr(fsgather.Communicator, name)} == {"empty"}
+    assert {"all_gather_object", "barrier", "gather_object"} <= take_a_group
 
 
 @pytest.mark.parametrize("transport", ["filesys", "memory"])
@@ -17,6 +27,7 @@ def test_functions_return_what_the_originals_do(world: World, transport: str) ->
         assert fsgather.all_gather(value) == expected
         assert fsgather.all_gather(value, True) == expected
         assert fsgather.all_gather_object(value) == expected
+        assert fsgather.default_communicator().all_gather_object(value) == expected
         assert fsgather.all_gather_list(rank) == [0, 1, 2]
         assert fsgather.gather_object(value, dst=1) == (expected if rank == 1 else None)
         assert fsgather.broadcast_object(value, src=2) == expected[2]

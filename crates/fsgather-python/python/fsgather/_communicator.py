@@ -255,6 +255,9 @@ class Communicator(EarlyGathers, LaterResults):
         how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
         return self._member.all_gather(data, how)
 
+    all_gather_object = all_gather
+    """The same, by the name of the function."""
+
     def all_gather_list(
         self,
         data: T,
