@@ -205,6 +205,15 @@ fn of_too_many_that_differ_the_last_are_left_out_and_counted() {
         (beyond.groups.len(), beyond.left_out),
         (RollCall::MOST_GROUPS, 2)
     );
+    // So is one that comes from elsewhere.
+    let whole = (0..most + 2).map(doing).map(|(rank, at)| (vec![rank], at));
+    let mut received = RollCall {
+        groups: whole.collect(),
+        left_out: 0,
+    };
+    received.cut();
+    assert_eq!(received.groups.len(), RollCall::MOST_GROUPS);
+    assert_eq!(received.left_out, 2);
     assert!(RollCall::default().is_empty());
     assert!(!beyond.is_empty());
     let nobody_told = RollCall {

@@ -34,6 +34,57 @@ fn everything_is_private_unless_sharing_was_asked_for() {
 }
 
 #[test]
+fn a_directory_of_this_name_is_taken_over_only_if_it_is_empty_and_this_users() {
+    let (place, own) = rendezvous();
+    let path = |salt| {
+        let name = RendezvousEntry::Gather(record(salt).gather).to_string();
+        place.path().join(name)
+    };
+    let create = |salt, own| GatherDir::create(place.path(), 0o700, &record(salt), own);
+    let refused = |salt, own| {
+        let error = create(salt, own).unwrap_err().to_string();
+        assert!(error.contains("make directory"), "{error}");
+    };
+    std::fs::create_dir(path(1)).unwrap();
+    let made = create(1, own).unwrap();
+    refused(1, own);
+    assert_eq!(made.owner().unwrap(), record(1));
+    std::fs::create_dir(path(2)).unwrap();
+    refused(2, OwnUid(own.0 + 1));
+    assert_eq!(std::fs::read_dir(path(2)).unwrap().count(), 0);
+    std::fs::write(path(3), b"kept").unwrap();
+    refused(3, own);
+    assert_eq!(std::fs::read(path(3)).unwrap(), b"kept");
+}
+
+#[test]
+fn who_shares_is_the_group_of_the_directory_above_unless_somebody_else_owns_that() {
+    let (place, own) = rendezvous();
+    let above = place.path().join("above");
+    std::fs::create_dir(&above).unwrap();
+    let mut made = GatherDir::create(&above, 0o700, &record(1), own).unwrap();
+    let give = |path: &Path, uid, gid| std::os::unix::fs::chown(path, Some(uid), Some(gid)).is_ok();
+    let group_of = |path: &Path| std::fs::metadata(path).unwrap().gid();
+    assert_eq!(made.sharing_group(made.path()).unwrap(), group_of(&above));
+    if !give(made.path(), own.0, 78) || !give(&above, own.0, 77) {
+        eprintln!("only root can give files to other groups");
+        return;
+    }
+    assert_eq!(made.sharing_group(made.path()).unwrap(), 77);
+    assert_eq!(made.sharing_group(&made.payloads()).unwrap(), 78);
+    // Root's are trusted by all.
+    assert_eq!(own.0, 0);
+    made.own = OwnUid(5);
+    assert_eq!(made.sharing_group(made.path()).unwrap(), 77);
+    assert!(give(&above, 6, 77));
+    assert_eq!(
+        made.sharing_group(made.path()).unwrap(),
+        group_of(place.path())
+    );
+    assert_eq!(made.sharing_group(&made.payloads()).unwrap(), 78);
+}
+
+#[test]
 fn a_gather_directory_costs_at_most_eight_inodes() {
     let (place, own) = rendezvous();
     let made = GatherDir::create(place.path(), 0o700, &record(1), own).unwrap();
