@@ -101,6 +101,19 @@ pub fn open(directory: impl AsFd, path: &Path, flags: OFlags, mode: u32) -> Resu
     retry_on_intr(|| rustix::fs::openat(directory, path, flags, mode))
 }
 
+/// Makes a file without a name in a directory, for writing; it is gone once nobody has it open.
+///
+/// # Errors
+///
+/// Those of `openat`; `EOPNOTSUPP` where the file system cannot.
+pub fn create_unnamed(directory: impl AsFd, mode: u32) -> Result<OwnedFd> {
+    let directory = directory.as_fd();
+    ask_model!(_model => Err(rustix::io::Errno::OPNOTSUPP));
+    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(mode);
+    retry_on_intr(|| rustix::fs::openat(directory, ".", flags, mode))
+}
+
 /// Reads from `offset` on until the buffer is full.
 ///
 /// # Errors

@@ -6,6 +6,7 @@
 //! - `owner`: the record of whose it is; pure: [`owner::OwnerRecord`].
 //! - `owner_file`: that record as it lies in a directory.
 //! - `probe`: the proof that all ranks see one and the same: [`probe::ProbeNonce`].
+//! - `trial`: a small file shows what files are like there; who is whose, what time it is: [`trial::Tried`].
 //! - `keep_alive`: when it is touched again for those who list it; pure: [`keep_alive::TouchSchedule`].
 
 pub(crate) mod free_id;
@@ -15,3 +16,4 @@ pub(crate) mod owner;
 pub(crate) mod owner_file;
 pub(crate) mod probe;
 pub(crate) mod rendezvous_directory;
+pub(crate) mod trial;

@@ -15,11 +15,11 @@ use std::{
 use fsgather_core::{Error, StorageCause};
 use fsgather_system::clock;
 
+use super::trial;
 use crate::{
     layout::{self, RendezvousEntry},
     os::{
         directory::{self, OwnUid, explain, look},
-        file,
         filesystem::{Class, FileSystem},
         listing, remove,
     },
@@ -178,7 +178,7 @@ pub fn check_writable(directory: &Path) -> Result<OwnUid, Error> {
 /// when the directory belongs to somebody else than this user and root and has no sticky bit, so that its owner and others
 /// can replace what is in it; and when files in it are open to other users whatever their mode, unless `mode` is [`ANY_MODE`].
 pub fn check_writing(directory: &Path, mode: u32) -> Result<(OwnUid, SystemTime), Error> {
-    let tried = in_rendezvous(directory, || try_writing(directory))
+    let tried = in_rendezvous(directory, || trial::try_writing(directory))
         .map_err(|error| Error::storage("write in", directory, explain(directory, &error)))?;
     match tried.objection(mode) {
         Some((operation, problem)) => Err(Error::storage(
@@ -187,49 +187,6 @@ pub fn check_writing(directory: &Path, mode: u32) -> Result<(OwnUid, SystemTime)
             StorageCause::described(problem),
         )),
         None => Ok((tried.own, tried.now)),
-    }
-}
-
-/// What has come of making a file in a directory.
-#[derive(Clone, Debug)]
-pub(crate) struct Tried {
-    /// Whose it was.
-    pub(crate) own: OwnUid,
-    /// Its time stamp.
-    pub(crate) now: SystemTime,
-    /// The mode it had, which was to be 0600.
-    mode: u32,
-    /// Owner and mode of the directory it was made in.
-    holder: (u32, u32),
-    file_system: FileSystem,
-}
-
-impl Tried {
-    /// Why the directory must not be used with gather directories of this mode, and what it must not be used for.
-    fn objection(&self, mode: u32) -> Option<(&'static str, String)> {
-        let (owner, holder) = self.holder;
-        if owner != self.own.0 && owner != 0 && holder & 0o1000 == 0 {
-            return Some((
-                "trust",
-                format!(
-                    "it belongs to uid {owner}, and whoever may write in it can replace what this user (uid {}) leaves \
-                     there; have its owner make it sticky (chmod +t), or name another directory with FSGATHER_DIR",
-                    self.own.0
-                ),
-            ));
-        }
-        if self.mode & 0o077 != 0 && mode & ANY_MODE != ANY_MODE {
-            return Some((
-                "keep private what is in",
-                format!(
-                    "files have mode {:o} on this file system ({}), whatever they are given; name another directory \
-                     with FSGATHER_DIR, or let whoever can read it join and read with FSGATHER_DIR_MODE=any",
-                    self.mode,
-                    self.file_system.name()
-                ),
-            ));
-        }
-        None
     }
 }
 
@@ -247,63 +204,6 @@ pub fn remove_empty_rendezvous(directory: &Path) {
     if let Err(error) = remove::rmdir(&path) {
         tracing::debug!(path = %path.display(), %error, "an empty directory stays");
     }
-}
-
-/// Makes a small file in a directory, which is written, synced, closed and removed, and says what it was like.
-pub(crate) fn try_writing(directory: &Path) -> io::Result<Tried> {
-    let held = listing::hold(directory)?;
-    let holder = listing::examine_open(&held)?;
-    let (probe, file_system) = examine_probe(&held, &[0x66; 4096], true)?;
-    let me = rustix::process::geteuid().as_raw();
-    if file_system.shows_makers() && probe.uid != me {
-        return Err(io::Error::other(format!(
-            "a file that this process (uid {me}) has made there belongs to uid {}",
-            probe.uid
-        )));
-    }
-    Ok(Tried {
-        own: OwnUid(probe.uid),
-        now: probe.changed,
-        mode: probe.mode & 0o777,
-        holder: (holder.uid, holder.mode),
-        file_system,
-    })
-}
-
-/// What time it is in a directory, as the server says: the time stamp of a small file, which is removed. Nothing is
-/// synced, so that the answer is not old already where that takes long; closing brings it to the server.
-pub(crate) fn server_time(directory: &Path) -> io::Result<SystemTime> {
-    let held = listing::hold(directory)?;
-    examine_probe(&held, &[0x66], false).map(|(probe, _)| probe.changed)
-}
-
-/// Makes a probe and looks at what was made, not at what has its name afterwards. It is removed in any case.
-fn examine_probe(
-    held: &OwnedFd,
-    contents: &[u8],
-    is_synced: bool,
-) -> io::Result<(listing::Facts, FileSystem)> {
-    let name = RendezvousEntry::Probe(fsgather_system::random::fresh()).to_string();
-    let name = Path::new(&name);
-    let created = file::create_new_in(held, name, 0o600)?;
-    let examine = || {
-        file::write_all(&created, &mut [io::IoSlice::new(contents)])?;
-        if is_synced {
-            file::sync(&created)?;
-        }
-        file::flush(&created)?;
-        Ok((
-            listing::examine_open(&created)?,
-            FileSystem::of_open(&created)?,
-        ))
-    };
-    let examined = examine();
-    let closed = file::close(created);
-    if let Ok((_, file_system)) = &examined {
-        remove::wait_until_closed(file_system, Duration::ZERO);
-    }
-    remove::unlink_in(held, name)?;
-    closed.and(examined)
 }
 
 /// Does something in a rendezvous directory. If that has been removed because it was empty, as `clean` may
@@ -469,51 +369,6 @@ mod tests {
         assert!(matches!(&first, Error::Storage { path, peer: None, .. } if *path == file));
     }
 
-    fn made_here(mode: u32, holder: (u32, u32)) -> Tried {
-        Tried {
-            own: OwnUid(1000),
-            now: SystemTime::now(),
-            mode,
-            holder,
-            file_system: FileSystem::from_magic(0x6969),
-        }
-    }
-
-    #[test]
-    fn a_directory_of_somebody_else_is_trusted_only_if_it_is_sticky() {
-        for (holder, is_trusted) in [
-            ((1000, 0o2775), true),
-            ((0, 0o2775), true),
-            ((1001, 0o3775), true),
-            ((1001, 0o1777), true),
-            ((1001, 0o2775), false),
-            ((1001, 0o777), false),
-            ((1001, 0o700), false),
-        ] {
-            let objection = made_here(0o600, holder).objection(0o700);
-            assert_eq!(objection.is_none(), is_trusted, "{holder:?}");
-            if let Some((_, text)) = objection {
-                assert!(
-                    text.contains("uid 1001") && text.contains("chmod +t"),
-                    "{text}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn files_that_others_can_read_are_refused_unless_that_is_known() {
-        let private = (1000, 0o700);
-        for mode in [0o700, 0o750, 0o770] {
-            assert!(made_here(0o600, private).objection(mode).is_none());
-            for open in [0o755, 0o666, 0o640] {
-                let (_, text) = made_here(open, private).objection(mode).unwrap();
-                assert!(text.contains("FSGATHER_DIR_MODE=any"), "{text}");
-            }
-        }
-        assert!(made_here(0o777, private).objection(ANY_MODE).is_none());
-    }
-
     #[test]
     fn a_directory_that_was_there_before_is_not_opened_to_others() {
         let place = tempfile::tempdir().unwrap();
@@ -561,35 +416,5 @@ mod tests {
                 "{mode:o}"
             );
         }
-    }
-
-    #[test]
-    fn what_a_file_is_like_is_seen_on_it_and_not_by_its_name() {
-        let place = tempfile::tempdir().unwrap();
-        let held = listing::hold(place.path()).unwrap();
-        // Whoever may rename here puts a file of the past in the place of each probe.
-        let is_over = std::sync::atomic::AtomicBool::new(false);
-        let order = std::sync::atomic::Ordering::Relaxed;
-        let planted = place.path().join("planted");
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(order) {
-                    for name in listing::names(place.path()).unwrap() {
-                        if name.starts_with("probe-") {
-                            let old = std::fs::File::create(&planted).unwrap();
-                            old.set_modified(SystemTime::UNIX_EPOCH).unwrap();
-                            let _ = std::fs::rename(&planted, place.path().join(name));
-                        }
-                    }
-                }
-            });
-            let seen: Vec<_> = (0..200)
-                .map(|_| examine_probe(&held, &[0x66; 4096], true).unwrap().0)
-                .collect();
-            is_over.store(true, order);
-            for found in seen {
-                assert!(found.changed > SystemTime::UNIX_EPOCH && found.len == 4096);
-            }
-        });
     }
 }

@@ -13,9 +13,7 @@ use fsgather_system::clock;
 use rustix::fs::{CWD, FileType};
 
 use crate::{
-    directory::{
-        gather_dir::is_not_seen, owner::OwnerRecord, owner_file::read_owner, rendezvous_directory,
-    },
+    directory::{gather_dir::is_not_seen, owner::OwnerRecord, owner_file::read_owner, trial},
     layout::{self, RendezvousEntry},
     lifecycle::{
         contents::Contents,
@@ -164,7 +162,7 @@ impl View {
     /// Whose files ours are in a directory, and the server's time. Where nothing can be written nothing
     /// can be removed either, and the local clock will do for what is shown.
     pub(crate) fn of(directory: &Path) -> Self {
-        let (own, now) = match rendezvous_directory::try_writing(directory) {
+        let (own, now) = match trial::look_at_own(directory) {
             Ok(tried) => (tried.own, tried.now),
             Err(error) => {
                 tracing::debug!(path = %directory.display(), %error, "cannot write");

@@ -45,6 +45,11 @@ pub(crate) fn create_new_in(directory: impl AsFd, path: &Path, mode: u32) -> io:
     Ok(file)
 }
 
+/// Makes a file without a name in a directory that is held, where the file system can.
+pub(crate) fn create_unnamed_in(directory: impl AsFd, mode: u32) -> io::Result<File> {
+    Ok(File::from(files::create_unnamed(directory, mode)?))
+}
+
 /// Opens a file for writing if it is one of no other name that nothing was written to.
 fn open_empty(directory: impl AsFd, path: &Path) -> Option<File> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

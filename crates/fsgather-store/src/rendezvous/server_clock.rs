@@ -9,12 +9,12 @@ use std::{
 
 use fsgather_core::lock;
 
-use crate::directory::rendezvous_directory;
+use crate::directory::trial;
 
 /// How long the end of a process waits for an answer: by far longer than a server takes that has no trouble.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-/// Asks what time it is in directories, each time by a file that lives for a moment.
+/// Asks what time it is in directories, each time by a file that lives for a moment, and on many file systems has a name.
 ///
 /// Those who ask are threads that nobody waits for, and a process that ends while one of them asks would leave its file. So
 /// asking comes to an end before the process does.
@@ -33,7 +33,7 @@ struct Asking {
 impl ServerClock {
     /// What time it is in a directory, as its server says; an error once asking is over.
     pub(super) fn now(&self, directory: &Path) -> io::Result<SystemTime> {
-        self.ask(|| rendezvous_directory::server_time(directory))
+        self.ask(|| trial::look_at_own(directory).map(|own| own.now))
     }
 
     fn ask<R>(&self, ask: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
