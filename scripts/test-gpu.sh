@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Objects with tensors on GPUs, with FSGATHER_PATCH and without: on the device, pinned, views, under a default device, beside a forked child; over gloo
-# on one GPU, over nccl where there are two. One minute. Says SKIPPED where torch sees no GPU.
-# Written from how torch behaves on processors and from its documentation; it has not yet been run on a GPU.
+# and beside nccl on one GPU, over nccl where there are two. And fsgather's own functions: what comes of every type of elements, on which side, and that
+# others' results take no memory of the GPU. Four minutes. Says SKIPPED where torch sees no GPU.
 # Needs torch with CUDA, which scripts/test-torch.sh installs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

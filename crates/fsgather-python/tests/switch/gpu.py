@@ -1,6 +1,6 @@
 """Objects with tensors on GPUs, in the ways in which jobs come by them; each rank writes what it got, one line for each case.
 
-``SWITCH_CASE`` is the backend of the group. With nccl torch itself moves objects over the GPU, and each rank needs one of its own.
+``SWITCH_CASE`` is the backend of the group. With nccl alone torch itself moves objects over the GPU, and each rank needs one of its own.
 """
 
 from __future__ import annotations
@@ -83,11 +83,16 @@ def lines() -> Iterator[str]:
 def main() -> None:
     """All cases on one group."""
     torch.cuda.set_device(DEVICE)
+    if "fsgather" in BACKEND:
+        import fsgather.torch
+
+        fsgather.torch.register()
     dist.init_process_group(BACKEND)
     with open(os.path.join(os.environ["SWITCH_OUTPUT"], f"rank-{RANK}"), "w") as output:
         output.write("\n".join(lines()) + "\n")
     # By tensors, as before: both go on side by side.
-    total = torch.ones(1, device=DEVICE if "nccl" in BACKEND else "cpu")
+    is_by_nccl = "nccl" in BACKEND and torch.cuda.device_count() >= dist.get_world_size()
+    total = torch.ones(1, device=DEVICE if is_by_nccl else "cpu")
     dist.all_reduce(total)
     assert total.item() == dist.get_world_size(), total
     dist.destroy_process_group()
