@@ -100,3 +100,39 @@ impl Element for bool {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn there_and_back<E: Element + PartialEq>(elements: &[E], dtype: &str) {
+        assert_eq!(E::DTYPE, dtype);
+        let bytes = E::as_bytes(elements);
+        assert_eq!(bytes.len(), size_of_val(elements));
+        let mut back = E::zeroed(elements.len());
+        assert!(E::as_bytes(&back).iter().all(|byte| *byte == 0));
+        E::read_exact(&mut &bytes[..], &mut back).unwrap();
+        assert!(back == elements);
+        let short = &bytes[..bytes.len() - 1];
+        assert!(E::read_exact(&mut &short[..], &mut back).is_err());
+    }
+
+    #[test]
+    fn elements_are_their_bytes() {
+        there_and_back(&[1_u8, 255], "uint8");
+        there_and_back(&[-1_i16, 300], "int16");
+        there_and_back(&[u128::MAX, 3], "uint128");
+        there_and_back(&[0.5_f32, -2.0], "float32");
+        there_and_back(&[f64::MAX, 1e-300], "float64");
+        let many: Vec<bool> = (0..10_000).map(|at| at % 3 == 0).collect();
+        there_and_back(&many, "bool");
+    }
+
+    #[test]
+    fn a_byte_that_is_no_bool_is_told() {
+        let mut bytes = vec![1; 5000];
+        bytes[4500] = 2;
+        let error = bool::read_exact(&mut &bytes[..], &mut [false; 5000]).unwrap_err();
+        assert_eq!(error.to_string(), "2 is no bool");
+    }
+}

@@ -147,3 +147,33 @@ impl From<Vec<u8>> for Pieces<'_> {
         Bytes::from(bytes).into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_as_long_as_all_together() {
+        let bytes = || Bytes::from_static(b"abc");
+        let list = Pieces::new(200, vec![bytes(), Bytes::new(), bytes()]);
+        assert_eq!(list.total_len(), 6);
+        assert_eq!(Pieces::from(b"four").total_len(), 4);
+        assert_eq!(Pieces::from(&vec![0; 5]).total_len(), 5);
+        assert_eq!(Pieces::from(vec![0; 7]).total_len(), 7);
+        assert_eq!(Pieces::from(bytes()).total_len(), 3);
+        assert_eq!(Pieces::failing("why").total_len(), 0);
+    }
+
+    #[test]
+    fn they_say_what_their_bytes_are() {
+        let encoding = |pieces: Pieces<'_>| PayloadInput::from(pieces).encoding;
+        assert_eq!(encoding(Pieces::new(200, Vec::new())), Encoding(200));
+        for plain in [
+            Pieces::from(b"x"),
+            Pieces::from(vec![1]),
+            Pieces::failing("why"),
+        ] {
+            assert_eq!(encoding(plain), codec::BYTES);
+        }
+    }
+}

@@ -4,6 +4,12 @@
 
 #[path = "in_one_process/met.rs"]
 mod met;
+#[path = "in_one_process/own.rs"]
+mod own;
+#[path = "in_one_process/sharing.rs"]
+mod sharing;
+#[path = "in_one_process/streams.rs"]
+mod streams;
 
 use std::{
     io::Read,

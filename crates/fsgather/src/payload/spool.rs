@@ -81,3 +81,31 @@ impl Read for Spool {
         Ok(read)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_from_its_beginning_while_it_grows_and_others_have_it_whole() {
+        let mut spool = Spool::new().unwrap();
+        assert_eq!(spool.len(), 0);
+        let mut buffer = [0; 10];
+        assert_eq!(spool.read(&mut buffer).unwrap(), 0);
+        spool.append(b"first ").unwrap();
+        spool.append(b"").unwrap();
+        assert_eq!(spool.read(&mut buffer[..4]).unwrap(), 4);
+        assert_eq!(&buffer[..4], b"firs");
+        spool.append(b"and second").unwrap();
+        assert_eq!(spool.len(), 16);
+        let Offered::File { file, len } = spool.offered() else {
+            panic!("it is a file")
+        };
+        let mut whole = vec![0; usize::try_from(len).unwrap()];
+        file.read_exact_at(&mut whole, 0).unwrap();
+        assert_eq!(whole, b"first and second");
+        let mut rest = Vec::new();
+        spool.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, b"t and second");
+    }
+}

@@ -62,3 +62,76 @@ impl Copying {
 
 /// What is compared, and written, at a time.
 const PART: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use fsgather_core::{Call, ChannelId, Epoch, Operation, Rank, Site, Ticket};
+    use fsgather_store::calls::CallsFile;
+
+    use super::*;
+
+    fn ticket(epoch: u64) -> Ticket {
+        Ticket {
+            channel: ChannelId::WORLD,
+            epoch: Epoch::new(epoch),
+            call: Call::new(Operation::Barrier, Site::of(std::panic::Location::caller())).into(),
+        }
+    }
+
+    #[test]
+    fn a_copy_holds_what_has_been_recorded_by_then() {
+        let (own, afar) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let header = CallsHeader {
+            process: fsgather_core::ProcessId::default(),
+            communicator: uuid::Uuid::from_u128(7),
+            rank: Rank::new(2),
+            called: Rank::new(2),
+            world_size: 3,
+            began: 5,
+            job: None,
+        };
+        let (file, path) = calls::create(own.path(), &header, recorder::LEN).unwrap();
+        let recorder = Recorder::begin_in(&file, &path, Instant::now()).unwrap();
+        // It is a directory that nobody has made.
+        let place = fsgather_store::layout::rendezvous_path(afar.path());
+        let mut copying = Copying {
+            place: place.clone(),
+            header: header.clone(),
+            made: None,
+            copied: vec![0; recorder::LEN_OF_RECORDS],
+            changes: 0,
+        };
+        let copied = |copying: &mut Copying| -> CallsFile {
+            copying.run(&recorder, &file).unwrap();
+            calls::read(&place.join(header.name())).unwrap()
+        };
+        // As many as one part of the file does not hold.
+        for count in [0, 1, 2, 2, 150] {
+            while recorder.count() < count {
+                recorder.begin(&ticket(recorder.count() + 1), 3);
+            }
+            let (copy, whole) = (copied(&mut copying), calls::read(&path).unwrap());
+            assert_eq!((copy.count, &copy.header.rank), (count, &header.rank));
+            // What was never written is not copied.
+            let (same, rest) = whole.records.split_at(copy.records.len());
+            assert!(
+                copy.records == same && rest.iter().all(|byte| *byte == 0),
+                "{count}"
+            );
+            assert_eq!(copying.changes, recorder.changes());
+        }
+        // Nothing is written where nothing has changed.
+        let untouched = std::fs::metadata(place.join(header.name()))
+            .unwrap()
+            .modified()
+            .unwrap();
+        copying.run(&recorder, &file).unwrap();
+        let now = std::fs::metadata(place.join(header.name()))
+            .unwrap()
+            .modified()
+            .unwrap();
+        assert_eq!(now, untouched);
+    }
+}

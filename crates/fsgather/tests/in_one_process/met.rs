@@ -44,7 +44,7 @@ impl Bootstrap for Channel {
 }
 
 /// Has all ranks of a world act that meet in this way; results in rank order.
-fn on_all<R: Send + 'static>(
+pub(super) fn on_all<R: Send + 'static>(
     build: impl Fn(Builder) -> Builder + Send + Sync + 'static,
     act: impl Fn(Result<Communicator, Error>) -> R + Send + Sync + 'static,
 ) -> Vec<R> {

@@ -1,0 +1,142 @@
+//! What comes from a stream and is read as one, piece by piece, by each way that payloads take.
+
+use std::{
+    io::{self, Read},
+    sync::LazyLock,
+};
+
+use fsgather::{
+    ErrorKind, Transport,
+    parts::{PartReader, Parts},
+};
+
+use super::{RANKS, met::on_all};
+
+/// Longer than what a way holds in memory at a time.
+const LEN: usize = (9 << 20) + 5;
+
+/// How far the bytes of one rank are from those of the next.
+const STEP: usize = 13;
+
+/// The last rank's is short, and the one before it empty.
+fn bytes_of(rank: u32) -> &'static [u8] {
+    static ALL: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let bytes =
+            (0..LEN + STEP * RANKS as usize).map(|at| (at / 7 + at / 65_537).to_le_bytes()[0]);
+        bytes.collect()
+    });
+    let len = match RANKS - rank {
+        1 => 1000,
+        2 => 0,
+        _ => LEN,
+    };
+    &ALL[STEP * rank as usize..][..len]
+}
+
+/// A stream that gives so many bytes at a time at most.
+struct Slow(&'static [u8]);
+
+impl Read for Slow {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let len = into.len().min(77_777);
+        self.0.read(&mut into[..len])
+    }
+}
+
+/// Reads one whole in pieces of odd lengths.
+fn check(mut reader: PartReader, rank: u32) {
+    assert_eq!(reader.rank().get(), rank);
+    let mut expected = bytes_of(rank);
+    assert_eq!(reader.total_len(), expected.len() as u64);
+    let mut buffer = vec![0; 300_001];
+    loop {
+        let read = reader.read(&mut buffer).unwrap();
+        if read == 0 {
+            break;
+        }
+        let (now, later) = expected.split_at(read);
+        assert!(
+            now == &buffer[..read],
+            "rank {rank}, {} bytes before its end",
+            expected.len()
+        );
+        expected = later;
+    }
+    assert_eq!(expected.len(), 0);
+    assert!(reader.take_error().is_none());
+}
+
+#[test]
+fn every_part_is_read_piece_by_piece_the_own_one_as_well() {
+    for transport in [Transport::Filesys, Transport::Memory, Transport::Auto] {
+        for root in [0, RANKS - 1] {
+            let place = tempfile::tempdir().unwrap();
+            let named = place.path().to_owned();
+            on_all(
+                move |builder| builder.directory(&named).transport(transport),
+                move |communicator| {
+                    let communicator = communicator.unwrap();
+                    let me = communicator.rank().get();
+                    let mut own = Slow(bytes_of(me));
+                    let parts = communicator.gather_from(&mut own, root).unwrap();
+                    assert_eq!(parts.is_some(), me == root);
+                    let readers = parts.into_iter().flat_map(Parts::into_readers);
+                    for (rank, reader) in (0..).zip(readers) {
+                        check(reader.unwrap(), rank);
+                    }
+                    let all = communicator
+                        .all_gather_from(&mut Slow(bytes_of(me)))
+                        .unwrap();
+                    assert_eq!(all.len(), RANKS as usize);
+                    for (rank, payload) in (0..).zip(all) {
+                        assert!(*payload == *bytes_of(rank), "rank {rank}");
+                    }
+                    communicator.close().unwrap();
+                },
+            );
+        }
+    }
+}
+
+/// A stream that breaks after some bytes.
+struct Broken(usize);
+
+impl Read for Broken {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.0 == 0 {
+            return Err(io::Error::other("the tape is torn"));
+        }
+        let len = into.len().min(self.0);
+        self.0 -= len;
+        Ok(len)
+    }
+}
+
+#[test]
+fn a_stream_that_breaks_is_told_to_all_with_its_rank_and_reason() {
+    for transport in [Transport::Filesys, Transport::Memory] {
+        let place = tempfile::tempdir().unwrap();
+        let named = place.path().to_owned();
+        let said = on_all(
+            move |builder| builder.directory(&named).transport(transport),
+            |communicator| {
+                let communicator = communicator.unwrap();
+                let me = communicator.rank().get();
+                let result = if me == 1 {
+                    communicator.all_gather_from(&mut Broken(9 << 20))
+                } else {
+                    communicator.all_gather_from(&mut Slow(bytes_of(me)))
+                };
+                result.map(drop).unwrap_err()
+            },
+        );
+        for (rank, error) in (0..).zip(said) {
+            assert_eq!(error.kind(), ErrorKind::PeerFailed, "{error}");
+            let text = error.to_string();
+            assert!(
+                text.contains("the tape is torn") && text.contains("rank 1"),
+                "rank {rank}: {text}"
+            );
+        }
+    }
+}
