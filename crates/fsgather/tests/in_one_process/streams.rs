@@ -1,4 +1,4 @@
-//! What comes from a stream and is read as one, piece by piece, by each way that payloads take.
+//! Payloads that come from a stream and are read as one, piece by piece, by each way that they take.
 
 use std::{
     io::{self, Read},
