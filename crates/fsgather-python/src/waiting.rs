@@ -7,6 +7,7 @@
 
 use fsgather_core::{Rank, RankNames, lock};
 use std::{
+    cell::Cell,
     sync::{Arc, Mutex, mpsc},
     thread::{self, ThreadId},
     time::Duration,
@@ -32,6 +33,12 @@ pub(crate) struct Waiter {
     names: RankNames,
     /// The same by their places in the group that calls are made on.
     members: RankNames,
+}
+
+thread_local! {
+    /// Whether this thread may look for signals. One that meets for another leaves it to that one: it would have to ask for the
+    /// interpreter's lock, and may outlive the interpreter.
+    static LISTENS: Cell<bool> = const { Cell::new(true) };
 }
 
 /// What a signal handler has raised, and in which thread.
@@ -155,6 +162,7 @@ impl Waiter {
         let (sender, result) = mpsc::channel();
         let thread = thread::Builder::new().name("fsgather-meeting".into());
         thread.spawn(move || {
+            LISTENS.set(false);
             // Nobody listens any more after an interruption.
             let _ = sender.send(call());
         })?;
@@ -227,6 +235,9 @@ pub(crate) fn reason_of(py: Python<'_>, raised: &PyErr) -> String {
 /// Lets Python's signal handlers run, if this is the thread for it. What they raise is kept for the caller;
 /// its text is what the other ranks are told.
 fn look_for_signals(raised: &Raised) -> Option<String> {
+    if !LISTENS.get() {
+        return None;
+    }
     Python::try_attach(|py| {
         let heard = logging::forward(py).and_then(|()| py.check_signals());
         let error = heard.err()?;

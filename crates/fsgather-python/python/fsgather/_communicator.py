@@ -108,33 +108,34 @@ class Communicator(EarlyGathers, LaterResults):
             is_told = False
         if is_told:
             _workers.check_environment()
+        _stop = _stop or _fsgather.Stop()
         if isinstance(bootstrap, KeyValue):
-            _stop = _stop or _fsgather.Stop()
             bootstrap.tell_failure = _stop.end
         allow_pickle = _trust.allows_pickle(rendezvous, is_introduced=_publish is not None)
         have_met = False
         try:
-            member = _fsgather.Communicator.join(
-                {
-                    "rank": rank,
-                    "world_size": world_size,
-                    "directory": _arguments.path("directory", directory),
-                    "rendezvous": rendezvous,
-                    "transport": _arguments.text("transport", transport),
-                    "control": _arguments.text("control", control),
-                    "timeout": _arguments.seconds("timeout", timeout),
-                    "join_timeout": joining,
-                    "inline_limit": inline_limit,
-                    "verify": _arguments.text("verify", verify),
-                    "job": _arguments.text("job", job),
-                },
-                site=_site or caller(),
-                publish=_publish,
-                fetch=_fetch,
-                set_up_later=_set_up_later,
-                stop=_stop,
-                numbers=_numbers,
-            )
+            with _leaving.meeting(_stop):
+                member = _fsgather.Communicator.join(
+                    {
+                        "rank": rank,
+                        "world_size": world_size,
+                        "directory": _arguments.path("directory", directory),
+                        "rendezvous": rendezvous,
+                        "transport": _arguments.text("transport", transport),
+                        "control": _arguments.text("control", control),
+                        "timeout": _arguments.seconds("timeout", timeout),
+                        "join_timeout": joining,
+                        "inline_limit": inline_limit,
+                        "verify": _arguments.text("verify", verify),
+                        "job": _arguments.text("job", job),
+                    },
+                    site=_site or caller(),
+                    publish=_publish,
+                    fetch=_fetch,
+                    set_up_later=_set_up_later,
+                    stop=_stop,
+                    numbers=_numbers,
+                )
             have_met = True
         finally:
             if isinstance(bootstrap, KeyValue):

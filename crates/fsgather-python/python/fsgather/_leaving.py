@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
+import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Iterator, Optional
 
-from fsgather import _errors
+from fsgather import _errors, _fsgather
 
 if TYPE_CHECKING:
     from fsgather._communicator import Communicator
@@ -36,6 +38,54 @@ def last_words(error: BaseException, own: Any) -> str:
 living: weakref.WeakSet[Communicator] = weakref.WeakSet()
 """Those of this process that have not been left."""
 
+
+_meetings: set[_fsgather.Stop] = set()
+"""What ends each meeting that a thread of this process is in."""
+_meetings_change = threading.Condition()
+_is_over = False
+"""Whether all that was to be left at the end of the process has been."""
+_LAST_MEETINGS = 5.0
+"""How many seconds the end of the process waits for meetings to end: file systems may hang."""
+
+
+@contextlib.contextmanager
+def meeting(stop: _fsgather.Stop) -> Iterator[None]:
+    """Has a meeting end with the process, which would else leave behind by what others find it.
+
+    Raises:
+        fsgather.Config: the process ends, and a thread that goes on would join what nobody leaves.
+    """
+    with _meetings_change:
+        # What the program itself does at its end it may do.
+        if _is_over and threading.current_thread() is not threading.main_thread():
+            raise _errors.Config("this process ends, and its threads join nothing any more")
+        _meetings.add(stop)
+    try:
+        yield
+    finally:
+        with _meetings_change:
+            _meetings.discard(stop)
+            _meetings_change.notify_all()
+
+
+def _end_meetings() -> None:
+    global _is_over
+    with _meetings_change:
+        _is_over = True
+        for stop in _meetings:
+            stop.end("the process ends")
+        _meetings_change.wait_for(lambda: not _meetings, _LAST_MEETINGS)
+
+
+def _after_fork() -> None:
+    # The threads that meet are the parent's.
+    global _meetings_change
+    _meetings_change = threading.Condition()
+    _meetings.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 _failure: Optional[BaseException] = None
 """By what a process ends that ``multiprocessing`` has started; there Python itself does not tell."""
@@ -85,6 +135,7 @@ def _leave_all() -> None:
     While others have still to read what only this process can give them it stays, and says for whom; Ctrl-C ends that.
     """
     error = ended_by()
+    _end_meetings()
     for communicator in list(living):
         if communicator._pid == os.getpid():
             communicator._member.leave(None if error is None else last_words(error, communicator.rank))

@@ -1,0 +1,46 @@
+"""The end of a program whose threads go on."""
+
+from __future__ import annotations
+
+from conftest import World
+
+
+def test_a_meeting_in_a_thread_ends_with_the_process(world: World) -> None:
+    (end,) = world.start(
+        1,
+        """
+        import pathlib, threading, time
+
+        threading.Thread(target=fsgather.default_communicator, daemon=True).start()
+        while not list(pathlib.Path(os.environ["FSGATHER_DIR"]).rglob("rendezvous-*")):
+            time.sleep(0.01)
+        """,
+        FSGATHER_WORLD_SIZE="2",
+    ).ends()
+    assert end.code == 0, end.err
+    # Who comes later is told, instead of waiting.
+    left = [name for name in world.left() if name != "all_gather_via_filesys"]
+    assert len(left) == 1 and "/refusal-" in left[0], left
+
+
+def test_a_thread_that_goes_on_joins_nothing_while_the_process_ends(world: World) -> None:
+    ends = world.start(
+        3,
+        """
+        import threading
+
+        def go_on():
+            while True:
+                fsgather.empty(1000)
+
+        fsgather.barrier()
+        threading.Thread(target=go_on, daemon=True).start()
+        kept = fsgather.empty(1 << 20)
+        """,
+    ).ends()
+    for end in ends:
+        # It sees that the world is over or, a moment later, that there is no other one, if it gets to that.
+        said = [line for line in end.err.splitlines() if line.startswith("fsgather.")]
+        told = ["fsgather.Config: this communicator is closed", "fsgather.Config: this process ends, and its threads join nothing any more"]
+        assert end.code == 0 and all(line in told for line in said), end.err
+    assert [name for name in world.left() if name != "all_gather_via_filesys"] == []
