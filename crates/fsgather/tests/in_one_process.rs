@@ -6,6 +6,8 @@
 mod met;
 #[path = "in_one_process/own.rs"]
 mod own;
+#[path = "in_one_process/recorded.rs"]
+mod recorded;
 #[path = "in_one_process/sharing.rs"]
 mod sharing;
 #[path = "in_one_process/streams.rs"]
@@ -272,6 +274,23 @@ fn a_bound_is_nothing_to_a_call_without_payloads() {
 
 #[cfg(feature = "ndarray")]
 #[test]
+fn arrays_that_do_not_fit_are_told_with_what_each_rank_has() {
+    let said = on_all(|communicator| {
+        let me = communicator.rank().get() as usize;
+        let array = ndarray::Array2::<f32>::zeros((4, 3 + me / 2));
+        let error = communicator.all_gather_array(&array.view(), 0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Mismatch);
+        error.to_string()
+    });
+    for text in said {
+        for form in ["float32 [4, 3] along axis 0", "float32 [4, 4] along axis 0"] {
+            assert!(text.contains(form), "{text}");
+        }
+    }
+}
+
+#[cfg(feature = "ndarray")]
+#[test]
 fn different_roots_of_joined_arrays_are_told_as_such() {
     let said = on_all(|communicator| {
         let me = communicator.rank().get();
@@ -343,6 +362,11 @@ fn a_root_that_is_not_there_is_told_before_anything_is_sent() {
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     }
     assert_eq!(solo.all_gather(&7).unwrap(), [7]);
+    assert_eq!(
+        format!("{solo:?}"),
+        "Communicator { rank: Rank(0), world_size: WorldSize(1), .. }"
+    );
+    assert!(solo.last_calls().is_none());
     solo.close().unwrap();
 }
 

@@ -154,6 +154,24 @@ mod tests {
         }
 
         #[test]
+        fn an_announcement_tells_its_way(len: u64, place: [u8; Location::BYTES]) {
+            let location = Location::from_bytes(&place);
+            let relayed = RelayHeader { len, digest: 7, instead: None };
+            for (announcement, way) in [
+                (PayloadHeader::Inline { seal: len, payload: Bytes::from_static(b"x") }, Way::Message),
+                (PayloadHeader::Relayed(relayed), Way::Relay),
+                (PayloadHeader::Linked { len }, Way::Link),
+                (PayloadHeader::Placed(location), Way::Link),
+                (PayloadHeader::Shared(location), Way::SharedMemory),
+                (PayloadHeader::Kept { len }, Way::Kept),
+            ] {
+                prop_assert_eq!(PayloadHeader::way(&announcement.into_body().unwrap()), way);
+            }
+            prop_assert_eq!(PayloadHeader::way(&[1]), Way::File);
+            prop_assert_eq!(PayloadHeader::way(&[]), Way::None);
+        }
+
+        #[test]
         fn arbitrary_bytes_are_refused_or_read(body: Vec<u8>) {
             let _ = PayloadHeader::from_body(&body.into());
         }

@@ -72,3 +72,20 @@ impl Links {
         drop(unused);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_drawn_once_and_no_two_worlds_have_the_same() {
+        let (one, other) = (Links::default(), Links::default());
+        let drawn = one.draw_secret();
+        assert_eq!(one.draw_secret(), drawn);
+        assert_ne!(other.draw_secret(), drawn);
+        assert_ne!(drawn, [0; 32]);
+        let told = Links::default();
+        told.keep_secret(drawn);
+        assert_eq!(told.draw_secret(), drawn);
+    }
+}

@@ -145,7 +145,10 @@ impl Worker {
             sweep_calls(place, Rules::default());
         }
         let begun = Instant::now();
-        let mut copy_at = self.copy.is_some().then(|| begun + self.first_copy());
+        let mut copy_at = self
+            .copy
+            .is_some()
+            .then(|| begun + first_copy(&self.header));
         let mut touch_at = begun + TOUCH_EVERY;
         let look_every = if self.asked.is_empty() {
             TOUCH_EVERY
@@ -176,13 +179,6 @@ impl Worker {
                 }
             }
         }
-    }
-
-    /// After what time calls are copied for the first time. Ranks take turns, so that a server is not asked for all of their
-    /// files at once.
-    fn first_copy(&self) -> Duration {
-        let (rank, ranks) = (self.header.rank.get(), self.header.world_size.max(1));
-        FIRST_COPY + COPY_EVERY.mul_f64((f64::from(rank) / f64::from(ranks)).min(1.0))
     }
 
     /// Has the files look as if something had changed.
@@ -313,6 +309,13 @@ impl Worker {
     }
 }
 
+/// After what time calls are copied for the first time. Ranks take turns, so that a server is not asked for all of their
+/// files at once.
+fn first_copy(header: &CallsHeader) -> Duration {
+    let (rank, ranks) = (header.rank.get(), header.world_size.max(1));
+    FIRST_COPY + COPY_EVERY.mul_f64((f64::from(rank) / f64::from(ranks)).min(1.0))
+}
+
 /// Waits for answers, unless the world ends.
 fn pause(orders: &Orders, pause: Duration) {
     let goes_on = |order: &mut Order| *order == Order::Work;
@@ -325,6 +328,29 @@ fn pause(orders: &Orders, pause: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_take_turns_in_copying_for_the_first_time() {
+        let header = |rank, world_size| CallsHeader {
+            process: fsgather_core::ProcessId::default(),
+            communicator: uuid::Uuid::nil(),
+            rank: Rank::new(rank),
+            called: Rank::new(rank),
+            world_size,
+            began: 0,
+            job: None,
+        };
+        for (rank, ranks, tenths) in [
+            (0, 4, 300),
+            (1, 4, 325),
+            (3, 4, 375),
+            (5, 4, 400),
+            (0, 0, 300),
+        ] {
+            let after = Duration::from_millis(100 * tenths);
+            assert_eq!(first_copy(&header(rank, ranks)), after, "{rank} of {ranks}");
+        }
+    }
 
     #[test]
     fn a_copy_is_made_once_and_the_end_is_for_good() {

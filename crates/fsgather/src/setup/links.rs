@@ -178,6 +178,16 @@ mod tests {
         assert_eq!(to_try(0, vec![1], &[1, 1, 1]), [1]);
     }
 
+    #[test]
+    fn why_there_are_no_links_does_not_say_that_ranks_could_not_meet() {
+        assert_eq!(
+            reason(&Error::rendezvous("no route to 10.0.0.1")),
+            "no route to 10.0.0.1"
+        );
+        let other = Error::config("a port is taken");
+        assert_eq!(reason(&other), other.to_string());
+    }
+
     proptest! {
         #[test]
         fn every_host_tries_every_other_one(hosts in prop::collection::vec(0..20_u8, 2..60)) {

@@ -1,0 +1,213 @@
+//! Calls as they are written down for `fsgather trace`: which way they went, how much moved, and how they ended.
+
+use std::{fs, path::Path, sync::Barrier, time::Duration};
+
+use fsgather::{Communicator, ErrorKind, Transport};
+use fsgather_testkit::pace::rest;
+use fsgather_trace::{
+    black_box::BlackBox,
+    cause::Cause,
+    record::{CallRecord, Outcome, Way},
+};
+
+use super::{RANKS, met::on_all};
+
+const LEN: usize = 100_000;
+
+/// The last call but `before`.
+fn last(communicator: &Communicator, before: usize) -> CallRecord {
+    let (count, bytes) = communicator.last_calls().unwrap();
+    let mut records = BlackBox::from_bytes(&bytes).unwrap().records;
+    assert_eq!(records.last().unwrap().count, count);
+    records.remove(records.len() - 1 - before)
+}
+
+fn below(directory: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(directory.join("all_gather_via_filesys")) else {
+        return Vec::new();
+    };
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.collect()
+}
+
+#[test]
+fn each_way_is_told_with_what_it_has_moved() {
+    let ways = [
+        (Transport::Auto, Way::SharedMemory),
+        (Transport::Filesys, Way::File),
+        (Transport::Memory, Way::SharedMemory),
+    ];
+    for (transport, large) in ways {
+        let place = tempfile::tempdir().unwrap();
+        let named = place.path().to_owned();
+        on_all(
+            move |builder| builder.directory(&named).transport(transport),
+            move |communicator| {
+                let communicator = communicator.unwrap();
+                let own = vec![7; LEN];
+                // Memory is shared from the second call of a size on.
+                for _ in 0..3 {
+                    communicator.all_gather_bytes(&own[..]).unwrap();
+                }
+                let call = last(&communicator, 0);
+                assert_eq!(call.way, large, "{transport:?}");
+                assert_eq!((call.operation.as_str(), call.ranks), ("all_gather", RANKS));
+                assert_eq!((call.outcome, call.cause), (Outcome::Done, Cause::None));
+                assert!(call.site.contains("recorded.rs"), "{}", call.site);
+                assert_eq!(call.bytes, LEN as u64);
+                assert!(call.moved >= LEN as u64, "{}", call.moved);
+                assert!(call.begun <= call.handed_in.unwrap());
+                assert!(call.handed_in <= call.decided && call.decided <= call.ended);
+                communicator.all_gather_bytes(b"a few").unwrap();
+                let call = last(&communicator, 0);
+                assert_eq!((call.way, call.bytes), (Way::Message, 5));
+                communicator.barrier().unwrap();
+                let barrier = last(&communicator, 0);
+                assert_eq!((barrier.operation.as_str(), barrier.bytes), ("barrier", 0));
+                assert_eq!(
+                    (barrier.number, barrier.count),
+                    (call.number + 1, call.count + 1)
+                );
+                communicator.close().unwrap();
+            },
+        );
+    }
+}
+
+#[test]
+fn a_root_is_told_how_much_lies_in_files() {
+    for (transport, files) in [(Transport::Filesys, 2), (Transport::Memory, 0)] {
+        let place = tempfile::tempdir().unwrap();
+        let named = place.path().to_owned();
+        on_all(
+            move |builder| builder.directory(&named).transport(transport),
+            move |communicator| {
+                let communicator = communicator.unwrap();
+                // The root's own goes nowhere.
+                let parts = communicator.gather_bytes(&vec![1; LEN][..], 0).unwrap();
+                if let Some(mut parts) = parts {
+                    assert_eq!(parts.files_left(), files, "{transport:?}");
+                    assert_eq!(parts.bytes_left(), u64::from(RANKS) * LEN as u64);
+                    for left in (0..RANKS).rev() {
+                        parts.next().unwrap().unwrap();
+                        assert_eq!(parts.bytes_left(), u64::from(left) * LEN as u64);
+                    }
+                    assert_eq!(parts.files_left(), 0);
+                }
+                communicator.close().unwrap();
+            },
+        );
+    }
+}
+
+#[test]
+fn who_gives_up_a_result_or_comes_too_late_is_told_as_such() {
+    let place = tempfile::tempdir().unwrap();
+    let named = place.path().to_owned();
+    let is_dropped = Barrier::new(RANKS as usize);
+    on_all(
+        move |builder| builder.directory(&named).transport(Transport::Filesys),
+        move |communicator| {
+            let communicator = communicator.unwrap();
+            let me = communicator.rank().get();
+            let own = vec![1; LEN];
+            if me != 0 {
+                is_dropped.wait();
+            }
+            let pending = communicator.start_all_gather_bytes(&own[..]).unwrap();
+            if me == 0 {
+                drop(pending);
+                is_dropped.wait();
+            } else {
+                pending.wait().unwrap();
+            }
+            communicator.barrier().unwrap();
+            let gives_up = if me == 0 {
+                Outcome::GivenUp
+            } else {
+                Outcome::Done
+            };
+            assert_eq!(last(&communicator, 1).outcome, gives_up, "rank {me}");
+            // One is late for a deadline, and knows it; the others go on without it.
+            let late = me == 1;
+            let call = communicator.call().deadline(Duration::from_millis(200));
+            let partial = if late {
+                let now = std::time::Instant::now();
+                while now.elapsed() < Duration::from_secs(1) {
+                    rest();
+                }
+                call.gather_partial(&me, 0).unwrap()
+            } else {
+                call.gather_partial(&me, 0).unwrap()
+            };
+            assert!(!partial.is_complete());
+            let call = last(&communicator, 0);
+            let expected = if late {
+                Cause::TooLate
+            } else {
+                Cause::Deadline
+            };
+            assert_eq!(
+                (call.cause, call.outcome),
+                (expected, Outcome::Done),
+                "rank {me}"
+            );
+            communicator.close().unwrap();
+        },
+    );
+    assert_eq!(below(place.path()), Vec::<String>::new());
+}
+
+#[test]
+fn of_a_world_that_fails_the_calls_stay_and_say_why() {
+    let place = tempfile::tempdir().unwrap();
+    let named = place.path().to_owned();
+    on_all(
+        move |builder| builder.directory(&named),
+        |communicator| {
+            let communicator = communicator.unwrap();
+            communicator.barrier().unwrap();
+            let root = communicator.rank().get().min(1);
+            let error = communicator.broadcast(&1, root).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Desync);
+            let call = last(&communicator, 0);
+            assert_eq!((call.outcome, call.cause), (Outcome::Failed, Cause::Desync));
+            assert_eq!(last(&communicator, 1).outcome, Outcome::Done);
+        },
+    );
+    let left = below(place.path());
+    let calls = left.iter().filter(|name| name.starts_with("calls-"));
+    assert_eq!(calls.count(), RANKS as usize, "{left:?}");
+}
+
+#[test]
+fn files_of_an_all_gather_go_once_all_have_read_them() {
+    let place = tempfile::tempdir().unwrap();
+    let (named, directory) = (place.path().to_owned(), place.path().to_owned());
+    on_all(
+        move |builder| builder.directory(&named).transport(Transport::Filesys),
+        move |communicator| {
+            let communicator = communicator.unwrap();
+            for _ in 0..3 {
+                communicator.all_gather_bytes(&vec![1; LEN][..]).unwrap();
+            }
+            communicator.barrier().unwrap();
+            let files = || -> usize {
+                let gathers = below(&directory).into_iter();
+                let gathers = gathers.filter(|name| name.starts_with("gather-"));
+                gathers
+                    .filter_map(|name| {
+                        let inside = directory.join("all_gather_via_filesys").join(name);
+                        fs::read_dir(inside.join("payloads")).ok()
+                    })
+                    .map(Iterator::count)
+                    .sum()
+            };
+            while files() > 0 {
+                rest();
+            }
+            communicator.barrier().unwrap();
+            communicator.close().unwrap();
+        },
+    );
+}
