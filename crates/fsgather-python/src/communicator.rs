@@ -18,6 +18,7 @@ use crate::{
     bootstrap::Callables,
     buffer::Memory,
     completed::{Completed, RankedObject},
+    ending::{self, InCall},
     errors::{self, MissingPeer},
     how::{Carrying, How, Said},
     logging,
@@ -136,6 +137,7 @@ impl Communicator {
     }
 
     fn all_gather<'py>(&self, value: &Bound<'py, PyAny>, how: How) -> PyResult<Bound<'py, PyList>> {
+        let _in_call = InCall::begin()?;
         let py = value.py();
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         let payloads = self.hand_in(value, carrying, |pieces| {
@@ -146,6 +148,7 @@ impl Communicator {
 
     /// The same, each decoded when it is asked for.
     fn all_gather_payloads(&self, value: &Bound<'_, PyAny>, how: How) -> PyResult<Payloads> {
+        let _in_call = InCall::begin()?;
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         let payloads = self.hand_in(value, carrying, |pieces| {
             member.call_with(&options).all_gather_bytes(pieces)
@@ -164,6 +167,7 @@ impl Communicator {
         src: u32,
         how: How,
     ) -> PyResult<Py<PyAny>> {
+        let _in_call = InCall::begin()?;
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         if member.rank().get() == src {
             self.hand_in(value, carrying, |pieces| {
@@ -184,6 +188,7 @@ impl Communicator {
 
     /// An iterator over all ranks' objects on `dst`, `None` elsewhere.
     fn gather(&self, value: &Bound<'_, PyAny>, dst: u32, how: How) -> PyResult<Option<Parts>> {
+        let _in_call = InCall::begin()?;
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         let parts = self.hand_in(value, carrying, |pieces| {
             member.call_with(&options).gather_bytes(pieces, dst)
@@ -217,6 +222,7 @@ impl Communicator {
         dst: u32,
         how: How,
     ) -> PyResult<(Option<Vec<RankedObject>>, Vec<MissingPeer>)> {
+        let _in_call = InCall::begin()?;
         let py = value.py();
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         let partial = self.hand_in(value, carrying, |pieces| {
@@ -243,6 +249,7 @@ impl Communicator {
         dst: u32,
         how: How,
     ) -> PyResult<Option<Records>> {
+        let _in_call = InCall::begin()?;
         let py = records.py();
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         let mut source = RecordSource::new(records, carrying);
@@ -364,7 +371,7 @@ impl Drop for Communicator {
     fn drop(&mut self) {
         if let Some(member) = self.take() {
             let mut member = Some(member);
-            Python::try_attach(|py| py.detach(|| drop(member.take())));
+            Python::try_attach(|py| ending::detach(py, || drop(member.take())));
         }
     }
 }

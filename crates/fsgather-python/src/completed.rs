@@ -7,6 +7,7 @@ use fsgather::Payload;
 use pyo3::prelude::*;
 
 use crate::{
+    ending::{self, InCall},
     errors::{self, MissingPeer},
     object::{self, Pickling},
     waiting::Waiter,
@@ -45,6 +46,7 @@ impl Completed {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<RankedObject>> {
+        let _in_call = InCall::begin()?;
         let payload = self.waiting.run(py, || {
             let mut left = lock(&self.left);
             left.as_mut().and_then(Iterator::next).transpose()
@@ -76,7 +78,7 @@ impl Completed {
 
     /// Throws away what has not been looked at yet.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| {
+        ending::detach(py, || {
             let mut left = lock(&self.left);
             left.take()
         });

@@ -8,6 +8,7 @@ mod buffer;
 mod command;
 mod communicator;
 mod completed;
+mod ending;
 mod errors;
 mod how;
 mod like;
@@ -36,6 +37,7 @@ mod _fsgather {
         arrival::Arrival,
         command::command,
         communicator::Communicator,
+        ending::{end_calls, forget_calls},
         errors::plain_line,
         errors::plain_text,
         parts::Parts,

@@ -14,6 +14,7 @@ use pyo3::{
 
 use crate::{
     buffer::{Aligned, BorrowedBuffer, Memory},
+    ending::InCall,
     like::Like,
     plain::{self, Refusal},
 };
@@ -52,6 +53,7 @@ pub(crate) fn encode_to_list(
     pickling: Pickling,
     like: Like,
 ) -> PyResult<Vec<Bytes>> {
+    let _in_call = InCall::begin()?;
     let (kind, stream, buffers) = match plain::encode(value, like) {
         Ok(encoded) => (PLAIN, Bytes::from(encoded.stream), encoded.buffers),
         Err(Refusal::Raised(error)) => return Err(error),
@@ -186,6 +188,7 @@ impl Received {
     ///
     /// What unpickling raises; `TypeError` for a pickle where that is refused; `MemoryError`.
     pub(crate) fn decode(&self, py: Python<'_>, pickling: Pickling) -> PyResult<Py<PyAny>> {
+        let _in_call = InCall::begin()?;
         let Layout {
             kind,
             stream,

@@ -7,6 +7,7 @@ use fsgather::Payload;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
+    ending::{self, InCall},
     object::{self, Pickling},
     waiting::Waiter,
 };
@@ -41,6 +42,7 @@ impl Parts {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let _in_call = InCall::begin()?;
         let payload = self.waiting.run(py, || {
             let mut parts = lock(&self.left);
             parts.as_mut().and_then(Iterator::next).transpose()
@@ -65,7 +67,7 @@ impl Parts {
 
     /// Throws away what has not been looked at yet.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| {
+        ending::detach(py, || {
             let mut parts = lock(&self.left);
             parts.take()
         });

@@ -7,6 +7,7 @@ use fsgather_core::{Rank, lock};
 use pyo3::{exceptions::PyIndexError, prelude::*};
 
 use crate::{
+    ending::{self, InCall},
     object::{self, Looks, Pickling, Received},
     waiting::Waiter,
 };
@@ -74,6 +75,7 @@ impl Payloads {
 
     /// The object of the rank at `index`, in a tuple of one; `None` once it has been thrown away.
     fn decode(&self, py: Python<'_>, index: usize) -> PyResult<Option<(Py<PyAny>,)>> {
+        let _in_call = InCall::begin()?;
         let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
         let decoded = match self.received(index) {
             Ok(None) => return Ok(None),
@@ -90,6 +92,6 @@ impl Payloads {
             let part = parts.get_mut(index);
             part.map(|part| mem::replace(part, Part::Gone))
         };
-        py.detach(|| drop(discarded));
+        ending::detach(py, || drop(discarded));
     }
 }

@@ -9,7 +9,9 @@ use std::{
 use fsgather::{Error, Payload};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::{communicator::decode_all, object::Pickling, parts::Parts, waiting::Waiter};
+use crate::{
+    communicator::decode_all, ending::InCall, object::Pickling, parts::Parts, waiting::Waiter,
+};
 
 /// A call that has been started.
 #[pyclass(frozen, module = "fsgather._fsgather")]
@@ -105,6 +107,7 @@ impl Pending {
         py: Python<'py>,
         timeout: Option<f64>,
     ) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
+        let _in_call = InCall::begin()?;
         let limit = timeout.map(|seconds| {
             Duration::try_from_secs_f64(seconds).map_err(|_| {
                 PyValueError::new_err(format!("a time of {seconds} s cannot be waited for"))

@@ -18,6 +18,7 @@ use fsgather_core::lock;
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyIterator};
 
 use crate::{
+    ending::{self, InCall},
     how::Carrying,
     object::{self, Pickling},
     waiting::{self, Waiter},
@@ -90,6 +91,9 @@ impl RecordSource {
 impl Read for RecordSource {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.pieces.is_empty() {
+            if ending::is_over_here() {
+                return Err(io::Error::other("the process ends"));
+            }
             Python::attach(|py| {
                 self.fill(py).map_err(|raised| {
                     let text = waiting::reason_of(py, &raised);
@@ -150,6 +154,7 @@ impl Records {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<(u32, Py<PyAny>)>> {
+        let _in_call = InCall::begin()?;
         let taken = self.take(py);
         if !matches!(taken, Ok(Some(_))) {
             self.close(py);
@@ -164,7 +169,7 @@ impl Records {
 
     /// Throws away what has not been looked at yet.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| {
+        ending::detach(py, || {
             let mut reading = lock(&self.reading);
             reading.take()
         });

@@ -16,7 +16,10 @@ use std::{
 use fsgather::{Error, Interrupt};
 use pyo3::{exceptions::PyKeyboardInterrupt, intern, prelude::*, sync::PyOnceLock};
 
-use crate::{errors, logging};
+use crate::{
+    ending::{self, InCall},
+    errors, logging,
+};
 
 /// How long a call that has been interrupted may take to come back before it is left to itself.
 const GRACE: Duration = Duration::from_millis(100);
@@ -124,6 +127,7 @@ impl Waiter {
         py: Python<'_>,
         call: impl FnOnce() -> Result<T, Error> + Send,
     ) -> PyResult<T> {
+        let _in_call = InCall::begin()?;
         let module = terminating(py)?;
         let begin = || module.call_method0(intern!(py, "begin"))?.is_truthy();
         let (is_minded, mut settled) = match begin() {
@@ -159,6 +163,7 @@ impl Waiter {
         py: Python<'_>,
         call: impl FnOnce() -> Result<T, Error> + Send + 'static,
     ) -> PyResult<T> {
+        let _in_call = InCall::begin()?;
         let (sender, result) = mpsc::channel();
         let thread = thread::Builder::new().name("fsgather-meeting".into());
         thread.spawn(move || {
@@ -235,7 +240,7 @@ pub(crate) fn reason_of(py: Python<'_>, raised: &PyErr) -> String {
 /// Lets Python's signal handlers run, if this is the thread for it. What they raise is kept for the caller;
 /// its text is what the other ranks are told.
 fn look_for_signals(raised: &Raised) -> Option<String> {
-    if !LISTENS.get() {
+    if !LISTENS.get() || ending::is_over_here() {
         return None;
     }
     Python::try_attach(|py| {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from conftest import World
 
 
@@ -44,3 +46,42 @@ def test_a_thread_that_goes_on_joins_nothing_while_the_process_ends(world: World
         told = ["fsgather.Config: this communicator is closed", "fsgather.Config: this process ends, and its threads join nothing any more"]
         assert end.code == 0 and all(line in told for line in said), end.err
     assert [name for name in world.left() if name != "all_gather_via_filesys"] == []
+
+
+@pytest.mark.parametrize("what", ["records", "objects"])
+def test_a_call_of_a_thread_comes_to_its_end_before_the_interpreter_does(world: World, what: str) -> None:
+    world.start(
+        3,
+        f"""
+        import threading, time
+
+        class Slow:
+            def __setstate__(self, state):
+                self.__dict__.update(state)
+
+        def slow():
+            slow = Slow()
+            slow.number = rank
+            return slow
+
+        objects = [slow() for _ in range(20_000)]
+
+        def call():
+            began.set()
+            while True:
+                if {what!r} == "records":
+                    list(fsgather.gather_records({{"number": number}} for number in range(20_000)))
+                else:
+                    fsgather.all_gather(objects)
+
+        began = threading.Event()
+        fsgather.barrier()
+        threading.Thread(target=call, daemon=True).start()
+        began.wait()
+        # In the middle of something.
+        time.sleep(0.2)
+        """,
+    )
+    # By no signal, which is what cleaning up after a thread that is ended by force comes to.
+    for end in world.ends():
+        assert end.code == 0, end.err

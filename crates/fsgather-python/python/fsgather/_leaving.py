@@ -44,8 +44,8 @@ _meetings: set[_fsgather.Stop] = set()
 _meetings_change = threading.Condition()
 _is_over = False
 """Whether all that was to be left at the end of the process has been."""
-_LAST_MEETINGS = 5.0
-"""How many seconds the end of the process waits for meetings to end: file systems may hang."""
+_LAST_MOMENTS = 5.0
+"""How many seconds the end of the process waits for meetings of other threads to end, and for their calls: file systems may hang."""
 
 
 @contextlib.contextmanager
@@ -74,7 +74,7 @@ def _end_meetings() -> None:
         _is_over = True
         for stop in _meetings:
             stop.end("the process ends")
-        _meetings_change.wait_for(lambda: not _meetings, _LAST_MEETINGS)
+        _meetings_change.wait_for(lambda: not _meetings, _LAST_MOMENTS)
 
 
 def _after_fork() -> None:
@@ -82,6 +82,7 @@ def _after_fork() -> None:
     global _meetings_change
     _meetings_change = threading.Condition()
     _meetings.clear()
+    _fsgather.forget_calls()
 
 
 if hasattr(os, "register_at_fork"):
@@ -139,6 +140,7 @@ def _leave_all() -> None:
     for communicator in list(living):
         if communicator._pid == os.getpid():
             communicator._member.leave(None if error is None else last_words(error, communicator.rank))
+    _fsgather.end_calls(_LAST_MOMENTS)
 
 
 atexit.register(_leave_all)

@@ -43,7 +43,9 @@ impl Specimen {
         if let Ok(mut held) = self.0.lock() {
             let taken = held.take();
             drop(held);
-            py.detach(|| std::thread::scope(|scope| drop(scope.spawn(|| drop(taken)))));
+            crate::ending::detach(py, || {
+                std::thread::scope(|scope| drop(scope.spawn(|| drop(taken))));
+            });
         }
     }
 }
