@@ -8,7 +8,6 @@ use std::{
 use fsgather::{Payload, Pieces, Rendezvous, codec::Postcard};
 use fsgather_core::{Rank, RankNames};
 use pyo3::{
-    exceptions::PyException,
     prelude::*,
     types::{PyBytes, PyList},
 };
@@ -29,7 +28,7 @@ use crate::{
     records::{RecordSource, Records},
     stacks,
     told::Told,
-    waiting::{Stop, Waiter},
+    waiting::{self, Stop, Waiter},
 };
 
 type RustCommunicator = fsgather::Communicator<Postcard>;
@@ -256,19 +255,7 @@ impl Communicator {
         let gathered = self.waiting.run(py, || {
             member.call_with(&options).gather_from(&mut source, dst)
         });
-        let parts = match (gathered, source.take_raised()) {
-            (Ok(parts), _) => parts,
-            (Err(_), Some(raised)) if !raised.is_instance_of::<PyException>(py) => {
-                // Ctrl-C, or whatever else ends a program, is nothing that a call turns into its own error.
-                return Err(raised);
-            }
-            (Err(error), raised) => {
-                if raised.is_some() {
-                    error.set_cause(py, raised);
-                }
-                return Err(error);
-            }
-        };
+        let parts = errors::own_reason(py, gathered, source.take_raised())?;
         let readers = parts.map(fsgather::parts::Parts::into_readers);
         Ok(readers.map(|readers| Records::new(readers, self.waiting.clone(), carrying.pickling)))
     }
@@ -409,16 +396,15 @@ impl Communicator {
         call: impl FnOnce(Pieces<'static>) -> Result<T, fsgather::Error> + Send,
     ) -> PyResult<T> {
         let py = value.py();
-        let (pieces, cause) = match object::encode(value, pickling, like) {
+        let (pieces, raised) = match object::encode(value, pickling, like) {
             Ok(pieces) => (pieces, None),
-            Err(cause) => (Pieces::failing(cause.to_string()), Some(cause)),
+            Err(raised) => (
+                Pieces::failing(waiting::reason_of(py, &raised)),
+                Some(raised),
+            ),
         };
         let result = self.waiting.run(py, || call(pieces));
-        result.inspect_err(|error| {
-            if cause.is_some() {
-                error.set_cause(py, cause);
-            }
-        })
+        errors::own_reason(py, result, raised)
     }
 }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use fsgather::Error;
 use fsgather_core::{Missing, Peer, PeerFailure, Rank, RollCall, Whereabouts};
 use pyo3::{
+    exceptions::PyException,
     prelude::*,
     types::{PyDict, PyTuple},
 };
@@ -24,6 +25,20 @@ pub(crate) fn plain_line(text: &str) -> Cow<'_, str> {
 /// The exception for something wrong that a program says.
 pub(crate) fn config(text: &str) -> PyErr {
     Python::attach(|py| raise(py, &Error::config(text)))
+}
+
+/// What a call gives for which this rank has raised something instead of handing in: that is the cause of the error of the call,
+/// which all ranks get. Ctrl-C, or whatever else ends a program, is nothing that a call turns into an error of its own.
+pub(crate) fn own_reason<T>(
+    py: Python<'_>,
+    result: PyResult<T>,
+    raised: Option<PyErr>,
+) -> PyResult<T> {
+    match raised {
+        Some(raised) if !raised.is_instance_of::<PyException>(py) => Err(raised),
+        Some(raised) => result.inspect_err(|error| error.set_cause(py, Some(raised))),
+        None => result,
+    }
 }
 
 /// The exception for a failure, with its facts as attributes; never fails itself.

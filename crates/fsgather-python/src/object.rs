@@ -44,7 +44,8 @@ pub(crate) fn encode(
     like: Like,
 ) -> PyResult<Pieces<'static>> {
     let pieces = encode_to_list(value, pickling, like)?;
-    Ok(Pieces::new(Pieces::PYTHON, pieces))
+    // What our layout adds is not the program's.
+    Ok(Pieces::new(Pieces::PYTHON, pieces).not_counting(HEAD as u64))
 }
 
 /// The same, before it is a payload.
@@ -231,15 +232,18 @@ impl Received {
 
 /// The payload as memory that objects may show parts of.
 fn writable(payload: Payload) -> Result<Memory, (Payload, PyErr)> {
-    let payload = payload.try_into_writable().map_err(|payload| {
+    let without_memory = |payload: Payload| {
         let what = format!("no memory for a payload of {} bytes", payload.len());
         (payload, PyMemoryError::new_err(what))
-    })?;
-    Ok(if Aligned::is(&payload) {
-        Memory::of(payload)
-    } else {
-        Memory::of(Aligned::copy(&payload))
-    })
+    };
+    let payload = payload.try_into_writable().map_err(without_memory)?;
+    if Aligned::is(&payload) {
+        return Ok(Memory::of(payload));
+    }
+    match Aligned::copy(&payload) {
+        Some(copy) => Ok(Memory::of(copy)),
+        None => Err(without_memory(Bytes::from_owner(payload).into())),
+    }
 }
 
 fn unpickle(

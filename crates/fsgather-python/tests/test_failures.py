@@ -20,6 +20,35 @@ SOON = 10
 """Seconds in which Ctrl-C ends a wait on any machine; nothing else would end it so soon."""
 
 
+@pytest.mark.parametrize(("raised", "said"), [("KeyboardInterrupt()", "KeyboardInterrupt"), ("SystemExit(3)", "SystemExit: 3")])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "fsgather.all_gather(value)",
+        "fsgather.gather_object(value)",
+        "fsgather.default_communicator().gather_by_key({'key': value})",
+        "fsgather.default_communicator().start_all_gather(value).wait()",
+    ],
+)
+def test_what_ends_a_program_while_an_object_is_pickled_is_raised_as_it_is(world: World, call: str, raised: str, said: str) -> None:
+    told = world.start(
+        2,
+        f"""
+        class Ends:
+            def __reduce__(self):
+                raise {raised}
+
+        value = Ends() if rank == 1 else 1
+        try:
+            {call}
+        except BaseException as error:
+            tell([type(error).__name__, str(error)])
+        """,
+    ).told()
+    assert told[1][0][0] == raised.partition("(")[0]
+    assert told[0][0][0] == "PeerFailed" and f"failed ({said}) while" in told[0][0][1]
+
+
 def test_an_object_that_cannot_be_carried_is_the_same_error_on_all_ranks(world: World) -> None:
     told = world.start(
         3,

@@ -140,12 +140,12 @@ def comes_last(group, everybody, is_last):
 
 
 def called(world: World) -> tuple[set[int], set[int]]:
-    """The ranks of which there are calls, and those that came last to a ``start_all_gather``, as they are drawn."""
+    """The ranks of which there are calls, and those that came last to the first call of a group, if it is a ``start_all_gather``, as they are drawn."""
     drawing = world.directory / "drawn.json"
     subprocess.run([sys.executable, "-m", "fsgather", "trace", str(world.directory), "--to", str(drawing)], stdout=subprocess.DEVNULL, check=True)
     events = json.loads(drawing.read_text())["traceEvents"]
     names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
-    lasts = {event["args"]["last_rank"] for event in events if event["name"].startswith("start_all_gather")}
+    lasts = {event["args"]["last_rank"] for event in events if event["name"] == "start_all_gather #1"}
     return {int(name.split()[1]) for name in names}, lasts
 
 

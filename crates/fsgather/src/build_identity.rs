@@ -37,3 +37,18 @@ pub(crate) fn type_tag<T: ?Sized>(codec: &impl Codec) -> TypeTag {
         codec: codec.name().into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_known_by_the_file_that_it_runs() {
+        let file = std::env::current_exe().unwrap();
+        let file = file.metadata().unwrap();
+        let mut hasher = DefaultHasher::new();
+        (file.len(), file.mtime(), file.mtime_nsec()).hash(&mut hasher);
+        assert_eq!(build_identity(), hasher.finish());
+        assert_ne!(build_identity(), 0);
+    }
+}

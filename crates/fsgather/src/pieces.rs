@@ -37,6 +37,8 @@ use crate::{
 pub struct Pieces<'a> {
     encoding: Encoding,
     content: Content<'a>,
+    /// How many of the first bytes do not count against a bound.
+    uncounted: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -63,7 +65,32 @@ impl Pieces<'_> {
         Self {
             encoding: Encoding(encoding),
             content: Content::List(pieces),
+            uncounted: 0,
         }
+    }
+
+    /// The same payload, of which the first `bytes` are not the program's own, as a header is: a
+    /// [bound](crate::CallBuilder::bound) does not count them, nor does the error that names it.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use fsgather::{Communicator, Error, Pieces};
+    ///
+    /// let communicator = Communicator::solo();
+    /// let call = communicator.call().bound(4);
+    /// let of = |own: &'static [u8]| {
+    ///     let head = Bytes::from_static(b"version 1;");
+    ///     Pieces::new(128, vec![head, Bytes::from_static(own)]).not_counting(10)
+    /// };
+    /// assert_eq!(&*call.all_gather_bytes(of(b"four"))?[0], b"version 1;four");
+    /// let error = call.all_gather_bytes(of(b"eleven more")).unwrap_err();
+    /// assert!(matches!(error, Error::TooLarge { size: 11, bound: 4, .. }));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub const fn not_counting(mut self, bytes: u64) -> Self {
+        self.uncounted = bytes;
+        self
     }
 
     /// No payload at all: the call for which there should have been one fails on all ranks with
@@ -83,6 +110,7 @@ impl Pieces<'_> {
         Self {
             encoding: codec::BYTES,
             content: Content::Failure(reason.into()),
+            uncounted: 0,
         }
     }
 
@@ -102,6 +130,7 @@ impl<'a> From<Pieces<'a>> for PayloadInput<'a> {
     fn from(pieces: Pieces<'a>) -> Self {
         Self {
             encoding: pieces.encoding,
+            uncounted: pieces.uncounted,
             source: match pieces.content {
                 Content::Slice(slice) => InputSource::Slice(slice),
                 Content::Shared(bytes) => InputSource::Shared(bytes),
@@ -117,6 +146,7 @@ impl<'a> From<&'a [u8]> for Pieces<'a> {
         Self {
             encoding: codec::BYTES,
             content: Content::Slice(slice),
+            uncounted: 0,
         }
     }
 }
@@ -138,6 +168,7 @@ impl From<Bytes> for Pieces<'_> {
         Self {
             encoding: codec::BYTES,
             content: Content::Shared(bytes),
+            uncounted: 0,
         }
     }
 }

@@ -245,6 +245,7 @@ impl<C: Codec> Communicator<C> {
         let codec = &self.codec;
         let input = PayloadInput {
             encoding: codec::many(codec),
+            uncounted: 0,
             source: InputSource::Written(Box::new(|guard, writer| {
                 parts::write_records(codec, guard, values, writer)
             })),
@@ -312,6 +313,7 @@ impl<C: Codec> Communicator<C> {
         let codec = &self.codec;
         PayloadInput {
             encoding: codec::one(codec),
+            uncounted: 0,
             source: InputSource::Written(Box::new(|guard, writer| {
                 codec::hand_over(codec, guard, value, writer)
             })),

@@ -6,7 +6,7 @@ import os
 from types import TracebackType
 from typing import Any, Callable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
-from fsgather import _arguments, _arrays, _by_key, _errors, _fsgather, _leaving, _trust, _workers
+from fsgather import _arguments, _arrays, _by_key, _fsgather, _leaving, _trust, _workers
 from fsgather._arguments import PathLike, Seconds, Transport
 from fsgather._early import EarlyGathers
 from fsgather._later import LaterResults
@@ -18,9 +18,6 @@ __all__ = ["Communicator"]
 
 T = TypeVar("T")
 K = TypeVar("K")
-
-HEAD = 16
-"""What our layout adds to an object's bytes; not counted against bounds."""
 
 _OF_ALL = 2**62
 """Where numbers of our own groups begin, above those of others."""
@@ -278,11 +275,7 @@ class Communicator(EarlyGathers, LaterResults):
         """
         bound = _arguments.whole("max_size", max_size)
         how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
-        try:
-            return self._member.all_gather(data, {**how, "max_size": bound + HEAD})
-        except _errors.TooLarge as error:
-            _errors.take_off(error, HEAD)
-            raise
+        return self._member.all_gather(data, {**how, "max_size": bound})
 
     def gather(
         self,
@@ -441,12 +434,8 @@ class Communicator(EarlyGathers, LaterResults):
         """Makes a call for a replaced function, whose result has to be like that function's."""
         how = self._how(site, like=like)
         if max_size is not None:
-            how["max_size"] = _arguments.whole("max_size", max_size) + HEAD
-        try:
-            result = getattr(self._member, name)(*arguments, how)
-        except _errors.TooLarge as error:
-            _errors.take_off(error, HEAD)
-            raise
+            how["max_size"] = _arguments.whole("max_size", max_size)
+        result = getattr(self._member, name)(*arguments, how)
         return list(result) if isinstance(result, _fsgather.Parts) else result
 
     def _rank(self, name: str, value: Any) -> int:

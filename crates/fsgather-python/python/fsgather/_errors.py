@@ -188,14 +188,6 @@ class Poisoned(Error):
     """An earlier call on this communicator failed, and it cannot be used any more; ``__cause__`` is that failure."""
 
 
-def take_off(error: TooLarge, bytes_of_ours: int) -> None:
-    """Has an error speak of the caller's bytes alone, where ours were counted with them."""
-    size, bound = error.size - bytes_of_ours, error.bound - bytes_of_ours
-    text = str(error).replace(f"needs {error.size} bytes", f"needs {size} bytes")
-    error.args = (text.replace(f"allows {error.bound}", f"allows {bound}"),)
-    error.size, error.bound = size, bound
-
-
 def name_writer(error: BaseException, rank: int) -> None:
     """Has an exception that reading an object has raised say which rank handed that object in."""
     text = f"while reading the object that rank {rank} handed in"

@@ -2,6 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
+use fsgather_core::room_for;
+
 /// A multiple of the alignment of all items.
 const ALIGNMENT: usize = 64;
 
@@ -17,12 +19,13 @@ impl Aligned {
         bytes.as_ptr().addr().is_multiple_of(16)
     }
 
-    pub(crate) fn copy(content: &[u8]) -> Self {
-        let mut bytes = vec![0; content.len() + ALIGNMENT];
+    /// None where there is no memory for it.
+    pub(crate) fn copy(content: &[u8]) -> Option<Self> {
+        let mut bytes = room_for(content.len().checked_add(ALIGNMENT)? as u64)?;
         let start = bytes.as_ptr().addr().next_multiple_of(ALIGNMENT) - bytes.as_ptr().addr();
-        bytes.truncate(start + content.len());
-        bytes[start..].copy_from_slice(content);
-        Self { bytes, start }
+        bytes.resize(start, 0);
+        bytes.extend_from_slice(content);
+        Some(Self { bytes, start })
     }
 }
 

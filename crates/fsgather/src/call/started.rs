@@ -17,6 +17,7 @@ use crate::{
     group_state::GroupState,
     parts::{Parts, Take},
     payload::{
+        bound::Bound,
         header::PayloadHeader,
         host_reading::read_for_each_other,
         input::{HeldInput, PayloadInput},
@@ -559,6 +560,7 @@ fn publish<'a>(
         payload_path,
         retention,
         input.encoding,
+        Bound::new(guard.ticket.call.bound, input.uncounted),
         place.share,
         &is_dispensable,
     );

@@ -20,6 +20,8 @@ pub(crate) type Writing<'a> =
 /// What a rank hands over in one call, and how its bytes are to be understood.
 pub(crate) struct PayloadInput<'a> {
     pub(crate) encoding: Encoding,
+    /// How many of the first bytes do not count against a bound.
+    pub(crate) uncounted: u64,
     pub(crate) source: InputSource<'a>,
 }
 
@@ -46,6 +48,7 @@ impl<'a> PayloadInput<'a> {
     pub(crate) fn stream(source: &'a mut dyn Read) -> Self {
         Self {
             encoding: codec::BYTES,
+            uncounted: 0,
             source: InputSource::PayloadStream(source),
         }
     }

@@ -1,7 +1,7 @@
 //! Takes payloads from one rank to the others.
 //!
 //! - [`input`]: what a rank hands over, before it is taken and while its call is under way.
-//! - [`writer`]: takes it, and decides how it travels.
+//! - [`writer`]: takes it, within the [`bound`] of its call, and decides how it travels.
 //! - [`header`]: says so to the others.
 //! - [`origin`]: binds a payload to its rank and its call.
 //! - [`retention`]: how long it stays with its owner.
@@ -16,6 +16,7 @@
 //! - [`directories`]: the gather directories of this process; [`links`]: its connections to other ranks.
 
 pub(crate) mod ahead;
+pub(crate) mod bound;
 pub(crate) mod directories;
 pub(crate) mod header;
 pub(crate) mod host_reading;

@@ -14,6 +14,7 @@ use fsgather_store::{Encoding, FileCalls, Locator, PayloadId, PayloadWriter};
 use crate::{
     call::guard::CallGuard,
     payload::{
+        bound::Bound,
         header::{FileHeader, INLINE_OVERHEAD, PayloadHeader, inline_body},
         input::{HeldInput, InputSource, joined},
         mesh,
@@ -60,8 +61,7 @@ pub(crate) struct InputWriter<'a> {
     retention: Retention,
     encoding: Encoding,
     inline_limit: usize,
-    /// The largest payload that the call allows, in bytes.
-    bound: Option<u64>,
+    bound: Bound,
     /// How many bytes have been taken.
     taken: u64,
     buffer: Vec<u8>,
@@ -124,6 +124,7 @@ impl<'a> InputWriter<'a> {
         payload_path: &'a PayloadPath,
         retention: Retention,
         encoding: Encoding,
+        bound: Bound,
         share: Option<&'a Share>,
         is_dispensable: &'a dyn Fn(&Error) -> bool,
     ) -> Self {
@@ -137,7 +138,7 @@ impl<'a> InputWriter<'a> {
                 guard.inner.world.inline_setting,
                 guard.inner.exchange.body_limit(),
             ),
-            bound: guard.ticket.call.bound,
+            bound,
             taken: 0,
             buffer: Vec::new(),
             beyond: Beyond::Nowhere,
@@ -152,7 +153,7 @@ impl<'a> InputWriter<'a> {
     pub(crate) fn take_all(self, source: InputSource<'_>) -> Result<Ready<'_>, Error> {
         let (guard, path, shares) = (self.guard, self.payload_path, self.share.is_some());
         let kept = own_part::kept(guard, &source, path, shares, self.inline_limit);
-        if let Some(bytes) = kept.filter(|bytes| !self.is_too_large(bytes.len() as u64)) {
+        if let Some(bytes) = kept.filter(|bytes| !self.bound.is_exceeded_by(bytes.len() as u64)) {
             let len = bytes.len() as u64;
             let own = HeldInput::Shared(bytes);
             return placing::announced(guard, PayloadHeader::Kept { len }, len, own);
@@ -209,12 +210,8 @@ impl<'a> InputWriter<'a> {
         let len: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let keeps = matches!(source, InputSource::Shared(_));
         let is_too_short = len < placing::least(share, self.inline_limit);
-        (!is_too_short && !self.is_too_large(len))
+        (!is_too_short && !self.bound.is_exceeded_by(len))
             .then(|| share.place(&self.guard.inner, &self.guard.ticket, &pieces, keeps))?
-    }
-
-    fn is_too_large(&self, len: u64) -> bool {
-        self.bound.is_some_and(|bound| len > bound)
     }
 
     /// Takes what a stream reads, a chunk at a time.
@@ -278,7 +275,7 @@ impl<'a> InputWriter<'a> {
     /// Takes a whole payload that is there in pieces, and says how it travels.
     fn take_pieces(mut self, pieces: &[Bytes]) -> Result<Ready<'static>, Error> {
         let len: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
-        if self.bound.is_some_and(|bound| len > bound) {
+        if self.bound.is_exceeded_by(len) {
             // Nothing has to be moved to tell how much it would need.
             self.taken = len;
             return self.finish(HeldInput::Gone);
@@ -337,7 +334,7 @@ impl<'a> InputWriter<'a> {
 
     fn take_part(&mut self, bytes: &[u8], is_last: bool) -> Result<(), Error> {
         self.taken += bytes.len() as u64;
-        if self.bound.is_some_and(|bound| self.taken > bound) {
+        if self.bound.is_exceeded_by(self.taken) {
             // Goes on to be counted, so that all are told how much it would need.
             self.buffer = Vec::new();
             return Ok(());
@@ -414,7 +411,7 @@ impl<'a> InputWriter<'a> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        if self.bound.is_some_and(|bound| self.taken > bound) {
+        if self.bound.is_exceeded_by(self.taken) {
             // It is not going to be announced.
             self.beyond = Beyond::Nowhere;
         }
@@ -511,12 +508,8 @@ impl<'a> InputWriter<'a> {
         self.settle_file()?;
         let guard = self.guard;
         let len = self.taken.max(own.len());
-        if let Some(bound) = self.bound.filter(|bound| len > *bound) {
-            return Err(Error::TooLarge {
-                peer: guard.inner.me(),
-                size: len,
-                bound,
-            });
+        if let Some(problem) = self.bound.problem(len, || guard.inner.me()) {
+            return Err(problem);
         }
         let own = match (own, self.beyond) {
             (HeldInput::Gone, Beyond::Published(files, locator)) => {
