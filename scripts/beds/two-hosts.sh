@@ -10,7 +10,7 @@
 # The caller sets $beds, the directory of this file, $state, a directory of its own, and for `everywhere` $ranks and $control.
 : "${beds:?}" "${state:?}" "${ranks:=4}" "${control:=tcp}"
 
-BEDS=(fuse nfs3 nfs4 nfs4-nocto smb gluster ceph sshfs sshfs-default s3fs rclone moosefs bindfs mergerfs unionfs)
+BEDS=(fuse nfs3 nfs4 nfs4-nocto smb gluster ceph sshfs sshfs-default s3fs rclone moosefs juicefs seaweedfs bindfs mergerfs unionfs)
 
 # build_programs: fully static, since guests have no libraries. Where none is a guest, $BED_PROGRAMS may be a directory of
 # programs that are there already, such as target/debug.
@@ -31,7 +31,7 @@ script_of() {
   case $1 in
     fuse) echo "$beds/fuse-double.sh" ;;
     gluster | ceph) echo "$beds/$1.sh" ;;
-    sshfs | sshfs-default | s3fs | rclone | moosefs | bindfs | mergerfs | unionfs) echo "$beds/fuse-clients.sh" ;;
+    sshfs | sshfs-default | s3fs | rclone | moosefs | juicefs | seaweedfs | bindfs | mergerfs | unionfs) echo "$beds/fuse-clients.sh" ;;
     nfs*) echo "$beds/nfs-uml.sh" ;;
     smb) echo "$beds/smb-uml.sh" ;;
     *) echo "there is no bed $1; there are: ${BEDS[*]}" >&2 && return 2 ;;

@@ -33,7 +33,7 @@ const OBJECT_STORES: &[&str] = &[
     "fuse.blobfuse",
 ];
 
-const KNOWN: [Known; 6] = [
+const KNOWN: [Known; 7] = [
     Known {
         names: SMB,
         applies: |mount| {
@@ -67,6 +67,13 @@ const KNOWN: [Known; 6] = [
         is_warning: false,
         text: "MooseFS keeps removed files for a day unless told otherwise: payloads that are gone still take room",
         advice: "mfssettrashtime -r 0 DIR",
+    },
+    Known {
+        names: &["fuse.juicefs"],
+        applies: |_| true,
+        is_warning: false,
+        text: "JuiceFS keeps removed files for a day unless told otherwise: payloads that are gone still take room",
+        advice: "juicefs config META-URL --trash-days 0",
     },
     Known {
         names: &["fuse.rclone"],
@@ -169,6 +176,7 @@ mod tests {
         for (kind, advice) in [
             ("fuse.sshfs", "dir_cache=no"),
             ("fuse", "mfssettrashtime -r 0 /shared/scratch"),
+            ("fuse.juicefs", "--trash-days 0"),
             ("fuse.rclone", "--dir-perms 0700"),
             ("fuse.s3fs", "FSGATHER_TRANSPORT=memory"),
             ("fuse.blobfuse2", "FSGATHER_TRANSPORT=memory"),
