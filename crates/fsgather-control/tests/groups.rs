@@ -364,6 +364,31 @@ fn a_group_that_is_busy_does_not_keep_others_from_timing_out() {
 }
 
 #[test]
+fn a_call_of_a_group_that_a_silent_rank_0_leaves_open_is_told_as_one() {
+    let group = ChannelId::new(7);
+    let mut room = Room::new(2);
+    for member in [0, 1] {
+        room.open(member, group, &[0, 1]);
+    }
+    room.call(1, group, Leaves::Nothing);
+    // Its own clock alone goes on.
+    for seconds in [25, 40] {
+        room.members[1].tick(room.now + Duration::from_secs(seconds));
+    }
+    let said = room.members[1].take_actions();
+    let warns = |action: &MemberAction| matches!(action, MemberAction::Warn(text) if text.starts_with("all_gather #1 in a group at here is still"));
+    assert!(said.iter().any(warns), "{said:?}");
+    room.members[1].tick(room.now + TIME_LIMIT + Duration::from_secs(10));
+    let Some(Error::Timeout { during, .. }) = room.members[1].failure(group) else {
+        panic!("{:?}", room.members[1].failure(group));
+    };
+    assert_eq!(
+        during,
+        "all_gather #1 in a group at here, of which the outcome is unknown"
+    );
+}
+
+#[test]
 fn threads_at_work_on_several_calls_do_not_flood_rank_0() {
     let now = Instant::now();
     let mut room = Room::new(2);

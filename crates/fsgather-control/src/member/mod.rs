@@ -401,7 +401,7 @@ impl Member {
                 idle,
             });
         }
-        self.stall = Some(StalledCall::new(call, idle, now));
+        self.stall = Some(StalledCall::new(channel, call, idle, now));
         self.look_at_silence(now);
     }
 

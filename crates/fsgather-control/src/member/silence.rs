@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{CallName, FIRST_WARNING, warning_after};
+use fsgather_core::{CallName, ChannelId, FIRST_WARNING, warning_after};
 
 /// When rank 0 has said nothing for so long it is asked, so that it has answered when it is time to warn.
 const ASK_AT: Duration = Duration::from_secs(20);
@@ -19,6 +19,7 @@ const STILL: Duration = Duration::from_secs(2);
 /// A call whose payloads go from rank to rank, and in which nothing moves.
 #[derive(Clone, Debug)]
 pub(super) struct StalledCall {
+    channel: ChannelId,
     call: Arc<CallName>,
     since: Instant,
     noted: Instant,
@@ -26,12 +27,23 @@ pub(super) struct StalledCall {
 
 impl StalledCall {
     /// One in which nothing has moved for so long `now`.
-    pub(super) fn new(call: Arc<CallName>, idle: Duration, now: Instant) -> Self {
+    pub(super) fn new(
+        channel: ChannelId,
+        call: Arc<CallName>,
+        idle: Duration,
+        now: Instant,
+    ) -> Self {
         Self {
+            channel,
             call,
             since: now.checked_sub(idle).unwrap_or(now),
             noted: now,
         }
+    }
+
+    /// The communicator that it is a call of.
+    pub(super) const fn channel(&self) -> ChannelId {
+        self.channel
     }
 
     pub(super) const fn call(&self) -> &Arc<CallName> {

@@ -3,14 +3,11 @@
 use std::time::Instant;
 
 use fsgather_core::{
-    Activity, ChannelId, Deadline, Error, Missing, Phase, Rank, RankNames, duration_text,
+    Activity, CallName, ChannelId, Deadline, Error, Missing, Phase, Rank, RankNames, duration_text,
 };
 
 use super::{
-    GRACE, Member, MemberAction,
-    channel::Channel,
-    silence::{Due, StalledCall},
-    staying::Staying,
+    GRACE, Member, MemberAction, channel::Channel, silence::Due, staying::Staying,
     watching::OWN_LOOK,
 };
 use crate::message::ToCoordinator;
@@ -31,7 +28,10 @@ impl Member {
         for (id, owed, heard) in overdue {
             let (during, timeout) = match owed {
                 Some(owed) => (
-                    format!("{}, of which the outcome is unknown", owed.call),
+                    format!(
+                        "{}, of which the outcome is unknown",
+                        name_of(id, &owed.call)
+                    ),
                     owed.timeout,
                 ),
                 None => ("close".into(), self.timeout),
@@ -128,9 +128,10 @@ impl Member {
             Some(Due::Ask) => self.send(ToCoordinator::Ask),
             Some(Due::Warning(silent)) => {
                 let mut channels = self.channel_ids().into_iter();
-                let call = channels.find_map(|id| self.first_awaited(id));
-                let call = call.or_else(|| self.stall.as_ref().map(StalledCall::call).cloned());
-                let during = call.map_or_else(|| "close".into(), |call| call.to_string());
+                let awaited = channels.find_map(|id| Some(name_of(id, &*self.first_awaited(id)?)));
+                let stalled = self.stall.as_ref();
+                let stalled = stalled.map(|stall| name_of(stall.channel(), stall.call()));
+                let during = awaited.or(stalled).unwrap_or_else(|| "close".into());
                 let names = self.watching.names();
                 self.actions.push(MemberAction::Warn(format!(
                     "{during} is still waiting for {}, which has not said for {} that it is there; see whether it \
@@ -156,5 +157,14 @@ impl Member {
             .into_iter()
             .chain(end)
             .min()
+    }
+}
+
+/// A call of a communicator, as messages name it. Rank 0, which knows the ranks of a group, would say which.
+fn name_of(id: ChannelId, call: &CallName) -> String {
+    match id {
+        ChannelId::WORLD => call.to_string(),
+        _ if call.site.is_known() => format!("{} in a group at {}", call.short(), call.site),
+        _ => format!("{} in a group", call.short()),
     }
 }
