@@ -138,6 +138,16 @@ fn cases() -> impl Iterator<Item = (Control, u32)> {
         .flat_map(|control| [0, 1].map(|rank| (control, rank)))
 }
 
+/// Checks all of them at the same time.
+fn on_all_cases(check: impl Fn(Control, u32) + Sync) {
+    let check = &check;
+    thread::scope(|scope| {
+        for (control, rank) in cases() {
+            scope.spawn(move || check(control, rank));
+        }
+    });
+}
+
 fn is_the_reason(error: &Error) -> bool {
     error.root_cause().to_string().contains("KeyboardInterrupt")
 }
@@ -170,7 +180,7 @@ fn short_calls_ask_nobody() {
 
 #[test]
 fn a_wait_for_others_is_ended_by_the_thread_that_waits_and_all_are_told() {
-    for (control, asker) in cases() {
+    on_all_cases(|control, asker| {
         let switch = Switch::default();
         let (own, other) = asker_and_other(control, asker, &switch);
         let waiting = thread::spawn(move || {
@@ -195,7 +205,7 @@ fn a_wait_for_others_is_ended_by_the_thread_that_waits_and_all_are_told() {
             told.to_string().contains(&format!("rank {asker}")),
             "{told}"
         );
-    }
+    });
 }
 
 #[test]

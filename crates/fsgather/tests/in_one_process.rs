@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
 
+#[path = "in_one_process/ends.rs"]
+mod ends;
 #[path = "in_one_process/met.rs"]
 mod met;
 #[path = "in_one_process/own.rs"]

@@ -177,6 +177,14 @@ impl Stage {
         writeln!(stdin).expect("a process that reads");
     }
 
+    /// The same for a process that may have ended before it came to its place.
+    pub(crate) fn go_if_it_is_there(&mut self, index: usize) {
+        let stdin = self.processes[index].stdin.as_mut().expect("a pipe");
+        if let Err(error) = writeln!(stdin) {
+            assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe, "{error}");
+        }
+    }
+
     pub(crate) fn go_all(&mut self, all: impl IntoIterator<Item = usize>) {
         for index in all {
             self.go(index);
@@ -490,4 +498,12 @@ pub(crate) fn others(ranks: u32, but: usize) -> Vec<usize> {
 /// All ranks, as numbers on the stage.
 pub(crate) fn everybody(ranks: u32) -> std::ops::Range<usize> {
     0..ranks as usize
+}
+
+/// Copies a program that is to be run. By a process of its own: while this one had it open to be written, a child that another test
+/// starts at that moment would have it open as well, and what is open to be written cannot be run.
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    let mut command = Command::new("cp");
+    let copied = fsgather_testkit::process::output(command.arg(from).arg(to)).expect("cp");
+    assert!(copied.status.success(), "no copy at {}", to.display());
 }

@@ -1,25 +1,24 @@
 //! Tests over marker files what is promised over TCP: the same tests once more, with every rank in
 //! a job that exchanges messages through files.
-#![expect(
-    clippy::duplicate_mod,
-    reason = "every file of tests brings what it has in common with the others"
-)]
 
-#[path = "../agreement.rs"]
+#[path = "../common/mod.rs"]
+mod common;
+
+#[path = "../jobs/agreement.rs"]
 mod agreement;
-#[path = "../attempts.rs"]
+#[path = "../jobs/attempts.rs"]
 mod attempts;
-#[path = "../awaiting.rs"]
+#[path = "../jobs/awaiting.rs"]
 mod awaiting;
-#[path = "../completed.rs"]
+#[path = "../jobs/completed.rs"]
 mod completed;
-#[path = "../decided.rs"]
+#[path = "../jobs/decided.rs"]
 mod decided;
-#[path = "../lost_ranks.rs"]
+#[path = "../jobs/lost_ranks.rs"]
 mod lost_ranks;
-#[path = "../meeting.rs"]
+#[path = "../jobs/meeting.rs"]
 mod meeting;
-#[path = "../results.rs"]
+#[path = "../jobs/results.rs"]
 mod results;
-#[path = "../storage.rs"]
+#[path = "../jobs/storage.rs"]
 mod storage;

@@ -97,12 +97,13 @@ pub(crate) fn ranks(count: usize) -> Vec<Rank> {
 /// The payload of a rank: bytes that are different everywhere.
 pub(crate) fn payload(rank: u32, len: usize) -> Vec<u8> {
     let seed = u64::from(rank).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let words = (0_u64..).map(|index| (index ^ seed).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 24);
     // A period that fits into no power of two, so that bytes in a wrong place are wrong.
-    let period: Vec<u8> = words
-        .map(|word| word.to_le_bytes()[0])
-        .take(len.min(65_521))
-        .collect();
+    let mut period = Vec::with_capacity(65_528);
+    for index in 0..8_191_u64 {
+        let word = (index ^ seed).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        period.extend_from_slice(&(word ^ (word >> 32)).to_le_bytes());
+    }
+    period.truncate(65_521);
     let mut payload = Vec::with_capacity(len);
     while payload.len() < len {
         let rest = len - payload.len();

@@ -141,12 +141,11 @@ pub(crate) fn is_just_made(made: &OwnedFd, now: SystemTime) -> io::Result<bool> 
     Ok(names.is_ok_and(|names| names.iter().all(is_ours)))
 }
 
-/// Gives a fresh directory group and mode. If the group cannot be given, the group it has instead is treated like
-/// everybody else: neither may it do more than the parent allows, nor less than strangers may.
+/// Gives a fresh directory group and mode.
 fn adopt(fresh: &OwnedFd, group: u32, mode: u32) -> io::Result<()> {
     let mut mode = mode;
     if !directory::give_group(fresh, group)? {
-        mode = mode & !0o2070 | (mode & 0o007) << 3;
+        mode = of_another_group(mode);
     }
     if mode & 0o022 == 0 {
         return directory::give_mode(fresh, mode);
@@ -155,6 +154,12 @@ fn adopt(fresh: &OwnedFd, group: u32, mode: u32) -> io::Result<()> {
         tracing::debug!(%error, "no sticky bit here");
         directory::give_mode(fresh, mode)
     })
+}
+
+/// The mode of a directory whose group is not the one that the mode is about: its group is treated like everybody else, as it may neither do
+/// more than the parent allows, nor less than strangers may.
+const fn of_another_group(mode: u32) -> u32 {
+    mode & !0o2070 | (mode & 0o007) << 3
 }
 
 /// [`check_writing`] in a directory for this user alone; whose files are this process's.
@@ -279,6 +284,19 @@ mod tests {
             }
             is_over.store(true, order);
         });
+    }
+
+    #[test]
+    fn a_group_that_the_mode_is_not_about_may_what_everybody_may() {
+        for (mode, without) in [
+            (0o700, 0o700),
+            (0o2770, 0o700),
+            (0o2775, 0o755),
+            (0o1777, 0o1777),
+            (0o705, 0o755),
+        ] {
+            assert_eq!(of_another_group(mode), without, "{mode:o}");
+        }
     }
 
     #[test]

@@ -1,16 +1,14 @@
-use std::{
-    os::unix::fs::symlink,
-    time::{Duration, SystemTime},
-};
+use std::os::unix::fs::symlink;
 
-use fsgather_core::{GatherId, ProcessId, Salt};
+use fsgather_core::ProcessId;
 
 use crate::{
     GatherDir, check_writable,
-    directory::owner::{job_tag, tests::record},
+    directory::owner::tests::record,
     layout::{self, RendezvousEntry},
     lifecycle::{
         judgement::GatherState,
+        place_for_tests::{EAGER, Place, age, elsewhere, ended, id, place},
         removal_mark::{Mark, condemned_by, tests::marks_of},
     },
     make_rendezvous,
@@ -19,40 +17,7 @@ use crate::{
 
 use super::*;
 
-/// Whatever is silent counts as silent for long enough.
-pub(crate) const EAGER: Rules = Rules {
-    older_than: Duration::ZERO,
-    watch: Duration::from_millis(50),
-    readers: Duration::ZERO,
-};
-
-pub(crate) struct Place {
-    pub(crate) directory: tempfile::TempDir,
-    pub(crate) rendezvous: PathBuf,
-    own: OwnUid,
-}
-
-pub(crate) fn place() -> Place {
-    let directory = tempfile::tempdir().unwrap();
-    let rendezvous = make_rendezvous(directory.path()).unwrap();
-    let own = check_writable(&rendezvous).unwrap();
-    Place {
-        directory,
-        rendezvous,
-        own,
-    }
-}
-
 impl Place {
-    pub(crate) fn gather(&self, salt: u32, process: ProcessId, job: Option<&str>) -> GatherDir {
-        let mut owner = record(salt);
-        owner.gather = id(salt, job);
-        owner.ranks = vec![process.clone(); 4];
-        owner.process = process;
-        owner.job = job.map(str::to_owned);
-        GatherDir::create(&self.rendezvous, 0o700, &owner, self.own).unwrap()
-    }
-
     fn clean(&self, rules: Rules, execute: bool) -> Cleaning {
         let directories = [self.directory.path().to_owned()];
         clean(&directories, rules, execute, &mut |_| {
@@ -60,69 +25,6 @@ impl Place {
         })
         .unwrap()
     }
-
-    pub(crate) fn left(&self) -> Vec<String> {
-        let mut names = listing::names(&self.rendezvous).unwrap_or_default();
-        names.sort();
-        names
-    }
-}
-
-/// The id of a gather directory of a job, as an owner on this host draws it.
-pub(crate) fn id(salt: u32, job: Option<&str>) -> GatherId {
-    let tag = job_tag(job, &this_process().unwrap().host);
-    GatherId::new(record(salt).gather.time(), Salt::tagged(tag, salt))
-}
-
-/// Everything in a directory is as if it had been there for an hour.
-pub(crate) fn age(path: &Path) {
-    let hour_ago = SystemTime::now() - Duration::from_hours(1);
-    let found = std::fs::symlink_metadata(path).unwrap();
-    if found.is_dir() {
-        for entry in std::fs::read_dir(path).unwrap() {
-            age(&entry.unwrap().path());
-        }
-    }
-    // Opening a pipe would wait for somebody to write into it.
-    if found.is_dir() || found.is_file() {
-        let file = std::fs::File::open(path).unwrap();
-        file.set_modified(hour_ago).unwrap();
-    }
-}
-
-/// A process that this one can tell has ended.
-pub(crate) fn ended() -> ProcessId {
-    let mut command = std::process::Command::new("true");
-    let mut child = fsgather_testkit::process::spawn(&mut command).unwrap();
-    child.wait().unwrap();
-    ProcessId {
-        pid: child.id(),
-        ..this_process().unwrap()
-    }
-}
-
-pub(crate) fn elsewhere() -> ProcessId {
-    ProcessId {
-        host: "n7".into(),
-        boot_id: "another".into(),
-        ..this_process().unwrap()
-    }
-}
-
-/// Leaves a payload of rank 0 that nobody has read.
-pub(crate) fn publish_empty(directory: &GatherDir) -> crate::PayloadName {
-    let id = crate::PayloadId {
-        channel: fsgather_core::ChannelId::WORLD,
-        epoch: fsgather_core::Epoch::FIRST,
-        rank: fsgather_core::Rank::ZERO,
-    };
-    let writer = directory.create_payload(
-        id,
-        crate::Encoding(0),
-        crate::CompressionSetting::None,
-        |_| Ok(()),
-    );
-    writer.unwrap().publish().unwrap().name
 }
 
 fn paths(items: &[Planned]) -> Vec<&Path> {
@@ -439,6 +341,65 @@ fn an_empty_rendezvous_directory_that_goes_away_is_made_again_by_who_needs_it() 
     let live = place.gather(1, this_process().unwrap(), None);
     let surveyed = Surveyor::new(EAGER).unwrap().survey(live.path()).unwrap();
     assert_eq!(surveyed.gathers[0].judgement.state, GatherState::Live);
+}
+
+#[test]
+fn the_rendezvous_directory_is_planned_once_if_it_goes_and_never_if_it_stays() {
+    /// What is there before, what others do as soon as something has gone, and whether the directory goes.
+    type Deed = (&'static str, fn(&Path), bool);
+    let deeds: [Deed; 3] = [
+        ("", |_| {}, true),
+        (
+            "notes.txt",
+            |at| std::fs::remove_file(at.join("notes.txt")).unwrap(),
+            true,
+        ),
+        (
+            "",
+            |at| std::fs::write(at.join("late.txt"), b"x").unwrap(),
+            false,
+        ),
+    ];
+    for (before, deed, goes) in deeds {
+        let place = place();
+        let stale = place.gather(1, ended(), None);
+        if !before.is_empty() {
+            std::fs::write(place.rendezvous.join(before), b"x").unwrap();
+        }
+        let mut is_first = true;
+        let done = clean(
+            &[place.directory.path().to_owned()],
+            EAGER,
+            true,
+            &mut |step| {
+                if matches!(step, CleaningStep::Removed(_)) && std::mem::take(&mut is_first) {
+                    deed(&place.rendezvous);
+                }
+                ControlFlow::Continue(())
+            },
+        )
+        .unwrap();
+        assert_eq!(place.rendezvous.exists(), !goes);
+        let of = |items: &[Planned]| {
+            let paths = paths(items);
+            [stale.path(), &place.rendezvous].map(|path| {
+                let same = paths.iter().filter(|one| **one == path);
+                same.count()
+            })
+        };
+        let once = usize::from(goes);
+        assert_eq!(of(&done.planned), [1, once], "{done:?}");
+        assert_eq!(of(&done.removed), [1, once], "{done:?}");
+        assert!(done.failed.is_empty(), "{done:?}");
+    }
+}
+
+#[test]
+fn a_directory_is_a_users_own_if_it_is_there_and_belongs_to_that_user() {
+    let place = place();
+    assert!(is_owned_by(&place.rendezvous, place.own));
+    assert!(!is_owned_by(&place.rendezvous, OwnUid(place.own.0 + 1)));
+    assert!(!is_owned_by(&place.rendezvous.join("nowhere"), place.own));
 }
 
 #[test]

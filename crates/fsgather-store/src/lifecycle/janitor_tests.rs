@@ -2,7 +2,10 @@ use fsgather_core::{ChannelId, Epoch, Progress, Rank};
 
 use super::*;
 use crate::{
-    layout::RendezvousEntry, os::retry_budget::RetryBudget, payload::collect::tests::gather_dir,
+    layout::RendezvousEntry,
+    lifecycle::place_for_tests::{ended, place},
+    os::{process::this_process, retry_budget::RetryBudget},
+    payload::collect::tests::gather_dir,
 };
 
 fn beats(directory: &GatherDir) -> Vec<u64> {
@@ -52,6 +55,19 @@ fn payloads_of_a_rank_that_has_gone_are_removed_and_no_others() {
     assert!(care.finish());
     let left = listing::names(&directory.path().join("payloads")).unwrap();
     assert_eq!(left, [other.to_string()]);
+}
+
+#[test]
+fn a_sweep_removes_what_an_earlier_attempt_has_left_beside_it_and_no_more() {
+    let place = place();
+    let mine = place.gather(1, this_process().unwrap(), Some("7"));
+    let stale = place.gather(2, ended(), Some("7"));
+    let other = place.gather(3, ended(), Some("8"));
+    let care = Janitor::start(&mine).unwrap().care_for(mine.clone(), None);
+    care.sweep(Some("7".into()));
+    assert!(care.finish());
+    assert!(!stale.path().exists());
+    assert!(mine.path().exists() && other.path().exists());
 }
 
 #[test]

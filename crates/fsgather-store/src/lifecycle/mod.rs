@@ -12,6 +12,7 @@
 //! - `abandoned`: those that nobody needs are removed, several at a time.
 //! - `removal_mark`: the mark that tells their owner by whom: [`removal_mark::Mark`].
 //! - `cleaning`: what crashes have left is removed, when a user asks: [`cleaning::clean`].
+//! - `place_for_tests`: a directory to clean, and what others have left in it.
 //! - `sweeping`: what earlier attempts of the job have left is removed: [`sweeping::Sweep`].
 
 pub(crate) mod abandoned;
@@ -23,6 +24,8 @@ pub(crate) mod janitor;
 pub(crate) mod judgement;
 pub(crate) mod leftover;
 pub(crate) mod leftover_kind;
+#[cfg(test)]
+pub(crate) mod place_for_tests;
 pub(crate) mod removal;
 pub(crate) mod removal_mark;
 pub(crate) mod survey;

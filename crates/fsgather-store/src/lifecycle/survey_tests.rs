@@ -4,8 +4,8 @@ use crate::{
     GatherDir, check_writable,
     directory::owner::tests::record,
     lifecycle::{
-        cleaning::tests::{elsewhere, ended, publish_empty},
         judgement::GatherState,
+        place_for_tests::{elsewhere, ended, publish_empty},
     },
     make_rendezvous,
     messages::{detours::DetourName, names::MarkerName},
@@ -174,8 +174,9 @@ fn what_only_looks_like_ours_is_passed_over() {
     let elsewhere = tempfile::tempdir().unwrap();
     let names = [1, 2, 3].map(|salt| RendezvousEntry::Gather(record(salt).gather).to_string());
     symlink(elsewhere.path(), rendezvous.join(&names[0])).unwrap();
-    std::fs::write(rendezvous.join(&names[1]), b"").unwrap();
+    std::fs::write(rendezvous.join(&names[1]), b"no mark").unwrap();
     std::fs::create_dir(rendezvous.join("gather-results")).unwrap();
+    rustix::fs::mkfifoat(CWD, rendezvous.join("pipe"), rustix::fs::Mode::RWXU).unwrap();
     symlink(
         elsewhere.path(),
         rendezvous.join("data_to_gather_1_2_3.pkl"),
@@ -188,20 +189,23 @@ fn what_only_looks_like_ours_is_passed_over() {
         let mut leftovers = survey.leftovers.iter();
         let found = leftovers.find(|leftover| leftover.path == path).unwrap();
         assert!(!found.removable && found.kind == LeftoverKind::Stranger);
-        found.reason.clone()
+        assert!(!found.is_foreign, "{found:?}");
+        (found.reason.clone(), found.bytes)
     };
-    assert_eq!(survey.leftovers.len(), 5, "{survey:?}");
-    for (path, what) in [
-        (rendezvous.join(&names[0]), "a link of "),
-        (rendezvous.join(&names[1]), "a file of "),
-        (rendezvous.join("gather-results"), "a directory of "),
-        (rendezvous.join("data_to_gather_1_2_3.pkl"), "a link of "),
-        (place.path().join(".dist_test"), "a link of "),
+    assert_eq!(survey.leftovers.len(), 6, "{survey:?}");
+    for (path, what, bytes) in [
+        (rendezvous.join(&names[0]), "a link of ", 0),
+        (rendezvous.join(&names[1]), "a file of ", 7),
+        (rendezvous.join("gather-results"), "a directory of ", 0),
+        (rendezvous.join("pipe"), "a special file of ", 0),
+        (rendezvous.join("data_to_gather_1_2_3.pkl"), "a link of ", 0),
+        (place.path().join(".dist_test"), "a link of ", 0),
     ] {
-        let reason = seen(path);
+        let (reason, found) = seen(path);
         assert!(reason.contains(what), "{reason}");
+        assert_eq!(found, bytes, "{reason}");
     }
-    assert_eq!(survey.total_bytes(), 0);
+    assert_eq!(survey.total_bytes(), 0, "of what is ours");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use crate::{
     directory::owner::job_tag,
-    lifecycle::cleaning::tests::{EAGER, age, elsewhere, ended, place, publish_empty},
+    lifecycle::place_for_tests::{EAGER, age, elsewhere, ended, place, publish_empty},
     os::{listing::tests::entries_read, process::this_process},
 };
 

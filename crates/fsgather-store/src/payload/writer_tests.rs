@@ -149,6 +149,38 @@ fn what_was_taken_can_be_taken_back_wherever_the_writer_has_come_to() {
 }
 
 #[test]
+fn what_was_taken_before_the_file_failed_can_be_taken_back() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = make(place.path());
+    let bytes = uneven(40 * CHUNK_LEN);
+    for setting in supported() {
+        for before in [0, 2 * CHUNK_LEN, 20 * CHUNK_LEN + 5] {
+            let mut writer = directory
+                .create_payload(id(), Encoding(0), setting, |_| Ok(()))
+                .unwrap();
+            writer.write_all(&bytes[..before]).unwrap();
+            // A file that takes nothing more.
+            writer.staged.file = Some(file::open(&writer.staged.path).unwrap());
+            let mut at = before;
+            let failed = loop {
+                match writer.write(&bytes[at..]) {
+                    Ok(0) => break writer.try_publish().is_err(),
+                    Ok(taken) => at += taken,
+                    Err(_) => break true,
+                }
+            };
+            assert!(failed, "{setting:?} {before}");
+            let taken = usize::try_from(writer.written()).unwrap();
+            assert!(taken >= before, "{setting:?} {before} {taken}");
+            assert!(
+                writer.take_back().unwrap() == bytes[..taken],
+                "{setting:?} {before} {taken}"
+            );
+        }
+    }
+}
+
+#[test]
 fn what_is_not_in_the_file_any_more_is_not_taken_back() {
     let place = tempfile::tempdir().unwrap();
     let directory = make(place.path());

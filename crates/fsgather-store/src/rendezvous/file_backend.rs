@@ -1,11 +1,11 @@
 //! Rendezvous through files: [`FileBackend`].
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use fsgather_core::{
@@ -24,7 +24,13 @@ use crate::{
         process::{self, liveness},
         remove, retry_budget,
     },
-    rendezvous::{record::Record, record_file::read_record, server_clock::ServerClock},
+    rendezvous::{
+        foreign_names::ForeignNames,
+        left::{KEPT, Left},
+        record::Record,
+        record_file::read_record,
+        server_clock::ServerClock,
+    },
 };
 
 /// A rendezvous directory in which to post and to look.
@@ -85,29 +91,7 @@ struct BackendState {
     /// When each refusal that stays was left.
     refusals: BTreeMap<PathBuf, Left>,
     /// What is of other users, so that any number of names that they leave is looked at once in a while only.
-    foreign: Foreign,
-}
-
-/// The names that were found to be of other users in each directory.
-#[derive(Debug, Default)]
-struct Foreign {
-    names: BTreeMap<PathBuf, HashSet<String>>,
-    since: Option<Instant>,
-}
-
-impl Foreign {
-    /// Takes out what is known of one directory; nothing after a while: a server may have shown a wrong owner for a
-    /// moment.
-    fn take(&mut self, directory: &Path, now: Instant) -> HashSet<String> {
-        if self
-            .since
-            .is_none_or(|since| now.saturating_duration_since(since) >= FOREIGN_KEPT)
-        {
-            self.names.clear();
-            self.since = Some(now);
-        }
-        self.names.remove(directory).unwrap_or_default()
-    }
+    foreign: ForeignNames,
 }
 
 /// What is left in a rendezvous directory.
@@ -129,32 +113,8 @@ impl RecordKind {
     }
 }
 
-/// When a refusal was left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
-    /// While this process ran: it speaks to it.
-    SinceStart,
-    /// In the minutes before: it speaks of an earlier attempt, or this process comes too late.
-    Before,
-    /// Too long ago to be of interest.
-    LongAgo,
-}
-
 /// How often a directory is listed before an error of doing so is believed, and the pauses before doing so again.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
-
-/// How much older than a refusal a process must be to be one that it is meant for: the time stamps of a server, and
-/// those of processes, count in ticks.
-const TICK: Duration = Duration::from_millis(50);
-
-/// The same where time stamps are whole seconds.
-const LONG_TICK: Duration = Duration::from_secs(2);
-
-/// How long the owner that a file was seen to have is believed.
-const FOREIGN_KEPT: Duration = Duration::from_secs(10);
-
-/// How long a refusal is kept for ranks that come late.
-const REFUSAL_KEPT: Duration = Duration::from_mins(10);
 
 impl FileBackend {
     /// A backend for the world with this key. Nothing is touched until it is used.
@@ -243,7 +203,7 @@ impl FileBackend {
             own
         });
         let directory = place.directory.clone();
-        self.lock().foreign.names.insert(directory, foreign);
+        self.lock().foreign.put(directory, foreign);
         own
     }
 
@@ -272,12 +232,7 @@ impl FileBackend {
             return Ok(None);
         };
         let now = self.clock.now(directory)?;
-        let ago = now.duration_since(left).unwrap_or_default();
-        Ok(Some(match is_younger(left, now, age) {
-            true => Left::SinceStart,
-            false if ago < REFUSAL_KEPT => Left::Before,
-            false => Left::LongAgo,
-        }))
+        Ok(Some(Left::at(left, now, age)))
     }
 
     fn read(&self, place: &BackendDirectory, name: &str) -> Option<(PathBuf, Record)> {
@@ -376,7 +331,7 @@ impl FileBackend {
             };
             let is_old = now.as_ref().is_ok_and(|now| {
                 now.duration_since(found.changed)
-                    .is_ok_and(|ago| ago >= REFUSAL_KEPT)
+                    .is_ok_and(|ago| ago >= KEPT)
             });
             if found.uid != place.own.0 || !(parsed.is_for(self.key) || is_old) {
                 continue;
@@ -452,21 +407,6 @@ fn list(directory: &Path, is_wanted: &dyn Fn(&str) -> bool) -> io::Result<Vec<St
         }
     }
     listing::names_if(directory, is_wanted)
-}
-
-/// Whether what was left then is younger than a process of this age now, with certainty.
-fn is_younger(left: SystemTime, now: SystemTime, age: Duration) -> bool {
-    let is_whole = |time: SystemTime| {
-        time.duration_since(SystemTime::UNIX_EPOCH)
-            .is_ok_and(|since| since.subsec_nanos() == 0)
-    };
-    let tick = if is_whole(left) && is_whole(now) {
-        LONG_TICK
-    } else {
-        TICK
-    };
-    let ago = now.duration_since(left).unwrap_or_default();
-    ago.saturating_add(tick) < age
 }
 
 impl RendezvousBackend for FileBackend {

@@ -5,7 +5,7 @@ use std::{
     fs, io,
     path::Path,
     sync::{
-        Arc, Barrier, Condvar, Mutex,
+        Arc, Barrier, Condvar, Mutex, PoisonError, RwLock,
         atomic::{AtomicU32, Ordering},
     },
     thread,
@@ -43,8 +43,30 @@ impl Bootstrap for Channel {
     }
 }
 
+/// Held by who has a world.
+static WORLDS: RwLock<()> = RwLock::new(());
+
 /// Has all ranks of a world act that meet in this way; results in rank order.
 pub(super) fn on_all<R: Send + 'static>(
+    build: impl Fn(Builder) -> Builder + Send + Sync + 'static,
+    act: impl Fn(Result<Communicator, Error>) -> R + Send + Sync + 'static,
+) -> Vec<R> {
+    let _others_may = WORLDS.read().unwrap_or_else(PoisonError::into_inner);
+    meet(build, act)
+}
+
+/// The same while no other world is there, for what a process keeps of all its worlds.
+pub(super) fn on_all_alone<R: Send + 'static>(
+    build: impl Fn(Builder) -> Builder + Send + Sync + 'static,
+    act: impl Fn(Result<Communicator, Error>) -> R + Send + Sync + 'static,
+    look: impl FnOnce(),
+) {
+    let _alone = WORLDS.write().unwrap_or_else(PoisonError::into_inner);
+    meet(build, act);
+    look();
+}
+
+fn meet<R: Send + 'static>(
     build: impl Fn(Builder) -> Builder + Send + Sync + 'static,
     act: impl Fn(Result<Communicator, Error>) -> R + Send + Sync + 'static,
 ) -> Vec<R> {
@@ -448,6 +470,7 @@ fn compute(time: Duration) {
 fn who_starts_call_after_call_and_waits_for_none_is_heard_and_hears() {
     for starter in 0..RANKS {
         let served = Arc::new(AtomicU32::new(0));
+        let all_have_ended = Barrier::new(RANKS as usize);
         on_all(
             |builder| builder,
             move |communicator| {
@@ -467,6 +490,8 @@ fn who_starts_call_after_call_and_waits_for_none_is_heard_and_hears() {
                     }
                     compute(Duration::from_millis(2));
                 }
+                // Who leaves makes calls fail that are started later.
+                all_have_ended.wait();
                 communicator.leave();
             },
         );

@@ -1,6 +1,6 @@
 //! Calls as they are written down for `fsgather trace`: which way they went, how much moved, and how they ended.
 
-use std::{fs, path::Path, sync::Barrier, time::Duration};
+use std::{fs, io, path::Path, sync::Barrier, thread, time::Duration};
 
 use fsgather::{Communicator, ErrorKind, Transport};
 use fsgather_testkit::pace::rest;
@@ -10,7 +10,10 @@ use fsgather_trace::{
     record::{CallRecord, Outcome, Way},
 };
 
-use super::{RANKS, met::on_all};
+use super::{
+    RANKS,
+    met::{on_all, on_all_alone},
+};
 
 const LEN: usize = 100_000;
 
@@ -68,6 +71,45 @@ fn each_way_is_told_with_what_it_has_moved() {
                     (barrier.number, barrier.count),
                     (call.number + 1, call.count + 1)
                 );
+                communicator.close().unwrap();
+            },
+        );
+    }
+}
+
+/// A stream that gives little at a time, as pipes do.
+struct Slow(usize);
+
+impl io::Read for Slow {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let len = into.len().min(self.0).min(60_000);
+        self.0 -= len;
+        into[..len].fill(7);
+        Ok(len)
+    }
+}
+
+#[test]
+fn a_stream_goes_the_way_of_what_it_brings_as_a_whole() {
+    for (transport, large) in [
+        (Transport::Filesys, Way::File),
+        (Transport::Memory, Way::Link),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let named = place.path().to_owned();
+        on_all(
+            move |builder| builder.directory(&named).transport(transport),
+            move |communicator| {
+                let communicator = communicator.unwrap();
+                for (len, way) in [
+                    (50_000, Way::Message),
+                    (200_000, large),
+                    ((9 << 20) + 5, large),
+                ] {
+                    communicator.all_gather_from(&mut Slow(len)).unwrap();
+                    let call = last(&communicator, 0);
+                    assert_eq!((call.way, call.bytes), (way, len as u64), "{transport:?}");
+                }
                 communicator.close().unwrap();
             },
         );
@@ -159,10 +201,49 @@ fn who_gives_up_a_result_or_comes_too_late_is_told_as_such() {
 }
 
 #[test]
+fn a_call_that_was_started_is_told_as_awaited_while_somebody_waits_for_it_and_only_then() {
+    let is_seen = Barrier::new(RANKS as usize);
+    on_all(
+        |builder| builder,
+        move |communicator| {
+            let communicator = communicator.unwrap();
+            if communicator.rank().get() > 0 {
+                is_seen.wait();
+                let all = communicator.start_all_gather(&1).unwrap().wait();
+                assert_eq!(all.unwrap(), [1; RANKS as usize]);
+                communicator.close().unwrap();
+                return;
+            }
+            let mut pending = communicator.start_all_gather(&1).unwrap();
+            let is_awaited = || last(&communicator, 0).awaited.is_some();
+            assert!(pending.try_wait().unwrap().is_none());
+            assert!(!is_awaited());
+            assert!(
+                pending
+                    .wait_timeout(Duration::from_millis(1))
+                    .unwrap()
+                    .is_none()
+            );
+            assert!(!is_awaited());
+            thread::scope(|scope| {
+                scope.spawn(move || pending.wait().unwrap());
+                while !is_awaited() {
+                    rest();
+                }
+                is_seen.wait();
+            });
+            assert!(!is_awaited());
+            communicator.close().unwrap();
+        },
+    );
+}
+
+#[test]
 fn of_a_world_that_fails_the_calls_stay_and_say_why() {
     let place = tempfile::tempdir().unwrap();
     let named = place.path().to_owned();
-    on_all(
+    // A program that goes on, and ends well, has got over what failed before.
+    on_all_alone(
         move |builder| builder.directory(&named),
         |communicator| {
             let communicator = communicator.unwrap();
@@ -174,10 +255,12 @@ fn of_a_world_that_fails_the_calls_stay_and_say_why() {
             assert_eq!((call.outcome, call.cause), (Outcome::Failed, Cause::Desync));
             assert_eq!(last(&communicator, 1).outcome, Outcome::Done);
         },
+        || {
+            let left = below(place.path());
+            let calls = left.iter().filter(|name| name.starts_with("calls-"));
+            assert_eq!(calls.count(), RANKS as usize, "{left:?}");
+        },
     );
-    let left = below(place.path());
-    let calls = left.iter().filter(|name| name.starts_with("calls-"));
-    assert_eq!(calls.count(), RANKS as usize, "{left:?}");
 }
 
 #[test]

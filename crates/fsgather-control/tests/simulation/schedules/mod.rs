@@ -9,7 +9,8 @@
 //! Nothing is left out but what changes no promise: time passes when nothing else can happen, and up to `delays` times
 //! before, each time to the next moment at which something is due or has to happen; so every timer fires as soon and
 //! as late as it may, in every order with what is due at the same time. Of frames that are on their way when a process dies
-//! each number arrives. Without `SCHEDULES=all` a small part runs; `scripts/simulate.sh --schedules` runs all.
+//! each number arrives. Without `SCHEDULES` a small part runs; `scripts/simulate.sh --schedules` runs all, or those that it is given
+//! some words of the name of.
 
 #![expect(
     clippy::print_stdout,
@@ -69,10 +70,17 @@ fn try_all(name: &str, trials: Vec<Trial>) -> Counts {
     counts
 }
 
-/// Whether everything is to be tried.
+/// Whether what has this name is to be tried besides the small part: `SCHEDULES` is `all`, or some of the name's words.
 #[expect(clippy::disallowed_methods, reason = "it is for this program alone")]
-fn is_all_asked_for() -> bool {
-    std::env::var("SCHEDULES").is_ok_and(|asked| asked == "all")
+fn is_asked_for(name: &str) -> bool {
+    std::env::var("SCHEDULES").is_ok_and(|asked| asked == "all" || name.contains(&asked))
+}
+
+/// Tries them all as well, where that is asked for.
+fn try_besides(counts: &mut Counts, name: &str, trials: impl FnOnce() -> Vec<Trial>) {
+    if is_asked_for(name) {
+        counts.add(&try_all(name, trials()));
+    }
 }
 
 fn is_reached(counts: &Counts, ends: &[&str]) {
@@ -85,14 +93,15 @@ fn is_reached(counts: &Counts, ends: &[&str]) {
 fn every_schedule_of_equal_programs_ends_well() {
     let mut counts = try_all("2 ranks", plain(2, programs(), &[], 0));
     counts.add(&try_all("3 ranks", plain(3, calls(), &[], 0)));
-    if is_all_asked_for() {
-        let more = [pairs(), started(), groups()].concat();
-        counts.add(&try_all("3 ranks", plain(3, more, &[], 0)));
-        let two = delayed(plain(2, programs(), &[], 0), 2);
-        counts.add(&try_all("2 ranks, 2 delays", two));
-        let three = delayed(plain(3, calls(), &[], 0), 1);
-        counts.add(&try_all("3 ranks, a delay", three));
-    }
+    try_besides(&mut counts, "all programs, 3 ranks", || {
+        plain(3, [pairs(), started(), groups()].concat(), &[], 0)
+    });
+    try_besides(&mut counts, "all programs, 2 ranks, 2 delays", || {
+        delayed(plain(2, programs(), &[], 0), 2)
+    });
+    try_besides(&mut counts, "calls, 3 ranks, a delay", || {
+        delayed(plain(3, calls(), &[], 0), 1)
+    });
     let ends: Vec<&str> = counts.ends.keys().copied().collect();
     assert_eq!(ends, ["good", "reclaimed", "reclaimed although abandoned"]);
 }
@@ -102,20 +111,29 @@ fn every_schedule_with_a_loss_at_any_point_keeps_all_promises() {
     let mut counts = try_all("2 ranks, a loss", plain(2, pairs(), HARMS, 1));
     let crashed = plain(2, groups(), &[Harm::Crash], 1);
     counts.add(&try_all("2 ranks, a crash", crashed));
-    if is_all_asked_for() {
-        let two = plain(2, programs(), HARMS, 1);
-        counts.add(&try_all("2 ranks, a loss", two.clone()));
-        counts.add(&try_all("2 ranks, a stop", plain(2, programs(), STOPS, 1)));
-        let three = plain(3, calls(), HARMS, 1);
-        counts.add(&try_all("3 ranks, a loss", three));
-        let three = plain(3, [pairs(), groups()].concat(), &[Harm::Crash], 1);
-        counts.add(&try_all("3 ranks, a crash", three));
-        counts.add(&try_all("2 ranks, a loss, a delay", delayed(two, 1)));
-        let twice = plain(2, [pairs(), groups()].concat(), HARMS, 2);
-        counts.add(&try_all("2 ranks, 2 losses", twice));
-        let twice = plain(3, calls(), &[Harm::Crash], 2);
-        counts.add(&try_all("3 ranks, 2 crashes", twice));
-    }
+    let two = || plain(2, programs(), HARMS, 1);
+    try_besides(&mut counts, "all programs, 2 ranks, a loss", two);
+    try_besides(&mut counts, "all programs, 2 ranks, a stop", || {
+        plain(2, programs(), STOPS, 1)
+    });
+    try_besides(&mut counts, "calls, 3 ranks, a loss", || {
+        plain(3, calls(), HARMS, 1)
+    });
+    let few = || [pairs(), groups()].concat();
+    try_besides(&mut counts, "pairs and groups, 3 ranks, a crash", || {
+        plain(3, few(), &[Harm::Crash], 1)
+    });
+    try_besides(
+        &mut counts,
+        "all programs, 2 ranks, a loss, a delay",
+        || delayed(two(), 1),
+    );
+    try_besides(&mut counts, "pairs and groups, 2 ranks, 2 losses", || {
+        plain(2, few(), HARMS, 2)
+    });
+    try_besides(&mut counts, "calls, 3 ranks, 2 crashes", || {
+        plain(3, calls(), &[Harm::Crash], 2)
+    });
     let ends = [
         "good",
         "lost",
@@ -127,6 +145,12 @@ fn every_schedule_with_a_loss_at_any_point_keeps_all_promises() {
     is_reached(&counts, &ends);
 }
 
+/// Each program with each thing that a rank can do differently.
+fn all_twisted(ranks: u32, programs: &[Vec<Line>]) -> Vec<Trial> {
+    let trials = programs.iter().flat_map(|program| twisted(ranks, program));
+    trials.collect()
+}
+
 #[test]
 fn every_schedule_with_a_rank_that_goes_its_own_way_keeps_all_promises() {
     let few = [
@@ -136,21 +160,27 @@ fn every_schedule_with_a_rank_that_goes_its_own_way_keeps_all_promises() {
         groups().into_iter().next(),
     ];
     let few: Vec<Vec<Line>> = few.into_iter().flatten().collect();
-    let all = |ranks, programs: &[Vec<Line>]| {
-        let trials = programs.iter().flat_map(|program| twisted(ranks, program));
-        trials.collect::<Vec<Trial>>()
-    };
-    let mut counts = try_all("2 ranks, a twist", all(2, &few));
-    if is_all_asked_for() {
-        counts.add(&try_all("2 ranks, a twist", all(2, &programs())));
-        counts.add(&try_all(
-            "2 ranks, a twist, a delay",
-            delayed(all(2, &few), 1),
-        ));
-        let harmed = all(2, &few).into_iter().map(harmed).collect();
-        counts.add(&try_all("2 ranks, a twist, a loss", harmed));
-        counts.add(&try_all("3 ranks, a twist", all(3, &programs())));
-    }
+    // Of groups, whose worlds have by far the most states, some.
+    let quick = all_twisted(2, &few[..3])
+        .into_iter()
+        .chain(all_twisted(2, &few[3..]).into_iter().step_by(5));
+    let mut counts = try_all("2 ranks, a twist", quick.collect());
+    try_besides(&mut counts, "all programs, 2 ranks, a twist", || {
+        all_twisted(2, &programs())
+    });
+    try_besides(
+        &mut counts,
+        "few programs, 2 ranks, a twist, a delay",
+        || delayed(all_twisted(2, &few), 1),
+    );
+    try_besides(
+        &mut counts,
+        "few programs, 2 ranks, a twist, a loss",
+        || all_twisted(2, &few).into_iter().map(harmed).collect(),
+    );
+    try_besides(&mut counts, "all programs, 3 ranks, a twist", || {
+        all_twisted(3, &programs())
+    });
     let ends = [
         "good",
         "desync",
@@ -167,28 +197,36 @@ fn every_schedule_with_a_rank_that_goes_its_own_way_keeps_all_promises() {
 
 #[test]
 fn every_schedule_of_early_calls_keeps_all_promises() {
-    let twisted = |ranks, programs: Vec<Vec<Line>>| {
-        let trials = programs.iter().flat_map(|program| twisted(ranks, program));
-        trials.collect::<Vec<Trial>>()
-    };
-    let few = || early().into_iter().skip(2).take(2).collect();
+    let few: Vec<Vec<Line>> = early().into_iter().skip(2).take(2).collect();
     let mut counts = try_all("2 ranks, a delay", delayed(plain(2, early(), &[], 0), 1));
-    counts.add(&try_all("2 ranks, a loss", plain(2, few(), HARMS, 1)));
-    counts.add(&try_all("2 ranks, a twist", twisted(2, few())));
-    if is_all_asked_for() {
-        let two = delayed(twisted(2, early()), 1);
-        counts.add(&try_all("2 ranks, a twist, a delay", two));
-        let two = delayed(plain(2, early(), HARMS, 1), 2);
-        counts.add(&try_all("2 ranks, a loss, 2 delays", two));
-        counts.add(&try_all("2 ranks, a stop", plain(2, early(), STOPS, 1)));
-        let two = twisted(2, early()).into_iter().map(harmed).collect();
-        counts.add(&try_all("2 ranks, a twist, a loss", two));
-        let three = delayed(plain(3, early(), &[], 0), 1);
-        counts.add(&try_all("3 ranks, a delay", three));
-        counts.add(&try_all("3 ranks, a twist", twisted(3, early())));
-        let three = plain(3, early(), &[Harm::Crash], 1);
-        counts.add(&try_all("3 ranks, a crash", three));
-    }
+    let harmed_few = plain(2, few.clone(), HARMS, 1);
+    counts.add(&try_all("2 ranks, a loss", harmed_few));
+    counts.add(&try_all("2 ranks, a twist", all_twisted(2, &few)));
+    try_besides(
+        &mut counts,
+        "early calls, 2 ranks, a twist, a delay",
+        || delayed(all_twisted(2, &early()), 1),
+    );
+    try_besides(
+        &mut counts,
+        "early calls, 2 ranks, a loss, 2 delays",
+        || delayed(plain(2, early(), HARMS, 1), 2),
+    );
+    try_besides(&mut counts, "early calls, 2 ranks, a stop", || {
+        plain(2, early(), STOPS, 1)
+    });
+    try_besides(&mut counts, "early calls, 2 ranks, a twist, a loss", || {
+        all_twisted(2, &early()).into_iter().map(harmed).collect()
+    });
+    try_besides(&mut counts, "early calls, 3 ranks, a delay", || {
+        delayed(plain(3, early(), &[], 0), 1)
+    });
+    try_besides(&mut counts, "early calls, 3 ranks, a twist", || {
+        all_twisted(3, &early())
+    });
+    try_besides(&mut counts, "early calls, 3 ranks, a crash", || {
+        plain(3, early(), &[Harm::Crash], 1)
+    });
     let ends = [
         "good",
         "decided at its deadline",
@@ -206,12 +244,11 @@ fn every_schedule_of_early_calls_keeps_all_promises() {
 #[test]
 fn every_order_of_a_meeting_opens_the_world_or_says_why_not() {
     let mut counts = Counts::default();
-    let sizes: &[(u32, u8, u8)] = if is_all_asked_for() {
-        &[(2, 2, 2), (3, 2, 2), (3, 1, 3)]
-    } else {
-        &[(2, 2, 1)]
-    };
-    for (ranks, asks, waits) in sizes.iter().copied() {
+    let mut sizes = vec![(2, 2, 1)];
+    if is_asked_for("meetings") {
+        sizes.extend([(2, 2, 2), (3, 2, 2), (3, 1, 3)]);
+    }
+    for (ranks, asks, waits) in sizes {
         let name = format!("a meeting of {ranks}");
         let first = Gathering::new(ranks, asks, waits).unwrap();
         match explore_all(&name, first) {

@@ -1,0 +1,83 @@
+//! The time at which a refusal was left, as seen by a process that finds it: [`Left`]. Pure.
+
+use std::time::{Duration, SystemTime};
+
+/// How long a refusal is kept for ranks that come late.
+pub(super) const KEPT: Duration = Duration::from_mins(10);
+
+/// How much older than a refusal a process must be to be one that it is meant for: the time stamps of a server, and
+/// those of processes, count in ticks.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The same where time stamps are whole seconds.
+const LONG_TICK: Duration = Duration::from_secs(2);
+
+/// When a refusal was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// While this process ran: it speaks to it.
+    SinceStart,
+    /// In the minutes before: it speaks of an earlier attempt, or this process comes too late.
+    Before,
+    /// Too long ago to be of interest.
+    LongAgo,
+}
+
+impl Left {
+    /// What was left at `left` by the clock that says `now`, to a process of this age.
+    pub(super) fn at(left: SystemTime, now: SystemTime, age: Duration) -> Self {
+        let ago = now.duration_since(left).unwrap_or_default();
+        if is_younger(left, now, age) {
+            Self::SinceStart
+        } else if ago < KEPT {
+            Self::Before
+        } else {
+            Self::LongAgo
+        }
+    }
+}
+
+/// Whether what was left then is younger than a process of this age now, with certainty.
+fn is_younger(left: SystemTime, now: SystemTime, age: Duration) -> bool {
+    let is_whole = |time: SystemTime| {
+        time.duration_since(SystemTime::UNIX_EPOCH)
+            .is_ok_and(|since| since.subsec_nanos() == 0)
+    };
+    let tick = if is_whole(left) && is_whole(now) {
+        LONG_TICK
+    } else {
+        TICK
+    };
+    let ago = now.duration_since(left).unwrap_or_default();
+    ago.saturating_add(tick) < age
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_believed_only_by_who_is_certainly_older() {
+        let second = Duration::from_secs(1);
+        let start = SystemTime::UNIX_EPOCH + 1000 * second;
+        let fine = Duration::from_millis(1);
+        // Ten seconds old, seen by a process of that age, and by older ones.
+        let seen = |left, age| is_younger(left, left + 10 * second, age);
+        assert!(!seen(start + fine, 10 * second));
+        assert!(seen(start + fine, 10 * second + 2 * TICK));
+        assert!(!seen(start, 12 * second), "stamps may be two seconds old");
+        assert!(seen(start, 13 * second));
+    }
+
+    #[test]
+    fn what_was_left_before_is_of_interest_for_ten_minutes() {
+        let left = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+        let at = |ago, age| Left::at(left, left + ago, age);
+        let young = Duration::from_secs(1);
+        assert_eq!(at(KEPT, KEPT * 2), Left::SinceStart);
+        assert_eq!(at(KEPT.checked_sub(young).unwrap(), young), Left::Before);
+        assert_eq!(at(KEPT, young), Left::LongAgo);
+        // A clock that goes back shows no age.
+        assert_eq!(Left::at(left, left - young, 5 * young), Left::SinceStart);
+    }
+}

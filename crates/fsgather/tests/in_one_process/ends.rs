@@ -1,0 +1,122 @@
+//! Calls end before they have a result: by interrupts, by groups that are dropped, by panics, by payloads beyond their bound.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Barrier,
+};
+
+use fsgather::{ErrorKind, Interrupt, Transport};
+
+use super::{RANKS, met::on_all};
+
+#[test]
+fn an_interrupt_of_the_builder_ends_the_calls_of_all() {
+    let interrupt = Interrupt::default();
+    let (own, raised) = (interrupt.clone(), interrupt);
+    let are_met = Barrier::new(RANKS as usize);
+    let said = on_all(
+        move |builder| builder.interrupt(&own),
+        move |communicator| {
+            let communicator = communicator.unwrap();
+            assert_eq!(communicator.world_size().get(), RANKS);
+            are_met.wait();
+            if communicator.rank().get() == 0 {
+                raised.raise("enough for today");
+                return None;
+            }
+            // Rank 0 does not come, and has not left: nothing else ends this call.
+            let error = communicator.all_gather(&0).unwrap_err();
+            Some((error, communicator))
+        },
+    );
+    for (error, _) in said.into_iter().flatten() {
+        assert!(error.to_string().contains("enough for today"), "{error}");
+    }
+}
+
+#[test]
+fn the_others_of_a_group_hear_that_a_rank_has_dropped_it() {
+    on_all(
+        |builder| builder,
+        |communicator| {
+            let communicator = communicator.unwrap();
+            let me = communicator.rank().get();
+            let all: Vec<u32> = (0..RANKS).collect();
+            let group = communicator.group(&all).unwrap();
+            group.barrier().unwrap();
+            if me == 1 {
+                drop(group);
+            } else {
+                let error = group.barrier().unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::PeerFailed, "{error}");
+                assert!(error.to_string().contains("rank 1"), "{error}");
+            }
+            // The world is as it was.
+            communicator.barrier().unwrap();
+            communicator.close().unwrap();
+        },
+    );
+}
+
+#[test]
+fn the_others_hear_that_a_rank_has_panicked() {
+    on_all(
+        |builder| builder,
+        |communicator| {
+            let communicator = communicator.unwrap();
+            communicator.barrier().unwrap();
+            if communicator.rank().get() == 1 {
+                let panicked = catch_unwind(AssertUnwindSafe(move || {
+                    let _held = communicator;
+                    panic!("the program is wrong");
+                }));
+                panicked.unwrap_err();
+            } else {
+                let error = communicator.barrier().unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::PeerFailed, "{error}");
+                let text = error.to_string();
+                assert!(
+                    text.contains("rank 1") && text.contains("it panicked"),
+                    "{text}"
+                );
+            }
+        },
+    );
+}
+
+#[test]
+fn values_that_need_more_than_their_bound_are_told_and_those_that_fill_it_come() {
+    const BOUND: usize = 300_000;
+    for transport in [Transport::Filesys, Transport::Memory] {
+        for beyond in [0, 1, 2 * BOUND] {
+            let place = tempfile::tempdir().unwrap();
+            let named = place.path().to_owned();
+            // Three bytes say how long a text is.
+            let long = BOUND - 3 + beyond;
+            let results = on_all(
+                move |builder| builder.directory(&named).transport(transport),
+                move |communicator| {
+                    let communicator = communicator.unwrap();
+                    let len = if communicator.rank().get() == 1 {
+                        long
+                    } else {
+                        5
+                    };
+                    communicator.all_gather_list(&"x".repeat(len), BOUND as u64)
+                },
+            );
+            for result in results {
+                if beyond == 0 {
+                    let lens: Vec<usize> = result.unwrap().iter().map(String::len).collect();
+                    assert_eq!(lens, [5, long, 5]);
+                    continue;
+                }
+                let error = result.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+                let text = error.to_string();
+                assert!(text.contains("rank 1"), "{text}");
+                assert!(text.contains(&(long + 3).to_string()), "{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Tests that the command looks at directories in which others have put odd names, links, pipes and devices, without being led
+//! anywhere, kept waiting, or made to write what steers a terminal.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "functions that tests share fail them in the same way"
+)]
+
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::symlink},
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    time::{Duration, SystemTime},
+};
+
+use crate::common::{build::command_line_tool, place};
+use fsgather_core::{GatherId, JobKey, ProcessId, RendezvousBackend, Salt, WorldSize};
+use fsgather_store::{
+    BackendDirectory, FileBackend, GatherDir, OwnerRecord, check_writable, make_rendezvous,
+    this_process,
+};
+use fsgather_testkit::process;
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+
+/// How long a look may take, and a trial of the directory.
+const LOOK: Duration = Duration::from_secs(5);
+const TRIAL: Duration = Duration::from_mins(1);
+
+/// What is done to a directory.
+const VERBS: [(&[&str], Duration); 8] = [
+    (&["inspect"], LOOK),
+    (&["inspect", "--long"], LOOK),
+    (&["inspect", "--json"], LOOK),
+    (&["clean"], LOOK),
+    (&["clean", "--long"], LOOK),
+    (&["clean", "--json"], LOOK),
+    (&["clean", "--execute", "--older-than", "1s"], TRIAL),
+    (&["doctor"], TRIAL),
+];
+
+/// Does all that to a directory, and looks at what is said.
+fn run_all(directory: &Path, what: &str) {
+    for (arguments, limit) in VERBS {
+        let mut command = Command::new(command_line_tool());
+        command
+            .args(arguments)
+            .arg(directory)
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        let output =
+            process::output_within(&mut command, limit).expect("a program that can be started");
+        is_plain(&output, &format!("{arguments:?} with {what}"));
+    }
+}
+
+/// Whether it has come to its end, in words that steer no terminal.
+fn is_plain(output: &Output, what: &str) {
+    assert!(output.status.code().is_some(), "{what}: {output:?}");
+    for said in [&output.stdout, &output.stderr] {
+        let said =
+            str::from_utf8(said).unwrap_or_else(|error| panic!("{what}: {error}: {output:?}"));
+        assert!(!said.contains("panicked"), "{what}: {said}");
+        // Documents are for programs: there text is text, but for control characters.
+        let is_document = said.starts_with('{');
+        let is_odd = |c: &char| c.is_control() && *c != '\n' || *c == '\u{202e}' && !is_document;
+        let odd = said.chars().find(is_odd);
+        assert_eq!(odd, None, "{what}: {said:?}");
+        assert!(
+            !said.lines().any(|line| line.starts_with("FORGED")),
+            "{what}: {said}"
+        );
+    }
+}
+
+const ODD_NAMES: [&[u8]; 8] = [
+    b"notes\nFORGED line",
+    b"\x1b]0;title\x07",
+    b"red\x1b[31m.txt",
+    b"\xff\xfe\n\x1b[2J",
+    b"gather-\x1b[31m",
+    b"rendezvous-\nFORGED",
+    "txt.\u{202e}evil".as_bytes(),
+    b" \t\r",
+];
+
+fn with_odd_names(directory: &Path) -> Vec<PathBuf> {
+    let paths = ODD_NAMES.map(|name| directory.join(OsStr::from_bytes(name)));
+    for path in &paths {
+        fs::write(path, b"precious").expect("a file");
+    }
+    paths.to_vec()
+}
+
+/// A process that has ended and lies about its host.
+fn liar() -> ProcessId {
+    let mut child = process::spawn(&mut Command::new("true")).expect("a process");
+    child.wait().expect("its end");
+    ProcessId {
+        pid: child.id(),
+        host: "n3\nFORGED\x1b[31m".into(),
+        ..this_process().expect("this process")
+    }
+}
+
+fn gather_dir(rendezvous: &Path, salt: u32) -> GatherDir {
+    let gather = GatherId::new(SystemTime::UNIX_EPOCH, Salt::from_random(salt));
+    let owner = OwnerRecord {
+        process: liar(),
+        uid: rustix::process::geteuid().as_raw(),
+        user: "ada\nFORGED\x1b[31m".into(),
+        job: Some("4711\nFORGED\x1b[31m".into()),
+        world_size: WorldSize::ONE,
+        gather,
+        communicator: uuid(),
+        created: gather.time(),
+        ranks: vec![liar()],
+    };
+    let own = check_writable(rendezvous).expect("a directory");
+    GatherDir::create(rendezvous, 0o700, &owner, own).expect("a directory")
+}
+
+fn uuid() -> uuid::Uuid {
+    uuid::Uuid::nil()
+}
+
+#[test]
+fn odd_names_and_texts_are_shown_with_their_escapes_and_stay() {
+    let place = place();
+    let rendezvous = make_rendezvous(place.path()).expect("a directory");
+    let (bare, strange) = (gather_dir(&rendezvous, 1), gather_dir(&rendezvous, 2));
+    strange.mark_aborted("FORGED\n\x1b[31m").expect("a mark");
+    let key = JobKey {
+        uid: 1,
+        family: "none".into(),
+        job: None,
+        attempt: None,
+        world_size: WorldSize::ONE,
+        number: 0,
+        master: None,
+    };
+    let own = check_writable(&rendezvous).expect("a directory");
+    let directories = vec![BackendDirectory {
+        directory: rendezvous.clone(),
+        own,
+    }];
+    let backend = FileBackend::new(directories, key.hash(), liar());
+    backend.post(b"FORGED\n\x1b[31m").expect("a record");
+    // As of a process that was killed.
+    std::mem::forget(backend);
+    let mut odd = with_odd_names(&rendezvous);
+    for directory in [strange.path().to_owned(), strange.path().join("payloads")] {
+        odd.extend(with_odd_names(&directory));
+    }
+    run_all(place.path(), "odd names");
+    assert!(odd.iter().all(|path| path.exists()), "{:?}", strange.path());
+    assert!(!bare.path().exists(), "what is known goes");
+}
+
+/// What may be in the place of a directory; whether it can be had here.
+type PutInPlace = fn(&Path, &Path) -> bool;
+
+fn node(path: &Path, kind: FileType, device: rustix::fs::Dev) -> bool {
+    mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, device).is_ok()
+}
+
+const IN_PLACE: [(&str, PutInPlace); 6] = [
+    ("a pipe", |path, _| node(path, FileType::Fifo, 0)),
+    ("a device", |path, _| {
+        node(path, FileType::CharacterDevice, makedev(1, 5))
+    }),
+    ("a file", |path, _| fs::write(path, b"precious").is_ok()),
+    ("a link to itself", |path, _| symlink(path, path).is_ok()),
+    ("a dangling link", |path, _| {
+        symlink("nowhere", path).is_ok()
+    }),
+    ("a link outside", |path, outside| {
+        symlink(outside, path).is_ok()
+    }),
+];
+
+#[test]
+fn what_is_no_directory_is_told_and_stays() {
+    for (what, put) in IN_PLACE {
+        for name in [
+            "all_gather_via_filesys",
+            "all_gather_via_filesys/gather-20261121t033336z-5f3a9c01",
+            ".dist_test",
+        ] {
+            let (place, outside) = (place(), place());
+            fs::write(outside.path().join("precious"), b"precious").expect("a file");
+            let path = place.path().join(name);
+            if name.contains('/') {
+                make_rendezvous(place.path()).expect("a directory");
+            }
+            if !put(&path, outside.path()) {
+                println!("skipped: {what} cannot be made");
+                continue;
+            }
+            let before = fs::symlink_metadata(&path).expect("it").file_type();
+            run_all(place.path(), &format!("{what} at {name}"));
+            run_all(&path, &format!("{what} as {name} itself"));
+            let after = fs::symlink_metadata(&path).map(|found| found.file_type());
+            assert_eq!(after.ok(), Some(before), "{what} at {name}");
+            let kept = fs::read(outside.path().join("precious")).expect("what was there");
+            assert_eq!(kept, b"precious", "{what} at {name}");
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! Two hosts that mount one directory through FUSE, with caches that tell old news, and with every fault that a
+//! shared file system may show: a call gives the right result or one error on all ranks.
+//!
+//! Without root or libfuse each of these tests says that it was skipped.
+#![expect(
+    clippy::expect_used,
+    reason = "functions that tests share fail them in the same way"
+)]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use crate::common::{
+    PEER_FAILED, STORAGE, Stage, TIMED_OUT, World, assert_nothing_left, double_mount::DoubleMount,
+    refusals_in,
+};
+use fsgather_testkit::pace::allowed;
+
+/// Payloads of some chunks, with both ways of reading them.
+const STEPS: &str = "join all_gather_bytes:2500000 gather_from:0:1500000 close";
+
+fn start(mount: &DoubleMount, script: &str) -> Stage {
+    start_in(&mount.world(), mount, script)
+}
+
+fn start_in(world: &World, mount: &DoubleMount, script: &str) -> Stage {
+    let mut stage = Stage::new();
+    for rank in [0, 1] {
+        stage.start(&mut mount.rank(world, rank, script));
+    }
+    stage
+}
+
+/// Both ranks get everything right, and nothing stays.
+#[track_caller]
+fn succeeds(mount: &DoubleMount, script: &str) {
+    let mut stage = start(mount, script);
+    stage.succeed(0..2);
+    assert_nothing_left(&mount.behind());
+}
+
+/// What both ranks say when a call fails because of rules that rank 1's host follows; nothing stays.
+fn fails(mount: &DoubleMount, rules: &str) -> String {
+    mount.rules(2, rules);
+    let mut stage = start(mount, "join all_gather_bytes:2500000 close");
+    let (error, _) = stage.fail_alike(0..2, STORAGE);
+    let named = mount.directory();
+    assert!(
+        error.contains(named.to_str().expect("text")) && error.contains("rank 1 on "),
+        "{error}"
+    );
+    mount.rules(2, "");
+    assert_nothing_left(&mount.behind());
+    error
+}
+
+#[test]
+fn caches_that_tell_old_news_are_no_obstacle_whoever_comes_first() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    for first in [0, 1] {
+        let world = mount.world();
+        let mut stage = Stage::new();
+        let began = Instant::now();
+        stage.start(&mut mount.rank(&world, first, STEPS));
+        // It has looked around, and remembers what was not there.
+        stage.let_pass(Duration::from_millis(300));
+        stage.start(&mut mount.rank(&world, 1 - first, STEPS));
+        stage.succeed(0..2);
+        // Well below the 30 s for which the mounts trust their memory.
+        assert!(began.elapsed() < allowed(Duration::from_secs(10)));
+        assert_nothing_left(&mount.behind());
+    }
+}
+
+#[test]
+fn errors_of_creating_writing_syncing_and_closing_fail_the_call_on_all() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    // Where it comes once, a call that was tried again would succeed, over data that is gone.
+    for (rule, operation, words) in [
+        ("write payload-* ENOSPC after=3", "write", "o space left"),
+        ("fsync payload-* ENOSPC count=1", "sync", "FSGATHER_DIR"),
+        ("fsync payload-* EDQUOT count=1", "sync", "uota"),
+        ("fsync payload-* EIO count=1", "sync", "nput/output error"),
+        ("flush payload-* EIO count=1", "close", "nput/output error"),
+        ("create payload-* EROFS", "create", "ead-only"),
+        ("create payload-* EACCES", "create", "ermission denied"),
+        ("rename payload-* EIO", "publish", "nput/output error"),
+    ] {
+        let error = fails(&mount, rule);
+        assert!(
+            error.contains(&format!("cannot {operation} ")) && error.contains(words),
+            "{rule}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_payload_whose_file_takes_no_more_goes_through_memory() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    for rule in [
+        "write payload-* ENOSPC after=3",
+        "fsync payload-* ENOSPC count=1",
+        "fsync payload-* EDQUOT count=1",
+        "flush payload-* EIO count=1",
+        "create payload-* ENOSPC",
+        "rename payload-* EIO",
+    ] {
+        mount.rules(2, rule);
+        let steps = "join all_gather_bytes:2500000 all_gather:2500000 gather_from:0:1500000 close";
+        let world = mount.world().with("FSGATHER_TRANSPORT", "auto");
+        let mut stage = start_in(&world, &mount, steps);
+        stage.succeed(0..2);
+        let ends = stage.end_all(0..2);
+        let warnings: Vec<&str> = ends.iter().flat_map(crate::common::End::warnings).collect();
+        assert_eq!(warnings.len(), 1, "{rule}: {warnings:?}");
+        assert!(
+            warnings[0].contains("a payload of rank 1 on "),
+            "{warnings:?}"
+        );
+        mount.rules(2, "");
+        assert_nothing_left(&mount.behind());
+    }
+}
+
+#[test]
+fn a_listing_that_fails_for_a_moment_is_made_again() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    mount.rules(2, "readdir *all_gather_via_filesys EIO count=2");
+    succeeds(&mount, "join barrier close");
+    assert_eq!(refusals_in(&mount.behind()).len(), 0);
+}
+
+#[test]
+fn who_makes_the_directory_lists_it_again_as_well() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    mount.rules(2, "readdir *all_gather_via_filesys EIO count=2");
+    let world = mount.world();
+    let mut stage = Stage::new();
+    let first = stage.start(&mut mount.rank(&world, 1, "join barrier close"));
+    let made = mount.behind().join("all_gather_via_filesys");
+    stage.wait_until("the directory", || made.exists());
+    let second = stage.start(&mut mount.rank(&world, 0, "join barrier close"));
+    stage.succeed([first, second]);
+}
+
+#[test]
+fn a_rank_that_cannot_look_for_rank_0_leaves_word() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    mount.rules(2, "readdir *all_gather_via_filesys EIO");
+    let started = Instant::now();
+    let mut stage = start(&mount, "join barrier close");
+    let cannot = stage.end(1);
+    assert_eq!(cannot.code, STORAGE, "{}", stage.transcript());
+    assert!(cannot.error().contains("cannot list "), "{cannot:?}");
+    let told = stage.end(0);
+    let took = told.at.saturating_duration_since(started);
+    assert_eq!(told.code, PEER_FAILED, "{}", stage.transcript());
+    let named = format!("(pid {})", stage.pid(1));
+    let said = told.error();
+    assert!(
+        said.starts_with("rank 1 on ") && said.contains(&named) && said.contains(cannot.error()),
+        "{said}"
+    );
+    assert!(took < allowed(Duration::from_secs(20)), "{took:?}");
+    assert_nothing_left(&mount.behind());
+}
+
+#[test]
+fn who_cannot_make_or_list_a_directory_for_messages_is_named_by_all() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    let world = mount.world().with("FSGATHER_CONTROL", "markers");
+    // Rank 0 makes it before anybody has come, and rank 1 looks into it all the time.
+    mount.rules(1, "mkdir out EACCES");
+    let mut stage = start_in(&world, &mount, "join barrier close");
+    let (error, _) = stage.fail_alike(0..2, STORAGE);
+    assert!(error.contains("rank 0 on "), "{error}");
+    mount.rules(1, "");
+
+    let mut stage = start_in(&world, &mount, "join at:end barrier close");
+    stage.wait_at(0..2, "end");
+    mount.rules(2, "readdir out EACCES");
+    stage.go_all(0..2);
+    let (error, _) = stage.fail_alike(0..2, STORAGE);
+    assert!(error.contains("rank 1 on "), "{error}");
+    mount.rules(2, "");
+    assert_nothing_left(&mount.behind());
+}
+
+#[test]
+fn a_removal_that_fails_in_the_middle_leaves_word_of_whose_the_directory_was() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    let mut stage = start(&mount, "join all_gather_bytes:2500000 at:end close");
+    stage.wait_at(0..2, "end");
+    for rank in [0, 1] {
+        stage.kill(rank);
+        stage.end(rank);
+    }
+    let directory = mount.directory();
+    let clean = ["clean", "--execute", directory.to_str().expect("text")];
+    mount.rules(1, "unlink beat-* EIO");
+    let cleaner = stage.start(&mut mount.tool(&mount.world(), 0, &clean));
+    let cannot = stage.end(cleaner);
+    assert!(
+        cannot.code != 0 && holds(&mount.behind(), "owner"),
+        "{}",
+        stage.transcript()
+    );
+    mount.rules(1, "");
+    let cleaner = stage.start(&mut mount.tool(&mount.world(), 0, &clean));
+    stage.succeed([cleaner]);
+    assert_nothing_left(&mount.behind());
+}
+
+#[test]
+fn what_is_not_seen_stale_garbled_or_short_is_asked_for_again() {
+    let Some(mount) = DoubleMount::with("", 1) else {
+        return;
+    };
+    for rules in [
+        "open payload-* ESTALE count=2",
+        "open payload-* ENOENT count=2",
+        "lookup payload-* ESTALE count=2",
+        "lookup payload-* ENOENT count=2",
+        "read payload-* EIO count=1",
+        "read payload-* ESTALE count=1",
+        "read payload-* garbled count=1",
+        "read payload-* garbled after=5 count=1",
+        "read payload-* short count=2\nwrite payload-* short",
+        "read payload-* EINTR count=3\nwrite payload-* EINTR count=3",
+    ] {
+        mount.rules(1, rules);
+        mount.rules(2, rules);
+        succeeds(&mount, STEPS);
+    }
+    // What the other host has made.
+    mount.rules(1, "");
+    for rules in [
+        "lookup gather-* ENOENT count=2",
+        "lookup gather-* ESTALE count=1",
+    ] {
+        mount.rules(2, rules);
+        succeeds(&mount, STEPS);
+    }
+}
+
+#[test]
+fn success_that_is_reported_as_failure_is_success() {
+    let Some(mount) = DoubleMount::with("", 1) else {
+        return;
+    };
+    for host in [1, 2] {
+        mount.rules(host, "rename payload-* lost\nmkdir * lost");
+    }
+    succeeds(&mount, STEPS);
+    let Some(mount) = DoubleMount::with("--no-rename", 1) else {
+        return;
+    };
+    for host in [1, 2] {
+        mount.rules(host, "link payload-* lost");
+    }
+    succeeds(&mount, STEPS);
+}
+
+#[test]
+fn file_systems_without_this_or_that_serve() {
+    for options in [
+        "--no-types",
+        "--no-link",
+        "--no-rename",
+        "--no-rename --no-link",
+        "--slow-rename",
+        "--no-fsync",
+        "--on-close --slow-rename --no-link --no-fsync",
+        "--on-close --no-rename --no-link --no-types",
+    ] {
+        let Some(mount) = DoubleMount::with(options, 30) else {
+            return;
+        };
+        succeeds(&mount, STEPS);
+    }
+}
+
+/// Whether anything below has a name that begins so.
+fn holds(directory: &Path, prefix: &str) -> bool {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return false;
+    };
+    entries.filter_map(Result::ok).any(|entry| {
+        entry.file_name().to_string_lossy().starts_with(prefix) || holds(&entry.path(), prefix)
+    })
+}
+
+/// The one payload file that is there.
+fn payload(directory: &Path) -> PathBuf {
+    let gathers = crate::common::left_in(directory).into_iter();
+    let payloads = gathers.filter_map(|gather| fs::read_dir(gather.join("payloads")).ok());
+    let mut entries = payloads.flatten().filter_map(Result::ok);
+    entries.next().expect("a payload").path()
+}
+
+#[test]
+fn a_payload_that_somebody_holds_open_keeps_its_directory_no_longer_than_that() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    let mut stage = start(&mount, "join gather_from:0:1500000:read close");
+    stage.wait_at([0], "reading");
+    let held = fs::File::open(payload(&mount.mount(1))).expect("a payload");
+    stage.go(0);
+    // The file that was removed lives on under another name, in a directory that has to be removed.
+    stage.wait_until("a file that lives on", || {
+        holds(&mount.behind(), ".fuse_hidden")
+    });
+    stage.wait_for(1, "done close");
+    drop(held);
+    stage.succeed(0..2);
+    assert_nothing_left(&mount.behind());
+}
+
+#[test]
+fn a_directory_in_use_is_removed_a_little_later() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    mount.rules(
+        1,
+        "rmdir * ENOTEMPTY count=2\nunlink payload-* ENOENT count=1",
+    );
+    let mut stage = start(&mount, STEPS);
+    stage.succeed(0..2);
+    let left = crate::common::left_in(&mount.behind());
+    assert!(left.is_empty(), "{left:?}\n{}", stage.transcript());
+}
+
+#[test]
+fn a_rank_that_hangs_in_its_file_system_is_named_in_time() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    mount.rules(2, "fsync payload-* hang");
+    let mut stage = Stage::new();
+    let world = mount.world().with("FSGATHER_TIMEOUT", "2s");
+    for rank in [0, 1] {
+        stage.start(&mut mount.rank(&world, rank, "join all_gather_bytes:2500000 close"));
+    }
+    let end = stage.end(0);
+    assert_eq!(end.code, TIMED_OUT, "{}", stage.transcript());
+    let hangs = stage.pid(1);
+    assert!(
+        end.error().contains("rank 1 on ")
+            && end.error().contains(&format!("(pid {hangs}, "))
+            && end.error().contains("publishing its payload"),
+        "{}",
+        end.error()
+    );
+    // It could not return before; what it says then is the same.
+    assert!(stage.runs(1));
+    mount.rules(2, "");
+    let late = stage.end(1);
+    assert_eq!((late.code, late.error()), (TIMED_OUT, end.error()));
+    assert_nothing_left(&mount.behind());
+}
+
+#[test]
+fn a_file_system_that_hangs_for_a_while_costs_that_while() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    mount.rules(1, "read payload-* hang");
+    mount.rules(2, "fsync payload-* hang");
+    let mut stage = start(&mount, STEPS);
+    stage.wait_until("a payload being written", || {
+        holds(&mount.behind(), "payload-")
+    });
+    stage.let_pass(Duration::from_secs(1));
+    assert!(stage.runs(0) && stage.runs(1));
+    mount.rules(2, "");
+    stage.let_pass(Duration::from_secs(1));
+    assert!(stage.runs(0), "{}", stage.transcript());
+    mount.rules(1, "");
+    stage.succeed(0..2);
+    assert_nothing_left(&mount.behind());
+}
+
+#[test]
+fn who_hangs_in_a_file_system_is_told_so_though_nobody_waits_for_it() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    for host in [1, 2] {
+        mount.rules(host, "read payload-* hang");
+    }
+    let mut stage = start(&mount, "join all_gather_bytes:2500000 close");
+    let shown = crate::common::in_step(&mount.directory());
+    for rank in [0, 1] {
+        let warning = stage.wait_for_where(rank, "a warning", |line| line.contains("WARN"));
+        assert!(
+            warning.contains("reading the payload of rank ")
+                && warning.contains(&shown)
+                && warning.ends_with("see whether that file system answers"),
+            "{warning}"
+        );
+    }
+    for host in [1, 2] {
+        mount.rules(host, "");
+    }
+    stage.succeed(0..2);
+    assert_nothing_left(&mount.behind());
+}

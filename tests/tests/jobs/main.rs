@@ -1,0 +1,42 @@
+//! Jobs of real processes: what ranks get, what they are told, and what stays, whatever happens to them.
+//!
+//! One program, as most tests wait for something most of the time: many wait at the same time here, where programs run one after the other.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod agreement;
+mod attempts;
+mod awaiting;
+mod cleaning;
+mod codecs;
+mod command;
+mod completed;
+mod damaged_places;
+mod decided;
+mod doctor;
+mod family;
+mod faulty_mounts;
+mod hanging;
+mod inspecting;
+mod introductions;
+mod intruders;
+mod lost_ranks;
+mod meeting;
+mod network;
+mod network_memory;
+mod pieces;
+mod reading_for_each_other;
+mod results;
+mod rings_of_hosts;
+mod routes;
+mod runtimes;
+mod settings;
+mod shared_memory;
+mod stalls;
+mod storage;
+mod tracing;
+mod tracing_clocks;
+mod tracing_damaged;
+mod verifying;
+mod without_files;

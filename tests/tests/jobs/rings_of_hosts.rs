@@ -1,0 +1,188 @@
+//! All-gathers from memory to memory over several hosts: payloads enter each host once, and are handed on there in memory that its
+//! ranks share, if they do. Hosts are namespaces, which only root can make.
+
+use crate::common::{
+    End, Stage, assert_nothing_left, everybody,
+    hosts::{Hosts, PLAIN, through_memory},
+    place,
+};
+
+#[test]
+fn a_payload_enters_each_host_once_however_ranks_are_spread_over_them() {
+    const LEN: u64 = 3_000_000;
+    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
+        return;
+    };
+    let place = place();
+    let world = through_memory(9, place.path());
+    let mut stage = Stage::new();
+    // As launchers do that deal ranks out to hosts in turn.
+    for rank in 0..world.ranks {
+        let steps = format!("join all_gather_bytes:{LEN} barrier close");
+        stage.start(&mut hosts.rank(rank % 3 + 1, &world, rank, &steps));
+    }
+    stage.succeed(everybody(world.ranks));
+    stage.end_all(everybody(world.ranks));
+    for host in hosts.all() {
+        let sent = hosts.sent_by(host);
+        // To the next host what that lacks: the payloads of six ranks.
+        assert!(
+            sent > 6 * LEN && sent < 6 * LEN + LEN / 2,
+            "host {host}: {sent} bytes"
+        );
+    }
+}
+
+/// What ranks of a host have in memory that they share does not go through its loopback device.
+#[test]
+fn what_has_come_to_a_host_that_shares_memory_is_handed_on_there() {
+    const LEN: u64 = 3_000_000;
+    const CALLS: u64 = 4;
+    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
+        return;
+    };
+    let mut through_loopback = Vec::new();
+    for shares in [true, false] {
+        let before: Vec<[u64; 2]> = hosts
+            .all()
+            .map(|host| [hosts.sent_by(host), hosts.looped_by(host)])
+            .collect();
+        let place = place();
+        let mut world = through_memory(9, place.path());
+        if shares {
+            world = world.sharing_memory();
+        }
+        let mut stage = Stage::new();
+        for rank in 0..world.ranks {
+            let calls = format!("all_gather_bytes:{LEN} ").repeat(4);
+            let steps = format!("join {calls}barrier close");
+            stage.start(&mut hosts.rank(rank % 3 + 1, &world, rank, &steps));
+        }
+        stage.succeed(everybody(world.ranks));
+        stage.end_all(everybody(world.ranks));
+        for (host, [sent, looped]) in hosts.all().zip(before) {
+            let sent = hosts.sent_by(host) - sent;
+            assert!(
+                sent > CALLS * 6 * LEN && sent < CALLS * 6 * LEN + 2 * LEN,
+                "host {host}: {sent} bytes, sharing memory: {shares}"
+            );
+            through_loopback.push((shares, hosts.looped_by(host) - looped));
+        }
+        assert_nothing_left(place.path());
+    }
+    // In each call six payloads of others go to two more members, and three of its own to two each; but those of the first call
+    // for which there is no place yet.
+    for (shares, looped) in through_loopback {
+        let expected = if shares {
+            0..19 * LEN
+        } else {
+            CALLS * 18 * LEN..u64::MAX
+        };
+        assert!(
+            expected.contains(&looped),
+            "{looped} bytes, sharing memory: {shares}"
+        );
+    }
+}
+
+#[test]
+fn where_there_is_room_for_some_payloads_of_others_alone_all_arrive() {
+    let Some(hosts) = Hosts::with(2, "", PLAIN) else {
+        return;
+    };
+    for room in ["64KiB", "2MiB", "5MiB", "20MiB"] {
+        let place = place();
+        let world = through_memory(6, place.path()).with("FSGATHER_SHARED_MEMORY", room);
+        let calls =
+            "all_gather_bytes:1500000* all_gather:70000* all_gather_bytes:300000 ".repeat(3);
+        let held = "keep:900000 lend:900000 keep:900000 right all_gather:900000 lend:900000* right let_go ";
+        let mut stage = Stage::new();
+        for rank in 0..world.ranks {
+            let steps = format!("join {calls}{held}storm:20:5 close");
+            stage.start(&mut hosts.rank(rank % 2 + 1, &world, rank, &steps));
+        }
+        stage.succeed(everybody(world.ranks));
+        let ends = stage.end_all(everybody(world.ranks));
+        assert_eq!(ends.iter().flat_map(End::warnings).next(), None);
+        assert_nothing_left(place.path());
+    }
+}
+
+/// A group has other places than the world, and its members lie on hosts in another order.
+#[test]
+fn a_payload_of_a_group_enters_each_host_once_as_well() {
+    const LEN: u64 = 2_000_000;
+    // Of hosts 3, 3, 1, 2, 1, 2.
+    const GROUP: [u32; 6] = [8, 5, 6, 7, 3, 4];
+    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
+        return;
+    };
+    for world_first in [true, false] {
+        let place = place();
+        let world = through_memory(9, place.path());
+        let before = hosts.all().map(|host| hosts.sent_by(host));
+        let before: Vec<u64> = before.collect();
+        let mut stage = Stage::new();
+        let join = if world_first {
+            "join"
+        } else {
+            "join_to_set_up_later"
+        };
+        for rank in 0..world.ranks {
+            let calls = if GROUP.contains(&rank) {
+                let group = GROUP.map(|member| member.to_string()).join(",");
+                // Then some of these, in an order of their own.
+                let nested = if [8, 3, 4].contains(&rank) {
+                    "group:5,0,4 all_gather_bytes:50000* gather_bytes:2:50000 close_group "
+                } else {
+                    ""
+                };
+                format!("group:{group} all_gather_bytes:{LEN} {nested}close_group ")
+            } else {
+                String::new()
+            };
+            let steps = format!("{join} {calls}barrier close");
+            stage.start(&mut hosts.rank(rank % 3 + 1, &world, rank, &steps));
+        }
+        stage.succeed(everybody(world.ranks));
+        stage.end_all(everybody(world.ranks));
+        for (host, before) in hosts.all().zip(before) {
+            let sent = hosts.sent_by(host) - before;
+            // To the next host what that lacks: the payloads of four members.
+            assert!(
+                sent > 4 * LEN && sent < 4 * LEN + LEN / 2,
+                "host {host}: {sent} bytes"
+            );
+        }
+    }
+}
+
+/// Every kind of call, the world first and groups first, from one thread and from two.
+#[test]
+fn groups_of_all_shapes_over_several_hosts_get_what_each_has_handed_in() {
+    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
+        return;
+    };
+    let several = [
+        "join routes:world_first:memory close",
+        "join routes:groups_first:default close",
+        "join_to_set_up_later numbered_groups close",
+    ];
+    for (steps, shares) in several
+        .iter()
+        .flat_map(|steps| [(steps, false), (steps, true)])
+    {
+        let place = place();
+        let mut world = through_memory(6, place.path());
+        if shares {
+            world = world.sharing_memory();
+        }
+        let mut stage = Stage::new();
+        // Two of the first host, one of the second, three of the third, mixed.
+        for (rank, host) in (0..world.ranks).zip([3, 1, 3, 2, 1, 3]) {
+            stage.start(&mut hosts.rank(host, &world, rank, steps));
+        }
+        stage.succeed(everybody(world.ranks));
+        assert_nothing_left(place.path());
+    }
+}

@@ -1,0 +1,393 @@
+//! Ranks of one host that share memory: what they get is right, stays right, makes no file, and goes other ways where it must.
+
+use std::{fs, time::Duration};
+
+use crate::common::{
+    Stage, World, assert_nothing_left, everybody, hosts::Hosts, others, payloads, place,
+};
+use fsgather_testkit::pace::allowed;
+
+/// Large enough for a file, were there no shared memory.
+const LEN: u32 = 300_000;
+
+/// Whose arenas a process has mapped, and how often.
+fn arenas_of(pid: u32) -> usize {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    maps.matches("memfd:fsgather payloads").count()
+}
+
+/// The same all-gather under changing jobs, so that no two have the same bytes.
+fn calls(count: u32, len: u32) -> String {
+    let each = |job| format!("job:{job} all_gather_bytes:{len}");
+    (1..=count).map(each).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn payloads_are_read_where_they_lie_and_make_no_file() {
+    let place = place();
+    let world = World::new(4, place.path()).sharing_memory();
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| {
+        format!(
+            "join {} at:warm keep:{LEN} keep:{LEN} at:kept right close right",
+            calls(5, LEN)
+        )
+    });
+    stage.wait_at(everybody(4), "warm");
+    stage.wait_until("no file is left of the first calls", || {
+        payloads(place.path()) == 0
+    });
+    for rank in 0..4 {
+        assert_eq!(arenas_of(stage.pid(rank)), 4);
+    }
+    stage.go_all(everybody(4));
+    stage.wait_at(everybody(4), "kept");
+    assert_eq!(payloads(place.path()), 0);
+    stage.go_all(everybody(4));
+    stage.succeed(everybody(4));
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn what_is_held_does_not_change_while_calls_go_on() {
+    let place = place();
+    let world = World::new(3, place.path()).sharing_memory();
+    let mut stage = Stage::new();
+    let others = calls(12, LEN);
+    let steps = format!(
+        "join job:100 keep:{LEN} job:101 keep:{LEN} {others} job:102 keep:{LEN} right {others} right let_go {others} \
+         job:103 keep:{LEN} {others} right close right"
+    );
+    stage.start_all(&world, |_| steps.clone());
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
+}
+
+/// Three ranks succeed, and have made no file for the payload that they have handed over when they wait here.
+fn succeed_without_files(mut stage: Stage, here: &str, place: &tempfile::TempDir) {
+    stage.wait_at(everybody(3), here);
+    assert_eq!(
+        payloads(place.path()),
+        0,
+        "the first payload of a size as well"
+    );
+    stage.go_all(everybody(3));
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn send_buffers_are_read_where_they_were_written_and_stay_what_they_were() {
+    let place = place();
+    let world = World::new(3, place.path()).sharing_memory();
+    let mut stage = Stage::new();
+    let others = calls(6, LEN);
+    stage.start_all(&world, |_| {
+        format!(
+            "join job:50 lend:{LEN} at:lent job:51 lend:{LEN} right {others} right job:52 keep:{LEN} let_go {others} \
+             job:53 lend:5000000 {others} right close right"
+        )
+    });
+    succeed_without_files(stage, "lent", &place);
+}
+
+#[test]
+fn send_buffers_that_are_handed_over_by_value_are_read_where_they_were_written() {
+    let place = place();
+    let world = World::new(3, place.path()).sharing_memory();
+    let mut stage = Stage::new();
+    // Memory and mappings of one serve the next, while what it was handed over for is kept or not.
+    let others = |first: u32| {
+        let each = |job| format!("job:{job} give:{LEN} right let_go job:{job} lend:{LEN} let_go");
+        (first..first + 4).map(each).collect::<Vec<_>>().join(" ")
+    };
+    stage.start_all(&world, |_| {
+        format!(
+            "join job:50 give:{LEN} at:given {} job:51 give:{LEN} give:5000000 right {} right {} right close right",
+            others(60),
+            calls(6, LEN),
+            "job:70 give:64 give:300000 give:0 right"
+        )
+    });
+    succeed_without_files(stage, "given", &place);
+}
+
+#[test]
+fn parts_that_a_root_keeps_of_a_gather_that_it_gives_up_do_not_change() {
+    let place = place();
+    let world = World::new(3, place.path()).sharing_memory();
+    let mut stage = Stage::new();
+    let others = calls(6, LEN);
+    stage.start_all(&world, |rank| {
+        let some = |job: u32| {
+            let step = if job.is_multiple_of(2) {
+                "keep_some"
+            } else {
+                "lend_some"
+            };
+            // Who hands in last does so when the root has done with the call.
+            let late = if rank == 2 { "at:late " } else { "" };
+            format!("job:{job} {late}{step}:0:{LEN}:2 barrier {}", calls(1, LEN))
+        };
+        let some: Vec<String> = (60..66).map(some).collect();
+        format!(
+            "join {others} {} right {others} right close",
+            some.join(" ")
+        )
+    });
+    for _ in 60..66 {
+        stage.wait_for(0, "has some");
+        stage.wait_at([2], "late");
+        stage.go(2);
+    }
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn send_buffers_are_memory_as_any_other_where_none_is_shared() {
+    let place = place();
+    for (name, value) in [
+        ("FSGATHER_SHARED_MEMORY", "0"),
+        ("FSGATHER_TRANSPORT", "filesys"),
+        ("FSGATHER_TRANSPORT", "memory"),
+        ("FSGATHER_VERIFY", "always"),
+    ] {
+        let world = World::new(2, place.path()).with(name, value);
+        let mut stage = Stage::new();
+        stage.start_all(&world, |_| {
+            format!("join lend:{LEN} give:{LEN} job:2 lend:{LEN} give:{LEN} right let_go job:3 lend:0 give:1 right close")
+        });
+        stage.succeed(everybody(2));
+    }
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn more_than_there_is_room_for_goes_another_way() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_SHARED_MEMORY", "1MiB");
+    let mut stage = Stage::new();
+    let each = |job| format!("job:{job} keep:{LEN}");
+    let keeping = (1..=8).map(each).collect::<Vec<_>>().join(" ");
+    stage.start_all(&world, |_| {
+        format!(
+            "join {keeping} right at:kept let_go {} close",
+            calls(5, LEN)
+        )
+    });
+    stage.wait_at(everybody(3), "kept");
+    // Three slots hold what came from the third call on.
+    assert!(payloads(place.path()) <= 3 * 5, "{}", stage.transcript());
+    stage.go_all(everybody(3));
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
+}
+
+/// Every kind of call of five ranks, with payloads of several lengths, in four jobs, and in groups.
+fn every_kind_of_call() -> String {
+    let every = |job: u32, len: &str| {
+        format!(
+            "job:{job} all_gather_bytes:{len} all_gather:{len} all_gather_from:{len} gather:0:{len} gather_bytes:3:{len} \
+             gather_from:4:{len} broadcast:2:{len} all_gather_pieces:{len} gather_pieces:1:{len} broadcast_pieces:3:{len} "
+        )
+    };
+    let lens = ["5000*", "70000*", "300000*", "0"];
+    let all: String = (1..=4)
+        .flat_map(|job| lens.map(|len| every(job, len)))
+        .collect();
+    let few = calls(3, LEN);
+    format!(
+        "{all} split:2 {few} gather_bytes:0:{LEN} gather_bytes:1:{LEN} close_group {few} storm:40:7"
+    )
+}
+
+#[test]
+fn every_kind_of_call_is_right_again_and_again() {
+    let place = place();
+    let world = World::new(5, place.path()).sharing_memory();
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| format!("join {} close", every_kind_of_call()));
+    stage.succeed(everybody(5));
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn of_several_hosts_those_of_the_root_share_memory_with_it() {
+    for transport in ["auto", "memory"] {
+        let Some(hosts) = Hosts::new(2) else { return };
+        let place = place();
+        let world = World::new(5, place.path())
+            .sharing_memory()
+            .with("FSGATHER_TRANSPORT", transport);
+        let mut stage = Stage::new();
+        for rank in 0..5 {
+            let steps = format!(
+                "join job:9 gather_bytes:4:{LEN} gather_bytes:4:{LEN} at:gathered {} job:80 lend:{LEN} job:81 lend:5000 \
+                 lend_some:2:{LEN}:3 barrier {} right close",
+                every_kind_of_call(),
+                calls(4, LEN)
+            );
+            stage.start(&mut hosts.rank(rank % 2 + 1, &world, rank, &steps));
+        }
+        stage.wait_at(everybody(5), "gathered");
+        // Ranks 0, 2 and 4 run on the first host.
+        for rank in 0..5 {
+            let shares = stage.shared_by(rank) > u64::from(LEN);
+            assert_eq!(shares, rank % 2 == 0, "rank {rank}: {}", stage.transcript());
+        }
+        stage.go_all(everybody(5));
+        stage.succeed(everybody(5));
+        assert_nothing_left(place.path());
+    }
+}
+
+#[test]
+fn calls_that_are_given_up_free_their_places() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_SHARED_MEMORY", "1MiB");
+    let mut stage = Stage::new();
+    let each = |number| format!("start_all_gather:{LEN} abandon:{number} barrier");
+    let given_up = (0..12).map(each).collect::<Vec<_>>().join(" ");
+    stage.start_all(&world, |_| {
+        format!(
+            "join {} {given_up} at:end keep:{LEN} at:kept right close",
+            calls(3, LEN)
+        )
+    });
+    stage.wait_at(everybody(3), "end");
+    stage.wait_until("no file is left", || payloads(place.path()) == 0);
+    stage.go_all(everybody(3));
+    stage.wait_at(everybody(3), "kept");
+    assert_eq!(payloads(place.path()), 0, "there is room for it");
+    stage.go_all(everybody(3));
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn a_rank_that_is_killed_gives_its_leases_back() {
+    let place = place();
+    let world = World::new(4, place.path()).with("FSGATHER_SHARED_MEMORY", "1MiB");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |rank| {
+        let before = format!("join {} keep:{LEN} at:all", calls(3, LEN));
+        match rank {
+            3 => before,
+            _ => format!(
+                "join {} keep:{LEN} group:0,1,2 {} at:all let_go {} keep:{LEN} at:kept right drop",
+                calls(3, LEN),
+                calls(3, LEN),
+                calls(4, LEN)
+            )
+            .replacen(" group:0,1,2", " at:three group:0,1,2", 1),
+        }
+    });
+    stage.wait_at(0..3, "three");
+    stage.wait_at([3], "all");
+    stage.kill(3);
+    stage.go_all(0..3);
+    stage.wait_at(0..3, "all");
+    stage.wait_until("no file is left", || payloads(place.path()) == 0);
+    stage.go_all(0..3);
+    stage.wait_at(0..3, "kept");
+    assert_eq!(payloads(place.path()), 0, "there is room for it");
+    stage.go_all(0..3);
+    for end in stage.end_all(0..3) {
+        assert!(
+            end.error().is_empty() || end.error().contains("rank 3"),
+            "{end:?}"
+        );
+    }
+}
+
+#[test]
+fn one_rank_that_shares_nothing_has_all_go_the_other_way() {
+    let place = place();
+    let world = World::new(3, place.path()).sharing_memory();
+    let alone = world.clone().with("FSGATHER_SHARED_MEMORY", "0");
+    go_the_other_way(&world, &alone);
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn one_rank_that_wants_everything_verified_has_all_go_the_other_way() {
+    let place = place();
+    let world = World::new(3, place.path()).sharing_memory();
+    let alone = world.clone().with("FSGATHER_VERIFY", "always");
+    go_the_other_way(&world, &alone);
+    assert_nothing_left(place.path());
+}
+
+/// Ranks 0 and 2 of one world, rank 1 of another, which shares nothing.
+fn go_the_other_way(world: &World, alone: &World) {
+    let mut stage = Stage::new();
+    let steps = format!("join {} at:end close", calls(5, LEN));
+    for rank in 0..3 {
+        let world = if rank == 1 { alone } else { world };
+        stage.start(&mut world.rank(rank, &steps));
+    }
+    stage.wait_at(everybody(3), "end");
+    for rank in others(3, 1) {
+        assert!(arenas_of(stage.pid(rank)) <= 1);
+    }
+    stage.go_all(everybody(3));
+    stage.succeed(everybody(3));
+}
+
+#[test]
+fn who_asks_for_files_gets_files() {
+    let place = place();
+    let world = World::new(3, place.path())
+        .sharing_memory()
+        .with("FSGATHER_TRANSPORT", "filesys");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| format!("join {} at:end close", calls(5, LEN)));
+    stage.wait_at(everybody(3), "end");
+    for rank in 0..3 {
+        assert_eq!(arenas_of(stage.pid(rank)), 0);
+    }
+    stage.go_all(everybody(3));
+    stage.succeed(everybody(3));
+}
+
+#[test]
+fn ranks_that_cannot_reach_each_other_by_such_sockets_lose_no_time() {
+    let Some(hosts) = Hosts::new(2) else { return };
+    let place = place();
+    let world = World::new(4, place.path()).sharing_memory();
+    let mut stage = Stage::new();
+    let began = std::time::Instant::now();
+    for rank in 0..4 {
+        stage.start(&mut hosts.rank(
+            rank / 2 + 1,
+            &world,
+            rank,
+            &format!("join {} close", calls(5, LEN)),
+        ));
+    }
+    stage.succeed(everybody(4));
+    let took = began.elapsed();
+    assert!(
+        took < allowed(Duration::from_secs(9)),
+        "nobody is waited for who cannot come: {took:?}"
+    );
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn a_narrow_address_space_is_respected() {
+    let place = place();
+    let world = World::new(3, place.path()).sharing_memory();
+    let mut stage = Stage::new();
+    let limited: Vec<String> = ["prlimit", "--as=3000000000"].map(Into::into).to_vec();
+    for rank in 0..3 {
+        stage.start(&mut world.rank_behind(
+            &limited,
+            rank,
+            &format!("join {} close", calls(5, LEN)),
+        ));
+    }
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
+}

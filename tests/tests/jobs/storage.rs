@@ -1,0 +1,201 @@
+//! Directories that cannot be used: every rank says so, with the same words, and nothing stays.
+#![expect(
+    clippy::expect_used,
+    reason = "functions that tests share fail them in the same way"
+)]
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use crate::common::{
+    End, STORAGE, Stage, World, assert_nothing_left, everybody, left_in, mounts::Mounted, place,
+};
+
+/// What four ranks say of a directory that cannot be used at all.
+fn refused(directory: &Path) -> String {
+    let mut stage = Stage::new();
+    stage.start_all(&World::new(4, directory), |_| "join close".into());
+    let (error, _) = stage.fail_alike(everybody(4), STORAGE);
+    let named = directory.to_str().expect("text");
+    assert!(error.contains(named), "{named}: {error}");
+    error
+}
+
+#[test]
+fn a_directory_that_is_a_file_is_refused_by_all() {
+    let place = place();
+    let file = place.path().join("file");
+    fs::write(&file, "x").expect("a file");
+    let error = refused(&file);
+    assert!(error.contains("ot a directory"), "{error}");
+    assert_eq!(left_in(place.path()), [file]);
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_refused_by_all() {
+    let place = place();
+    let error = refused(&place.path().join("nowhere"));
+    assert!(error.contains("o such file or directory"), "{error}");
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn a_file_in_place_of_the_rendezvous_directory_is_refused_by_all() {
+    let place = place();
+    let rendezvous = place.path().join("all_gather_via_filesys");
+    fs::write(&rendezvous, "x").expect("a file");
+    refused(place.path());
+    fs::remove_file(&rendezvous).expect("our file");
+    assert_nothing_left(place.path());
+}
+
+/// What four ranks say alike that see a file system made for the purpose; nothing new stays on it.
+fn on_a_mount(options: &str, then: &str, step: &str) -> Option<String> {
+    let errors = each_on_a_mount(options, then, step)?;
+    assert!(errors.iter().all(|error| *error == errors[0]), "{errors:?}");
+    errors.into_iter().next()
+}
+
+/// What each of them says.
+fn each_on_a_mount(options: &str, then: &str, step: &str) -> Option<Vec<String>> {
+    let place = place();
+    let mounted = Mounted::over(place.path(), options, then)?;
+    let before = left_in(&mounted.directory());
+    let mut stage = Stage::new();
+    let world = World::new(4, place.path()).with("FSGATHER_TRANSPORT", "filesys");
+    for rank in 0..4 {
+        stage.start(&mut mounted.rank(&world, rank, &format!("join {step} close")));
+    }
+    let ends = stage.end_all(everybody(4));
+    let named = place.path().to_str().expect("text");
+    for end in &ends {
+        assert_eq!(end.code, STORAGE, "{}", stage.transcript());
+        assert!(end.error().contains(named), "{}", stage.transcript());
+    }
+    assert_eq!(left_in(&mounted.directory()), before);
+    Some(ends.iter().map(|end| end.error().to_owned()).collect())
+}
+
+#[test]
+fn a_read_only_file_system_is_refused_by_all() {
+    if let Some(error) = on_a_mount("ro", "true", "") {
+        assert!(error.contains("ead-only file system"), "{error}");
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_fails_the_call_on_all() {
+    let Some(error) = on_a_mount("size=1m", "true", "all_gather_bytes:600000") else {
+        return;
+    };
+    assert!(error.contains("o space left"), "{error}");
+    // Who and doing what.
+    assert!(
+        error.contains("rank ") && error.contains("all_gather #"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_disk_that_fills_up_under_a_source_fails_the_call_on_all() {
+    if let Some(error) = on_a_mount("size=1m", "true", "all_gather_from:600000") {
+        assert!(error.contains("o space left"), "{error}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_is_refused_by_all() {
+    let fill = "cat /dev/zero 2>/dev/null >filler; true";
+    if let Some(error) = on_a_mount("size=64k", fill, "all_gather_bytes:600000") {
+        assert!(error.contains("o space left"), "{error}");
+    }
+}
+
+#[test]
+fn inodes_that_run_out_are_an_error_on_all() {
+    // So few that several ranks may miss one at the same moment, over marker files while they meet: each says what it has met with.
+    let errors = each_on_a_mount("nr_inodes=6", "true", "all_gather_bytes:600000");
+    for error in errors.into_iter().flatten() {
+        assert!(error.contains("o space left"), "{error}");
+    }
+}
+
+/// A world over marker files that waits on a small disk of its own, and what then happens to the disk; how the
+/// ranks end, and how long the last of them takes.
+fn waiting_while(
+    options: &str,
+    happens: impl FnOnce(&Mounted),
+) -> Option<(Vec<End>, Duration, tempfile::TempDir, Mounted)> {
+    let place = place();
+    let mounted = Mounted::over(place.path(), options, "true")?;
+    let mut stage = Stage::new();
+    let world = World::new(4, place.path()).with("FSGATHER_CONTROL", "markers");
+    for rank in 0..4 {
+        let script = "join all_gather_bytes:300000 at:ready all_gather_bytes:300000 close";
+        stage.start(&mut mounted.rank(&world, rank, script));
+    }
+    stage.wait_at(everybody(4), "ready");
+    happens(&mounted);
+    let since = Instant::now();
+    stage.go_all(everybody(4));
+    let ends = stage.end_all(everybody(4));
+    let last = ends.iter().map(|end| end.at).max().expect("four ranks");
+    for end in &ends {
+        assert_eq!(end.code, STORAGE, "{}", stage.transcript());
+    }
+    let took = last.saturating_duration_since(since);
+    Some((ends, took, place, mounted))
+}
+
+/// Time enough for a loaded machine, and far less than ranks wait for those who do not answer.
+const AT_ONCE: Duration = Duration::from_secs(8);
+
+#[test]
+fn inodes_that_run_out_while_ranks_talk_through_files_are_told_to_all_by_one_text() {
+    let use_up = |mounted: &Mounted| {
+        let filler = |n: &u32| mounted.directory().join(format!("filler-{n}"));
+        let made = (0..).take_while(|n| fs::write(filler(n), b"").is_ok());
+        assert!(made.count() > 0);
+    };
+    let ended = waiting_while("size=16m,nr_inodes=90", use_up);
+    let Some((ends, took, place, mounted)) = ended else {
+        return;
+    };
+    let error = ends[0].error();
+    assert!(error.contains("o space left"), "{error}");
+    assert!(ends.iter().all(|end| end.error() == error), "{ends:?}");
+    assert!(took < AT_ONCE, "{took:?}");
+    // And what they have left can be freed.
+    let mut stage = Stage::new();
+    let named = place.path().to_str().expect("text").to_owned();
+    let world = World::new(1, place.path());
+    stage.start(&mut mounted.tool(&world, 0, &["clean", &named, "--execute"]));
+    stage.succeed([0]);
+    let left = mounted.directory().join("all_gather_via_filesys");
+    assert!(
+        !left.exists(),
+        "{:?}\n{}\n{ends:?}",
+        left_in(&mounted.directory()),
+        stage.transcript()
+    );
+}
+
+#[expect(clippy::disallowed_methods, reason = "what an administrator does")]
+#[test]
+fn a_directory_that_is_removed_while_ranks_talk_through_files_is_noticed_by_all_at_once() {
+    let remove = |mounted: &Mounted| {
+        let rendezvous = mounted.directory().join("all_gather_via_filesys");
+        // Ranks go on writing into it until it is gone.
+        while let Err(error) = fs::remove_dir_all(&rendezvous) {
+            assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty, "{error}");
+        }
+    };
+    let Some((_, took, _place, _mounted)) = waiting_while("size=16m", remove) else {
+        return;
+    };
+    assert!(took < AT_ONCE, "{took:?}");
+}

@@ -1,0 +1,160 @@
+//! Tests what `trace` and `ps` make of files of calls that cannot be read, or not all of them: they tell that, and take no older call for
+//! the last one.
+#![expect(
+    clippy::expect_used,
+    reason = "functions that tests share fail them in the same way"
+)]
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command, thread};
+
+use crate::common::{Stage, World, build::command_line_tool, everybody, place};
+use fsgather_testkit::process;
+
+/// The status of `fsgather trace`, and all that it says.
+fn trace(directory: &Path) -> (Option<i32>, String) {
+    let mut command = Command::new(command_line_tool());
+    command.arg("trace").arg(directory).env_clear();
+    let output = process::output(&mut command).expect("a program");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).expect("text"))
+}
+
+/// What the header takes, and a record.
+const HEADER: usize = 4096;
+const RECORD: usize = 192;
+
+#[test]
+fn of_a_file_that_was_cut_no_older_call_is_taken_for_the_last_one() {
+    let place = place();
+    let world = World::new(2, place.path()).with("FSGATHER_TRACE", "always");
+    let mut stage = Stage::new();
+    let script = format!("join {}close", "barrier ".repeat(20));
+    stage.start_all(&world, |_| script.clone());
+    stage.succeed(everybody(2));
+    let entries = fs::read_dir(place.path().join("all_gather_via_filesys")).expect("a directory");
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.to_string_lossy().contains("/calls-"))
+        .collect();
+    files.sort();
+    let [_, file] = files.as_slice() else {
+        panic!("{files:?}");
+    };
+    let whole = fs::read(file).expect("a file");
+    let (status, said) = trace(place.path());
+    assert_eq!(status, Some(0), "{said}");
+    assert!(
+        said.contains(", 2 ranks on ") && !said.contains("not read"),
+        "{said}"
+    );
+    // Somewhere within the header, just after it, and among the calls.
+    let cuts = [
+        0,
+        10,
+        200,
+        HEADER - 1,
+        HEADER,
+        HEADER + RECORD,
+        HEADER + 5 * RECORD + 7,
+    ];
+    for cut in cuts {
+        fs::write(file, &whole[..cut]).expect("a file");
+        let (status, said) = trace(place.path());
+        assert_eq!(status, Some(0), "{cut}: {said}");
+        let not_read = format!("  not read: {}: ", file.display());
+        assert!(said.contains(&not_read), "{cut}: {said}");
+        assert!(
+            said.contains(", 1 of 2 ranks have left their calls "),
+            "{cut}: {said}"
+        );
+    }
+    // A part in the middle: what came later is told, and what is away as well.
+    let mut holed = whole.clone();
+    holed[HEADER + 3 * RECORD..HEADER + 7 * RECORD].fill(0);
+    fs::write(file, &holed).expect("a file");
+    let (status, said) = trace(place.path());
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains(", 2 ranks on "), "{said}");
+    let what = ": 4 of its last 21 calls, which are missing or damaged";
+    assert!(said.contains(what), "{said}");
+    // None that can be read: they are there nevertheless.
+    for file in &files {
+        fs::write(file, &whole[..10]).expect("a file");
+    }
+    let (status, said) = trace(place.path());
+    assert_eq!(status, Some(2), "{said}");
+    for file in &files {
+        let why = format!("not read: {}: it is incomplete or damaged", file.display());
+        assert!(said.contains(&why), "{said}");
+    }
+}
+
+#[test]
+fn another_user_is_told_whose_job_runs() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = place();
+    let tool = place.path().join("fsgather");
+    crate::common::copy_program(command_line_tool(), &tool);
+    let world = World::new(2, place.path());
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join barrier at:here close".to_owned());
+    stage.wait_at([0, 1], "here");
+    let rendezvous = place.path().join("all_gather_via_filesys");
+    for path in [place.path(), &rendezvous] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("ours");
+    }
+    for options in [&["ps"][..], &["ps", "--stacks"], &["ps", "--json"]] {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid=54301", "--regid=54301", "--clear-groups"])
+            .arg(&tool)
+            .args(options)
+            .arg(place.path());
+        let output = process::output(&mut command).expect("setpriv");
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
+        assert!(!said.contains("no job runs"), "{said}");
+        let why = "-r00000: Permission denied (os error 13); it is of root, who can read it; nor 1 more of that job";
+        assert!(said.contains(why), "{said}");
+    }
+    for rank in 0..2 {
+        stage.go(rank);
+    }
+    stage.succeed(everybody(2));
+}
+
+#[test]
+fn who_asks_a_job_that_ends_meanwhile_is_told_that_it_has() {
+    let place = place();
+    let world = World::new(2, place.path());
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join barrier at:here close".to_owned());
+    stage.wait_at([0, 1], "here");
+    let mut command = Command::new(command_line_tool());
+    command
+        .args(["ps", "--stacks"])
+        .arg(place.path())
+        .env_clear();
+    let said = thread::spawn(move || {
+        let output = process::output(&mut command).expect("a program");
+        String::from_utf8(output.stdout).expect("text")
+    });
+    let rendezvous = place.path().join("all_gather_via_filesys");
+    let is_asked = || {
+        let entries = fs::read_dir(&rendezvous).expect("a directory");
+        let mut names = entries.map(|entry| entry.expect("an entry").file_name());
+        names.any(|name| name.to_string_lossy().starts_with("asked-"))
+    };
+    stage.wait_until("a question", is_asked);
+    for rank in 0..2 {
+        stage.go(rank);
+    }
+    stage.succeed(everybody(2));
+    let said = said.join().expect("an end");
+    // It may just have been answered before.
+    let is_answered = said.contains("\n  ranks 0 1: ");
+    let is_told = said.contains("the job has ended or failed meanwhile");
+    assert!(is_answered || is_told, "{said}");
+    assert!(!said.contains("FSGATHER_STACKS"), "{said}");
+}
