@@ -268,6 +268,11 @@ pub enum ToMember {
         /// The warning.
         text: String,
     },
+    /// This world is of the job of the process that asked to be in it, which was told another world size.
+    OtherSize {
+        /// Who was told what.
+        why: String,
+    },
 }
 
 impl ToCoordinator {
@@ -308,6 +313,7 @@ impl ToMember {
             | Self::Look { .. }
             | Self::Notice { .. }
             | Self::Warning { .. }
+            | Self::OtherSize { .. }
             | Self::Needed { .. } => None,
         }
     }

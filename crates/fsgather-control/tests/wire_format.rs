@@ -145,6 +145,7 @@ fn every_message_to_members_has_its_documented_number() {
         ToMember::Bye { orderly: true },
         ToMember::Moved,
         ToMember::Elsewhere { why: String::new() },
+        ToMember::OtherSize { why: String::new() },
         ToMember::Ask,
         ToMember::Needed { by: Vec::new() },
         ToMember::Here,

@@ -30,13 +30,24 @@ pub struct JobKey {
 }
 
 impl JobKey {
-    /// The key as a name of fixed width.
+    /// The key as a name of fixed width: half of it stands for the job whatever its size, half for all of the key.
     #[must_use]
     pub fn hash(&self) -> KeyHash {
-        let digest = self.digest(b"fsgather key 1");
+        let of_any_size = self.of_any_size().digest(b"fsgather key 1");
+        let whole = self.digest(b"fsgather key 1");
         let mut bytes = [0; 8];
-        bytes.copy_from_slice(&digest[..8]);
+        bytes[..4].copy_from_slice(&of_any_size[..4]);
+        bytes[4..].copy_from_slice(&whole[..4]);
         KeyHash(u64::from_be_bytes(bytes))
+    }
+
+    /// The key of the job as one that all of its ranks have whatever size each was told.
+    #[must_use]
+    pub fn of_any_size(&self) -> Self {
+        Self {
+            world_size: WorldSize::ONE,
+            ..self.clone()
+        }
     }
 
     /// A secret that all ranks can derive, and so can everybody who knows the key: it keeps jobs
@@ -83,6 +94,18 @@ impl KeyHash {
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
+    }
+
+    /// Whether both are of keys that differ in nothing but the world size.
+    #[must_use]
+    pub const fn differs_in_size(self, other: Self) -> bool {
+        self.0 >> 32 == other.0 >> 32 && self.0 != other.0
+    }
+}
+
+impl From<u64> for KeyHash {
+    fn from(number: u64) -> Self {
+        Self(number)
     }
 }
 
@@ -144,6 +167,24 @@ mod tests {
             }
         }
         assert_eq!(key().hash().to_string().len(), 16);
+    }
+
+    #[test]
+    fn hashes_tell_whether_keys_differ_in_the_world_size_alone() {
+        let sized = |size| JobKey {
+            world_size: WorldSize::new(size).unwrap(),
+            ..key()
+        };
+        let (two, three) = (sized(2).hash(), sized(3).hash());
+        assert!(two.differs_in_size(three));
+        assert!(three.differs_in_size(key().hash()));
+        assert!(!two.differs_in_size(two));
+        let other = JobKey {
+            number: 1,
+            ..sized(3)
+        };
+        assert!(!two.differs_in_size(other.hash()));
+        assert_eq!(sized(2).of_any_size(), sized(3).of_any_size());
     }
 
     #[test]

@@ -84,6 +84,12 @@ pub trait RendezvousBackend: Send + Sync {
         Vec::new()
     }
 
+    /// The records that can be seen now of worlds whose keys differ from this one's in the world size alone, for messages: some
+    /// ranks of one job may have been told another size.
+    fn records_of_other_sizes(&self) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
     /// Removes records of crashed runs; rank 0 calls this once its world has formed.
     fn sweep(&self) {}
 

@@ -38,6 +38,10 @@ pub(crate) fn prepare(
     let is_root = settings.detection.rank == Rank::ZERO;
     let given = given_secret(settings)?;
     let is_introduced = matches!(rendezvous, Some(Rendezvous::Custom(_)));
+    // Who was given an address is told who was told which size, as the processes at both its ends belong together.
+    let has_address = matches!(rendezvous, Some(Rendezvous::Tcp(_)));
+    let sizeless = has_address.then(|| key.of_any_size());
+    let key = sizeless.as_ref().unwrap_or(key);
     let job_credentials = JobCredentials {
         // Those that a channel introduces need not have the same one.
         key: if is_introduced { 0 } else { key.hash().get() },

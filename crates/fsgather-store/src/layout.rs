@@ -86,6 +86,12 @@ impl RecordName {
         }
     }
 
+    /// The key of the world that the record is for.
+    #[must_use]
+    pub fn key(self) -> KeyHash {
+        self.key.into()
+    }
+
     /// Whether the record is for the world with this key.
     #[must_use]
     pub const fn is_for(self, key: KeyHash) -> bool {

@@ -40,3 +40,4 @@ mod tracing_clocks;
 mod tracing_damaged;
 mod verifying;
 mod without_files;
+mod world_sizes;

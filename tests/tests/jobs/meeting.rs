@@ -208,20 +208,6 @@ fn two_processes_of_one_rank_are_both_told_of_each_other() {
 }
 
 #[test]
-fn ranks_of_different_world_sizes_do_not_wait_for_each_other_for_ever() {
-    let place = place();
-    let mut stage = Stage::new();
-    let one = World::new(2, place.path()).with("FSGATHER_JOIN_TIMEOUT", "2s");
-    let other = World::new(3, place.path()).with("FSGATHER_JOIN_TIMEOUT", "2s");
-    stage.start(&mut one.rank(0, "join close"));
-    stage.start(&mut other.rank(1, "join close"));
-    for end in stage.end_all(0..2) {
-        assert!([TIMED_OUT, RENDEZVOUS].contains(&end.code), "{end:?}");
-    }
-    assert_nothing_left(place.path());
-}
-
-#[test]
 fn a_second_job_of_the_same_name_is_told_and_the_first_goes_on() {
     let place = place();
     let world = World::new(2, place.path()).with("FSGATHER_JOB", "twice");

@@ -22,3 +22,5 @@ mod meeting;
 mod results;
 #[path = "../jobs/storage.rs"]
 mod storage;
+#[path = "../jobs/world_sizes.rs"]
+mod world_sizes;

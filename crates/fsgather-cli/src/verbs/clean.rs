@@ -357,7 +357,13 @@ fn text(
             "{before}{count} removed ({bytes}){after}, {kept} kept, {failed} failed"
         )
     } else if count == 0 {
-        writeln!(text, "nothing to remove, {kept} kept")
+        let failed = done.failed.len();
+        let failed = (failed > 0).then(|| format!(", {failed} not looked at"));
+        writeln!(
+            text,
+            "nothing to remove, {kept} kept{}",
+            failed.unwrap_or_default()
+        )
     } else {
         writeln!(
             text,

@@ -28,6 +28,9 @@ impl Coordinator {
     /// the messages in [`take_actions`](Coordinator::take_actions) for that rank go there.
     pub fn join(&mut self, join: Join, now: Instant) -> JoinAnswer {
         let rank = join.rank;
+        if join.fingerprint.differs_in_size(&self.world.fingerprint) {
+            return JoinAnswer::Refused(self.answer_other_size(&join));
+        }
         if join.fingerprint.secret != self.world.fingerprint.secret {
             return JoinAnswer::Refused(self.report_mismatch(&join));
         }
@@ -234,27 +237,61 @@ impl Coordinator {
                 self.name_of(Rank::ZERO)
             )));
         }
-        let told = format!(
+        let told = self.sizes_text(join);
+        let cause = Error::rendezvous(format!(
+            "{told}; give all ranks the same world size, or FSGATHER_JOB a different name for each job"
+        ));
+        if self.open {
+            // This world ends some time, and another may begin where it was.
+            return JoinAnswer::Refused(ToMember::OtherSize { why: told });
+        }
+        if self.failure().is_some() {
+            return refused(cause);
+        }
+        if self.roster.is_kin(join) {
+            self.give_up(&cause);
+        } else {
+            self.note_misfit(join.rank, &told);
+        }
+        refused(cause)
+    }
+
+    /// Answers a process that has found no rank 0 of its size, and was told to look for this one in case that somebody has given
+    /// sizes that differ by mistake. One job may have worlds of several sizes at a time, so that nothing fails by it.
+    fn answer_other_size(&mut self, join: &Join) -> ToMember {
+        if self.roster.stranger_to(join).is_some() {
+            return self.elsewhere(join);
+        }
+        let told = self.sizes_text(join);
+        if !self.open && self.failure().is_none() {
+            self.note_misfit(join.rank, &told);
+        }
+        ToMember::OtherSize { why: told }
+    }
+
+    /// Who was told which world size.
+    fn sizes_text(&self, join: &Join) -> String {
+        format!(
             "rank {} ({}) was told that there are {} ranks, rank 0 ({}) that there are {}",
             join.rank,
             text_of(&join.process),
             join.world_size,
             self.name_of(Rank::ZERO),
             self.world.world_size
-        );
-        let cause = Error::rendezvous(format!(
-            "{told}; give all ranks the same world size, or FSGATHER_JOB a different name for each job"
-        ));
-        if self.open || self.failure().is_some() {
-            return refused(cause);
+        )
+    }
+
+    /// Notes a process that was told another world size, and warns of the first: it may be of another job.
+    fn note_misfit(&mut self, rank: Rank, told: &str) {
+        let warning = format!("{told}; ranks are still waited for");
+        let is_first = self.misfits.is_empty();
+        if self.misfits.insert(rank, told.to_owned()).is_none() {
+            self.actions.push(if is_first {
+                Action::Warn(warning)
+            } else {
+                Action::Note(warning)
+            });
         }
-        if self.roster.is_kin(join) {
-            self.give_up(&cause);
-        } else if self.misfits.insert(join.rank, told.clone()).is_none() {
-            self.actions
-                .push(Action::Warn(format!("{told}; ranks are still waited for")));
-        }
-        refused(cause)
     }
 
     /// Answers the same process over another of our addresses, or after a reply that was lost.

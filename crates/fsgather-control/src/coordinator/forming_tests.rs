@@ -6,7 +6,7 @@ use fsgather_core::{Start, Starter, WorldSize};
 use uuid::Uuid;
 
 use super::*;
-use crate::coordinator::World;
+use crate::{coordinator::World, join::job_credentials::JobFingerprint};
 
 fn join(rank: u32, nonce: u128, host: &str, starter: Option<u32>) -> Join {
     Join {
@@ -26,7 +26,7 @@ fn join(rank: u32, nonce: u128, host: &str, starter: Option<u32>) -> Join {
             session: pid,
         }),
         attempt: None,
-        fingerprint: crate::join::job_credentials::JobFingerprint::default(),
+        fingerprint: JobFingerprint::default(),
     }
 }
 
@@ -37,7 +37,7 @@ fn world(now: Instant, starter: Option<u32>) -> Coordinator {
         job: "a test".into(),
         timeout: Duration::from_secs(9),
         join_timeout: Duration::from_secs(9),
-        fingerprint: crate::join::job_credentials::JobFingerprint::default(),
+        fingerprint: JobFingerprint::default(),
         lead: None,
     };
     let mut coordinator = Coordinator::new(world, now);
@@ -136,7 +136,7 @@ fn jobs_with_an_id_may_be_started_by_anybody() {
 fn who_has_another_secret_is_told_and_who_was_started_by_somebody_else_belongs_elsewhere() {
     let now = Instant::now();
     let with_another = |starter| Join {
-        fingerprint: crate::join::job_credentials::JobFingerprint {
+        fingerprint: JobFingerprint {
             key: 0,
             secret: Some([1; 16]),
         },
@@ -247,6 +247,52 @@ fn another_world_size_of_an_earlier_attempt_or_after_the_world_has_formed_harms_
         now,
     );
     assert_eq!(coordinator.failure(), None);
+}
+
+#[test]
+fn a_world_of_another_size_of_the_same_job_is_told_of_and_fails_only_by_time() {
+    let now = Instant::now();
+    let of_key = |key| JobFingerprint { key, secret: None };
+    let keyed = |join: Join, key| Join {
+        fingerprint: of_key(key),
+        ..join
+    };
+    for (starter, other) in [(None, None), (Some(7), Some(7))] {
+        let mut world = world(now, starter).world;
+        world.fingerprint = of_key(0x1_0000_0001);
+        let mut coordinator = Coordinator::new(world, now);
+        coordinator.join(keyed(join(0, 100, "n1", starter), 0x1_0000_0001), now);
+        let asks = |rank| told_of(4, keyed(join(rank, 200, "n1", other), 0x1_0000_0002));
+        for rank in [1, 3] {
+            let answer = coordinator.join(asks(rank), now);
+            let wanted = format!(
+                "rank {rank} (n1, pid 200) was told that there are 4 ranks, rank 0 (n1, pid 100) that there are 3"
+            );
+            let why = wanted.clone();
+            assert_eq!(answer, JoinAnswer::Refused(ToMember::OtherSize { why }));
+        }
+        let warned = |action: &&Action| matches!(action, Action::Warn(_));
+        assert_eq!(coordinator.take_actions().iter().filter(warned).count(), 1);
+        assert_eq!(coordinator.failure(), None);
+        coordinator.tick(now + Duration::from_secs(9));
+        let failure = coordinator.failure().unwrap().to_string();
+        assert!(failure.contains("there are 4 ranks"), "{failure}");
+    }
+    // Another job is refused as before, and one that somebody else has started is sent away.
+    let mut world = world(now, Some(7)).world;
+    world.fingerprint = of_key(0x1_0000_0001);
+    let mut coordinator = Coordinator::new(world, now);
+    coordinator.join(keyed(join(0, 100, "n1", Some(7)), 0x1_0000_0001), now);
+    let other_job = coordinator.join(keyed(join(1, 200, "n1", Some(7)), 0x2_0000_0002), now);
+    let is_refused = matches!(other_job, JoinAnswer::Refused(ToMember::Abort { .. }));
+    assert!(is_refused, "{other_job:?}");
+    let other_start = keyed(join(1, 200, "n1", Some(8)), 0x1_0000_0002);
+    assert!(is_sent_elsewhere(
+        &coordinator.join(told_of(4, other_start), now)
+    ));
+    coordinator.tick(now + Duration::from_secs(9));
+    let failure = coordinator.failure().unwrap().to_string();
+    assert!(!failure.contains("there are 4 ranks"), "{failure}");
 }
 
 #[test]

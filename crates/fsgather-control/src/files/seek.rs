@@ -184,6 +184,15 @@ fn has_ended(search: &Search) -> bool {
     !(search.is_running)(&search.place.process)
 }
 
+/// What a rank is told that is not taken in, after which nothing comes.
+fn refusal(message: ToMember) -> Option<JoinEvent> {
+    match message {
+        ToMember::Abort { cause, .. } => Some(JoinEvent::Refused(cause)),
+        ToMember::OtherSize { why } => Some(JoinEvent::OtherSize(why)),
+        _ => None,
+    }
+}
+
 /// The end of rank 0's process, which a rank that it has taken in may have to report.
 fn crashed(is_in: bool) -> JoinEvent {
     let how = "its process has ended".into();
@@ -261,9 +270,9 @@ impl Asking<'_> {
                     ToMember::Elsewhere { why } => {
                         (self.tell)(JoinEvent::Elsewhere(why));
                     }
-                    ToMember::Abort { cause, .. } => {
+                    refused @ (ToMember::Abort { .. } | ToMember::OtherSize { .. }) => {
                         self.say_goodbye(endpoint, outbox, None);
-                        return Some(JoinEvent::Refused(cause));
+                        return refusal(refused);
                     }
                     ToMember::Bye { .. } if !is_in => {
                         return Some(JoinEvent::Failed("it left".into()));

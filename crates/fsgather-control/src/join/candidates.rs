@@ -11,8 +11,9 @@ use crate::{
         config,
         event::JoinFailure,
         failures,
+        job_credentials::JobCredentials,
         record::{MarkerPlace, RendezvousRecord},
-        search::Whereabouts,
+        search::{Search, Whereabouts},
         seeker::Seeker,
         unreachable::Obstacle,
     },
@@ -63,7 +64,8 @@ impl Seeker {
             }
             Whereabouts::Board(board) => {
                 let board = Arc::clone(board);
-                let listed = ThreadCall::start(move || board.records())
+                let listing = Arc::clone(&board);
+                let listed = ThreadCall::start(move || listing.records())
                     .finish()
                     .await
                     .unwrap_or_else(|error| Err(without_a_thread(&error)));
@@ -80,6 +82,7 @@ impl Seeker {
                 for bytes in records {
                     candidates.extend(self.candidate(&bytes)?);
                 }
+                candidates.extend(self.worlds_of_other_sizes(&board).await);
                 Ok(candidates)
             }
         }
@@ -122,9 +125,9 @@ impl Seeker {
                 Ok(None)
             };
         }
-        let name = format!("{} ({})", plain_line(&record.host), short(&record));
+        let name = name_of(&record);
         let is_like_ours = record.fingerprint.secret == join.fingerprint.secret;
-        if let Some(place) = record.markers {
+        if let Some(place) = record.markers.clone() {
             if config.encrypt && config.mailboxes.is_none() {
                 return Err(JoinFailure::Own(failures::in_plain_text(&record.host)));
             }
@@ -134,17 +137,8 @@ impl Seeker {
             self.ask_through_markers(name, place);
             return Ok(None);
         }
-        let process = &self.search.join.process;
-        let there = Network {
-            boot_id: &record.boot_id,
-            namespace: record.network_namespace,
-        };
-        let here = Network {
-            boot_id: &process.boot_id,
-            namespace: self.search.config.network_namespace,
-        };
-        let addresses = addresses::usable(&record.addresses, there, here);
-        if addresses.is_empty() {
+        let candidate = self.over_tcp(name.clone(), &record);
+        if candidate.is_none() {
             let only = "published no address that can be reached from this host";
             self.failures.by_world.insert(name, only.into());
             let world = Some(record.communicator);
@@ -153,23 +147,42 @@ impl Seeker {
                 record.addresses
             );
             self.cannot_reach(world, Obstacle::Unaddressed, &tried);
-            return Ok(None);
         }
-        Ok(Some(Candidate {
+        Ok(candidate)
+    }
+
+    /// A world over TCP, if its record has an address that can be reached from here.
+    pub(super) fn over_tcp(&self, name: String, record: &RendezvousRecord) -> Option<Candidate> {
+        let Search { join, config, .. } = &self.search;
+        let there = Network {
+            boot_id: &record.boot_id,
+            namespace: record.network_namespace,
+        };
+        let here = Network {
+            boot_id: &join.process.boot_id,
+            namespace: config.network_namespace,
+        };
+        let addresses = addresses::usable(&record.addresses, there, here);
+        // Its own key, which differs from ours where it was told another size.
+        let job_credentials = JobCredentials {
+            key: record.fingerprint.key,
+            secret: config.job_credentials.secret,
+        };
+        (!addresses.is_empty()).then(|| Candidate {
             name,
             communicator: Some(record.communicator),
             addresses,
-            credentials: record.credentials(&self.search.config.job_credentials),
-            purpose: if is_like_ours {
+            credentials: record.credentials(&job_credentials),
+            purpose: if record.fingerprint.secret == join.fingerprint.secret {
                 ConnectionPurpose::Control
             } else {
                 ConnectionPurpose::Mismatch
             },
-        }))
+        })
     }
 
     /// Asks a world over marker files, unless that is being done already.
-    fn ask_through_markers(&mut self, name: String, place: MarkerPlace) {
+    pub(super) fn ask_through_markers(&mut self, name: String, place: MarkerPlace) {
         if self.searches.contains_key(&name) || self.failures.by_world.contains_key(&name) {
             return;
         }
@@ -202,6 +215,8 @@ impl Seeker {
     }
 }
 
-fn short(record: &RendezvousRecord) -> String {
-    record.communicator.simple().to_string()[..8].to_owned()
+/// How messages name the world of a record.
+pub(super) fn name_of(record: &RendezvousRecord) -> String {
+    let communicator = record.communicator.simple().to_string();
+    format!("{} ({})", plain_line(&record.host), &communicator[..8])
 }

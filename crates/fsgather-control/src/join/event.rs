@@ -28,6 +28,8 @@ pub(crate) enum JoinEvent {
     Formed(String),
     /// Somebody else has started the world.
     Elsewhere(String),
+    /// It is of this job, whose ranks were told different world sizes.
+    OtherSize(String),
     /// Rank 0 does not take this process in, or the world has failed.
     Refused(Error),
     /// This process cannot go on.

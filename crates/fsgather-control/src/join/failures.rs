@@ -30,6 +30,8 @@ pub(crate) struct ExpiredSearch<'a> {
     pub(crate) is_address: bool,
     /// Rank 0 of a world that has accepted this rank, and has not formed.
     pub(crate) coordinator: Option<&'a str>,
+    /// Who was told which world size, where a world of this job has another one.
+    pub(crate) other_size: Option<&'a str>,
 }
 
 impl SearchFailures {
@@ -50,6 +52,9 @@ impl SearchFailures {
                 "rank {rank} looked in {place} and found no rank 0 that belongs to it: {why}. If they belong together, \
                  set FSGATHER_JOB to the same name on all ranks"
             ));
+        }
+        if search.other_size.is_some() {
+            return search.timeout("of a world of this size to appear", None);
         }
         if let (Some(foreign), 1) = (&self.foreign, self.by_world.len()) {
             return foreign.clone();
@@ -99,10 +104,15 @@ impl ExpiredSearch<'_> {
                 process,
             }],
             stacks: RollCall::default(),
-            hint: format!(
-                "see whether rank 0 was started and looks in the same place, or set FSGATHER_JOIN_TIMEOUT to wait longer\
-                 {earlier}"
-            ),
+            hint: match self.other_size {
+                Some(told) => format!(
+                    "{told}; give all ranks the same world size, or FSGATHER_JOB a different name for each job"
+                ),
+                None => format!(
+                    "see whether rank 0 was started and looks in the same place, or set FSGATHER_JOIN_TIMEOUT to wait \
+                     longer{earlier}"
+                ),
+            },
         }
     }
 }
@@ -141,6 +151,7 @@ mod tests {
             place: "/shared",
             is_address: false,
             coordinator: None,
+            other_size: None,
         };
         let said = failures.out_of_time(&search).to_string();
         let wanted = "tried vm: its connection closed; a meeting had failed: rank 2 was lost.";

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use fsgather_core::KeyHash;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -22,6 +23,14 @@ pub struct JobFingerprint {
     pub key: u64,
     /// The beginning of a hash of the secret that was given. Secrets are random, so it does not help to guess one.
     pub secret: Option<[u8; 16]>,
+}
+
+impl JobFingerprint {
+    /// Whether both are of one job whose ranks were told different world sizes.
+    #[must_use]
+    pub fn differs_in_size(&self, other: &Self) -> bool {
+        KeyHash::from(self.key).differs_in_size(other.key.into())
+    }
 }
 
 impl JobCredentials {

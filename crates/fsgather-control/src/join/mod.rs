@@ -8,6 +8,7 @@
 //! - `search`: what a member knows when it starts to look for rank 0.
 //! - `seeker`: the search, over TCP and over files at the same time; `candidates`: the worlds that may be asked.
 //! - `event`: what a member learns of one world, and what its search comes to.
+//! - `other_sizes`: worlds of this job whose ranks were told another world size.
 //! - `forming`: the worlds that have taken a member in and wait for the others.
 //! - `failures`: what became of all that was tried, for the message at the end.
 //! - `unreachable`: when a member says that it cannot reach rank 0.
@@ -24,6 +25,7 @@ pub(crate) mod config;
 pub(crate) mod event;
 mod failures;
 pub(crate) mod forming;
+mod other_sizes;
 #[cfg(feature = "model")]
 mod over_files;
 pub(crate) mod record_keeper;

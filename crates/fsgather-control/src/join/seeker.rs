@@ -23,6 +23,7 @@ use crate::{
         event::{EnteredTcp, JoinEvent, JoinFailure, JoinedWorld},
         failures::{self, ExpiredSearch, SearchFailures},
         forming::{FormingWorlds, GOODBYE_LIMIT, JoinRoute},
+        other_sizes::OtherSizes,
         record::UnreachableReport,
         search::{Search, Whereabouts},
         unreachable::{Obstacle, UnreachableReports},
@@ -64,8 +65,11 @@ pub(crate) async fn seek(
         }
     };
     // Those that have been asked through files and have not answered yet, too.
-    for searching in seeker.searches.values() {
-        searching.will_not_come(cause.clone());
+    for (name, searching) in &seeker.searches {
+        // Those of other sizes do not count on this rank.
+        if !seeker.other_sizes.contains(name) {
+            searching.will_not_come(cause.clone());
+        }
     }
     let goodbye = async move {
         seeker.hear_answers().await;
@@ -130,7 +134,7 @@ async fn seek_with(
 }
 
 /// What is known of a world over TCP that is tried.
-struct Tries {
+pub(super) struct Tries {
     /// What its record says it is; none if it left none.
     communicator: Option<Uuid>,
     /// Whether its addresses mean this host itself, though they need not.
@@ -148,7 +152,7 @@ pub(super) struct Seeker {
     listings: Backoff,
     tries: JoinSet<(String, JoinEvent)>,
     /// Worlds over TCP that are being tried.
-    tried: HashMap<String, Tries>,
+    pub(super) tried: HashMap<String, Tries>,
     /// Worlds over marker files that are being asked.
     pub(super) searches: HashMap<String, Arc<Searching>>,
     /// Those of them that were given another secret.
@@ -158,10 +162,13 @@ pub(super) struct Seeker {
     pub(super) forming: FormingWorlds,
     pub(super) failures: SearchFailures,
     pub(super) unreachable: UnreachableReports,
+    /// Worlds of this job whose ranks were told another world size.
+    pub(super) other_sizes: OtherSizes,
 }
 
 impl Seeker {
     fn new(search: Search, events: mpsc::UnboundedSender<(String, JoinEvent)>) -> Self {
+        let join_timeout = search.config.join_timeout;
         Self {
             search,
             look_at: clock::now(),
@@ -174,6 +181,7 @@ impl Seeker {
             forming: FormingWorlds::default(),
             failures: SearchFailures::default(),
             unreachable: UnreachableReports::default(),
+            other_sizes: OtherSizes::new(join_timeout),
         }
     }
 
@@ -238,6 +246,10 @@ impl Seeker {
         name: String,
         event: JoinEvent,
     ) -> Result<Option<JoinedWorld>, JoinFailure> {
+        if self.other_sizes.contains(&name) || matches!(event, JoinEvent::OtherSize(_)) {
+            self.heard_of_other_size(&name, event);
+            return Ok(None);
+        }
         if let JoinEvent::Forming {
             coordinator,
             connection,
@@ -262,7 +274,7 @@ impl Seeker {
             tries.due = Some(clock::now() + tries.pauses.next_jittered(fresh()));
         }
         match event {
-            JoinEvent::Forming { .. } => {}
+            JoinEvent::Forming { .. } | JoinEvent::OtherSize(_) => {}
             JoinEvent::Formed(running) => self.has_formed(running),
             JoinEvent::Elsewhere(why) => self.belongs_elsewhere(why),
             JoinEvent::Refused(cause) => {
@@ -313,7 +325,8 @@ impl Seeker {
     fn has_formed(&mut self, running: String) {
         if self.failures.formed.as_ref() != Some(&running) {
             tracing::warn!(
-                "found a world that has formed without this rank: {running}; looking for another rank 0"
+                "found a world that has formed without this rank: {running}; looking for another rank 0. If this is another job, set \
+                 FSGATHER_JOB to a different name for each"
             );
         }
         self.failures.formed = Some(running);
@@ -428,6 +441,7 @@ impl Seeker {
             place: &place,
             is_address: at_address,
             coordinator: self.forming.first_coordinator(),
+            other_size: self.other_sizes.said(),
         });
         match failure {
             // A rank 0 that comes yet would wait for this rank in vain.

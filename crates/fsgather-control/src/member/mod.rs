@@ -290,6 +290,7 @@ impl Member {
             | ToMember::Forming { .. }
             | ToMember::Formed { .. }
             | ToMember::Elsewhere { .. }
+            | ToMember::OtherSize { .. }
             | ToMember::Welcome(_)
             | ToMember::Moved
             | ToMember::Here => {}

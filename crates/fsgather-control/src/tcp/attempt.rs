@@ -116,6 +116,7 @@ async fn ask(
         }
         Ok(Ok(ToMember::Formed { running })) => JoinEvent::Formed(running),
         Ok(Ok(ToMember::Elsewhere { why })) => JoinEvent::Elsewhere(why),
+        Ok(Ok(ToMember::OtherSize { why })) => JoinEvent::OtherSize(why),
         Ok(Ok(ToMember::Abort { cause, .. })) => JoinEvent::Refused(cause),
         Ok(Ok(_)) => JoinEvent::Failed("an answer out of place".into()),
         Ok(Err(error)) => JoinEvent::Failed(error.to_string()),

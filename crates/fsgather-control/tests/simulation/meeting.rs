@@ -24,15 +24,22 @@ use crate::{
 /// How long a process whose connection has closed may take to ask again.
 const COMES_AGAIN: Duration = Duration::from_secs(5);
 
+/// What a process was told of the world size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// The same as rank 0.
+    Same,
+    /// Another one, and where rank 0 is.
+    Another,
+    /// Another one, by which it looks for another world; it asks this one as it does not find that.
+    OfAnotherWorld,
+}
+
 /// Something that happens while a world forms, or after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A process asks to be a rank; its nonce tells it from others that ask for the same.
-    Join {
-        rank: u32,
-        nonce: u8,
-        wrong_size: bool,
-    },
+    Join { rank: u32, nonce: u8, told: Told },
     /// The host of a rank is gone.
     Lost(u32),
     /// A connection closes; the process may ask again.
@@ -58,18 +65,14 @@ impl fmt::Debug for Meeting {
 
 /// Meetings of 1 to 4 ranks in which most processes ask once or twice.
 pub(crate) fn meetings() -> impl Strategy<Value = Meeting> {
-    let join = |wrong_size| {
-        (0..4_u32, prop_oneof![5 => Just(0_u8), 1 => Just(1)]).prop_map(move |(rank, nonce)| {
-            Event::Join {
-                rank,
-                nonce,
-                wrong_size,
-            }
-        })
+    let join = |told| {
+        (0..4_u32, prop_oneof![5 => Just(0_u8), 1 => Just(1)])
+            .prop_map(move |(rank, nonce)| Event::Join { rank, nonce, told })
     };
     let event = prop_oneof![
-        24 => join(false),
-        1 => join(true),
+        24 => join(Told::Same),
+        1 => join(Told::Another),
+        1 => join(Told::OfAnotherWorld),
         1 => (0..4_u32).prop_map(Event::Lost),
         2 => (0..4_u32).prop_map(Event::Closed),
         1 => (0..4_u32).prop_map(Event::Rival),
@@ -145,11 +148,7 @@ impl Run {
     /// Lets something happen.
     pub(crate) fn happen(&mut self, event: Event) -> Checked {
         match event {
-            Event::Join {
-                rank,
-                nonce,
-                wrong_size,
-            } => self.join(rank, nonce, wrong_size)?,
+            Event::Join { rank, nonce, told } => self.join(rank, nonce, told)?,
             Event::Lost(rank) => self.lose(rank)?,
             Event::Closed(rank) => self.close(rank)?,
             Event::Rival(rank) => self.meet_rival(rank)?,
@@ -206,17 +205,29 @@ impl Run {
             .collect()
     }
 
-    fn join(&mut self, rank: u32, nonce: u8, wrong_size: bool) -> Checked {
-        let size = if wrong_size {
-            WorldSize::new(self.ranks + 1).map_err(|error| Broken(error.to_string()))?
-        } else {
+    fn join(&mut self, rank: u32, nonce: u8, told: Told) -> Checked {
+        let size = if told == Told::Same {
             self.world_size
+        } else {
+            WorldSize::new(self.ranks + 1).map_err(|error| Broken(error.to_string()))?
         };
         let mut request = join_request(Rank::new(rank), size, nonce_of(rank, nonce));
         request.process.pid = pid_of(rank, nonce);
+        // Keys that differ in the world size begin alike.
+        request.fingerprint.key = u64::from(told == Told::OfAnotherWorld);
+        let before = self.coordinator.failure();
         let answer = self.coordinator.join(request, self.instant());
         let (said, notes) = self.take();
-        if wrong_size && !self.model.open && self.model.failure.is_none() {
+        if told == Told::OfAnotherWorld || told == Told::Another && self.model.open {
+            let is_told = matches!(&answer, JoinAnswer::Refused(ToMember::OtherSize { why })
+                if why.contains(&format!("there are {} ranks", self.ranks + 1)));
+            promise!(
+                is_told && said.is_empty() && self.coordinator.failure() == before,
+                "P8: rank {rank} of a world of another size gets {answer:?}, others {said:?}"
+            );
+            return Ok(());
+        }
+        if told == Told::Another && self.model.failure.is_none() {
             let cause = self.coordinator.failure();
             let text = cause.as_ref().map(ToString::to_string).unwrap_or_default();
             promise!(
@@ -226,7 +237,7 @@ impl Run {
             );
             return self.fails(cause, &said);
         }
-        if wrong_size || rank >= self.ranks {
+        if told == Told::Another || rank >= self.ranks {
             promise!(
                 said.is_empty() && is_abort(&answer, None),
                 "P8: rank {rank} of another world gets {answer:?}, others {said:?}"

@@ -50,6 +50,13 @@ pub struct Survey {
 }
 
 impl Survey {
+    /// Whether nothing was left there but the directory in which ranks meet, which is removed once nobody needs it.
+    #[must_use]
+    pub fn has_only_an_empty_rendezvous(&self) -> bool {
+        let is_empty = self.gathers.is_empty() && self.leftovers.is_empty();
+        is_empty && self.meetings.is_empty() && self.rendezvous.is_some()
+    }
+
     /// The bytes in all files that are ours.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {

@@ -169,6 +169,16 @@ impl FileBackend {
         kinds.iter().any(is_of) && RendezvousEntry::parse(name).is_some()
     }
 
+    /// Whether this is the name of a record for a key that differs in the world size alone.
+    fn is_of_other_size(&self, name: &str) -> bool {
+        // Most names are of something else, as above.
+        name.starts_with(RecordKind::Record.prefix())
+            && matches!(
+                RendezvousEntry::parse(name),
+                Some(RendezvousEntry::Record(parsed)) if parsed.key().differs_in_size(self.key)
+            )
+    }
+
     /// Whether what was left speaks to this process: all but refusals of earlier attempts.
     fn is_current(&self, place: &BackendDirectory, name: &str) -> bool {
         !matches!(
@@ -466,6 +476,16 @@ impl RendezvousBackend for FileBackend {
         }
         found.sort_by(|one, other| other.cmp(one));
         found.into_iter().map(|(_, body)| body).collect()
+    }
+
+    fn records_of_other_sizes(&self) -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        for place in &self.places {
+            let names = self.own(place, |name| self.is_of_other_size(name));
+            let names = names.unwrap_or_default();
+            found.extend(names.iter().filter_map(|name| self.read(place, name)));
+        }
+        found.into_iter().map(|(_, record)| record.body).collect()
     }
 
     /// Removes records of the same key, and reports to them, whose poster is proved to be gone; and refusals.

@@ -12,6 +12,10 @@ use crate::{
 };
 
 fn key(number: u32) -> KeyHash {
+    job_key(number).hash()
+}
+
+fn job_key(number: u32) -> JobKey {
     JobKey {
         uid: 1,
         family: "none".into(),
@@ -21,7 +25,6 @@ fn key(number: u32) -> KeyHash {
         number,
         master: None,
     }
-    .hash()
 }
 
 fn place() -> (tempfile::TempDir, BackendDirectory) {
@@ -55,6 +58,27 @@ fn a_posted_record_is_found_by_others_of_the_same_key_only() {
     assert!(stranger.records().unwrap().is_empty());
     poster.take_down();
     assert!(finder.records().unwrap().is_empty());
+}
+
+#[test]
+fn records_of_worlds_of_other_sizes_are_told_apart_from_those_of_other_jobs() {
+    let (_dir, place) = place();
+    let sized = |number, size| {
+        let key = JobKey {
+            world_size: WorldSize::new(size).unwrap(),
+            ..job_key(number)
+        };
+        FileBackend::new(vec![place.clone()], key.hash(), this_process().unwrap())
+    };
+    let (two, three, other_job) = (sized(0, 2), sized(0, 3), sized(1, 3));
+    for (backend, word) in [(&two, b"2"), (&three, b"3"), (&other_job, b"o")] {
+        backend.post(word).unwrap();
+    }
+    three.refuse(b"refused").unwrap();
+    assert_eq!(two.records_of_other_sizes(), [b"3"]);
+    assert_eq!(three.records_of_other_sizes(), [b"2"]);
+    assert!(other_job.records_of_other_sizes().is_empty());
+    assert_eq!(two.records().unwrap(), [b"2"]);
 }
 
 #[test]

@@ -170,9 +170,16 @@ impl Recording {
             orders.give(Order::CopyNow);
         }
         if speaks {
+            // What is kept on this host is there also where the shared directory cannot be made.
+            let is_made = self.shown.parent().is_some_and(Path::is_dir);
+            let shown = if is_made {
+                &self.shown
+            } else {
+                self.recorder.path()
+            };
             tracing::warn!(
                 "the last calls of each rank are kept: fsgather trace {}",
-                self.shown.display()
+                shown.display()
             );
         }
     }

@@ -45,6 +45,9 @@ pub(super) fn text(surveys: &[Survey], is_long: bool, is_root: bool, look: &Tabl
 
 fn block(survey: &Survey, is_long: bool, is_root: bool, look: &TableStyle) -> String {
     let path = plain(&survey.path.display().to_string());
+    if survey.has_only_an_empty_rendezvous() {
+        return format!("{path}: nothing but an empty all_gather_via_filesys\n");
+    }
     let is_empty = survey.gathers.is_empty() && survey.leftovers.is_empty();
     if is_empty && survey.meetings.is_empty() {
         return format!("{path}: nothing of fsgather here\n");
@@ -439,5 +442,18 @@ mod tests {
         let survey = surveyor.survey(place.path()).unwrap();
         let text = text(&[survey], false, false, &TableStyle::PLAIN);
         assert!(text.ends_with(": nothing of fsgather here\n"));
+    }
+
+    #[test]
+    fn a_place_where_ranks_have_met_and_left_nothing_is_told() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir(place.path().join("all_gather_via_filesys")).unwrap();
+        let surveyor = Surveyor::new(Rules::default()).unwrap();
+        let survey = surveyor.survey(place.path()).unwrap();
+        let text = text(&[survey], false, false, &TableStyle::PLAIN);
+        assert!(
+            text.ends_with(": nothing but an empty all_gather_via_filesys\n"),
+            "{text}"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use fsgather_testkit::explorer::Explored;
 
-use crate::meeting::{Event, Run};
+use crate::meeting::{Event, Run, Told};
 
 /// A meeting, and how often each of these can still happen.
 #[derive(Clone, Debug)]
@@ -12,18 +12,24 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    /// One of so many ranks, each of which asks up to `asks` times. A second process asks to be the last rank, one
-    /// connection ends in each way, and time passes up to `waits` times.
+    /// One of so many ranks, each of which asks up to `asks` times. A second process asks to be the last rank, and one of a world of another
+    /// size to be one, one connection ends in each way, and time passes up to `waits` times.
     pub(super) fn new(ranks: u32, asks: u8, waits: u8) -> Result<Self, String> {
         let last = ranks - 1;
         let ask = |rank, nonce| Event::Join {
             rank,
             nonce,
-            wrong_size: false,
+            told: Told::Same,
+        };
+        let of_another_world = Event::Join {
+            rank: last,
+            nonce: 1,
+            told: Told::OfAnotherWorld,
         };
         let mut left: Vec<(Event, u8)> = (0..ranks).map(|rank| (ask(rank, 0), asks)).collect();
         left.extend([
             (ask(last, 1), 1),
+            (of_another_world, 1),
             (Event::Closed(last), 1),
             (Event::Lost(last), 1),
             (Event::Rival(last), 1),

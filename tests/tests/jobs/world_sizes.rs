@@ -1,0 +1,101 @@
+//! Ranks that were told different world sizes, and worlds of different sizes that are meant.
+
+use std::time::Duration;
+
+use crate::common::{
+    OVER_MARKERS, RENDEZVOUS, Stage, TIMED_OUT, World, assert_nothing_left, everybody, place,
+    strangers::free_port,
+};
+
+/// Checks that a text says which sizes a rank and rank 0 were told.
+fn assert_told(text: &str, stage: &Stage, (rank, its): (u32, u32), zeros: u32) {
+    let pids = [rank, 0].map(|rank| stage.pid(rank as usize));
+    for said in [
+        format!("rank {rank} ("),
+        format!(
+            "pid {}) was told that there are {its} ranks, rank 0 (",
+            pids[0]
+        ),
+        format!("pid {}) that there are {zeros};", pids[1]),
+    ] {
+        assert!(text.contains(&said), "{said}: {text}");
+    }
+}
+
+#[test]
+fn ranks_that_were_told_different_world_sizes_are_told_so() {
+    // Which of three ranks is misled, and what it is told.
+    let cases = [(2, 4), (1, 2), (0, 4), (0, 2)];
+    let start = |(misled, its_size)| {
+        let place = place();
+        let mut stage = Stage::new();
+        for rank in 0..3 {
+            let ranks = if rank == misled { its_size } else { 3 };
+            let world = World::new(ranks, place.path()).with("FSGATHER_JOIN_TIMEOUT", "8s");
+            stage.start(&mut world.rank(rank, "join close"));
+        }
+        (stage, place)
+    };
+    let started: Vec<_> = cases.map(start).into();
+    for ((misled, its_size), (mut stage, place)) in cases.into_iter().zip(started) {
+        let ends = stage.end_all(0..3);
+        let (named, its, zeros) = match misled {
+            0 => (1, 3, its_size),
+            rank => (rank, its_size, 3),
+        };
+        for end in &ends {
+            assert_eq!(end.code, TIMED_OUT, "{}", stage.transcript());
+        }
+        for rank in [0, named] {
+            let end = &ends[rank as usize];
+            assert_told(end.error(), &stage, (named, its), zeros);
+            assert!(end.error().contains("the same world size"), "{end:?}");
+            // Nobody has to wait for the end to hear of it.
+            let is_warned = end
+                .warnings()
+                .iter()
+                .any(|text| text.contains("was told that"));
+            assert!(is_warned, "{}", stage.transcript());
+        }
+        assert_nothing_left(place.path());
+    }
+}
+
+#[test]
+fn ranks_that_were_told_different_world_sizes_and_one_address_are_told_at_once() {
+    if OVER_MARKERS {
+        return;
+    }
+    let place = place();
+    let mut stage = Stage::new();
+    let rendezvous = format!("tcp://127.0.0.1:{}", free_port());
+    for (rank, ranks) in [(0, 2), (1, 3)] {
+        let world = World::new(ranks, place.path()).with("FSGATHER_RENDEZVOUS", &rendezvous);
+        stage.start(&mut world.rank(rank, "join close"));
+    }
+    let (error, _) = stage.fail_alike(0..2, RENDEZVOUS);
+    assert_told(&error, &stage, (1, 3), 2);
+    assert_nothing_left(place.path());
+}
+
+/// A world that waits for its rank 0 asks those of other sizes after a while; that harms neither.
+#[test]
+fn worlds_of_two_sizes_of_one_job_meet_beside_each_other() {
+    let place = place();
+    let mut stage = Stage::new();
+    let sized = |ranks| World::new(ranks, place.path()).with("FSGATHER_JOB", "two-sizes");
+    for (ranks, rank) in [(2, 0), (3, 1), (3, 2)] {
+        stage.start(&mut sized(ranks).rank(rank, "join all_gather_bytes:100000 close"));
+    }
+    stage.let_pass(Duration::from_secs(7));
+    for (ranks, rank) in [(2, 1), (3, 0)] {
+        stage.start(&mut sized(ranks).rank(rank, "join all_gather_bytes:100000 close"));
+    }
+    stage.succeed(everybody(5));
+    // Rank 0 of two ranks was asked, and has said so.
+    let was_asked = stage
+        .transcript()
+        .contains("was told that there are 3 ranks");
+    assert!(was_asked, "{}", stage.transcript());
+    assert_nothing_left(place.path());
+}
