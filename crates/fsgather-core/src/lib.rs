@@ -35,7 +35,6 @@ mod whereabouts;
 
 mod interrupt;
 mod key;
-mod lock;
 mod mailbox;
 mod received;
 mod received_bytes;
@@ -62,10 +61,10 @@ pub use exchange::{
     Arrival, Contribution, Departure, Exchange, IsDecided, Leaves, Onlooker, Progress, ReclaimSink,
     Table, Ticket, Verdict,
 };
+pub use fsgather_system::lock;
 pub use id::{GatherId, ParseGatherIdError, Salt};
 pub use interrupt::Interrupt;
 pub use key::{JobKey, KeyHash};
-pub use lock::lock;
 pub use mailbox::{Beat, InboundMessage, Mailbox, MailboxFactory, Retirement};
 pub use peer::{Missing, Peer, ProcessId};
 pub use rank::{Rank, WorldSize};

@@ -12,7 +12,7 @@ mod over_conditions {
     use std::{
         collections::VecDeque,
         sync::{
-            Arc, Mutex, MutexGuard, PoisonError,
+            Arc, Mutex, MutexGuard,
             mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError},
         },
         time::Duration,
@@ -33,7 +33,7 @@ mod over_conditions {
 
     impl<T> Shared<T> {
         fn lock(&self) -> MutexGuard<'_, State<T>> {
-            self.state.lock().unwrap_or_else(PoisonError::into_inner)
+            crate::lock(&self.state)
         }
     }
 

@@ -21,7 +21,7 @@ impl Condition {
         if let Some(model) = crate::model::current() {
             drop(state);
             model.wait(self.place(), limit);
-            return lock.lock().unwrap_or_else(PoisonError::into_inner);
+            return crate::lock(lock);
         }
         let _ = lock;
         match limit {

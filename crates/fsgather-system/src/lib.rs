@@ -6,6 +6,7 @@
 //! runs in virtual time over a file system that lies. Without the feature nothing of that is compiled.
 //!
 //! - [`clock`]: what time it is, and sleeping.
+//! - [`lock()`]: locks of what threads share.
 //! - [`condition`]: waiting for what another thread does; [`channel`]: orders for another thread.
 //! - [`thread`]: starting threads; [`process`]: whether one of a model runs.
 //! - [`random`]: random numbers.
@@ -15,11 +16,14 @@ pub mod channel;
 pub mod clock;
 pub mod condition;
 pub mod files;
+mod lock;
 #[cfg(feature = "model")]
 pub mod model;
 pub mod process;
 pub mod random;
 pub mod thread;
+
+pub use lock::lock;
 
 /// Has the model of this thread, if it has one, answer a call.
 macro_rules! ask_model {

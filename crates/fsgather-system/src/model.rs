@@ -53,6 +53,8 @@ pub trait System: Files {
     /// Waits until something is woken at the place `on`; nothing ever is at 0.
     fn wait(&self, on: usize, limit: Option<Duration>);
     fn wake(&self, on: usize, all: bool);
+    /// Lets others act before a lock is taken, if it likes, and always where another thread has it (`is_taken`).
+    fn before_lock(&self, is_taken: bool);
     fn start(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> u64;
     fn join(&self, thread: u64);
     fn draw(&self) -> u64;

@@ -15,7 +15,7 @@ pub(crate) struct Row {
 pub(crate) const GRAPH: [Row; 18] = [
     Row {
         name: "fsgather-core",
-        uses: &[],
+        uses: &["fsgather-system"],
         tests_use: &[TEST_SUPPORT],
     },
     Row {

@@ -46,6 +46,10 @@ impl System for Machine {
         self.wake_at(on, all);
     }
 
+    fn before_lock(&self, is_taken: bool) {
+        self.give_way_at_lock(is_taken);
+    }
+
     fn start(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> u64 {
         self.start_thread(name, work)
     }

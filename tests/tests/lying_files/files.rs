@@ -65,6 +65,8 @@ pub(crate) struct Breaks {
     pub(crate) touches_nothing: bool,
     /// Removing a file does nothing, and says that it has.
     pub(crate) shows_removed_files: bool,
+    /// Threads that wait are not woken, as if each had missed what it waits for.
+    pub(crate) wakes_nobody: bool,
 }
 
 /// The name and place of something that may not be there.

@@ -1,6 +1,7 @@
 //! The judge of how a world went: [`judge`].
 
 use crate::{
+    faults::Severity,
     machine::Outcome,
     world::{Came, World},
 };
@@ -23,11 +24,35 @@ pub(crate) fn judge(world: &World) -> Vec<String> {
             }
         }
     }
+    if world.script.severity == Severity::Nothing {
+        wrong.extend(late(world));
+    }
     if world.is_survivable() {
         wrong.extend(survived(world));
     }
     if world.is_tidy() {
         wrong.extend(left_behind(world));
+    }
+    wrong
+}
+
+/// Calls that were over for all only long after the last rank had come to them, although nothing went wrong: somebody was not told.
+fn late(world: &World) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for call in 0..world.script.calls as usize {
+        let times = world
+            .stories
+            .iter()
+            .filter_map(|story| story.times.get(call));
+        let came = times.clone().map(|(came, _)| *came).max();
+        let ended = times.map(|(_, ended)| *ended).max();
+        let took = ended.unwrap_or(0).saturating_sub(came.unwrap_or(0));
+        if u128::from(took) > world.script.profile.promptness.as_nanos() {
+            wrong.push(format!(
+                "call {call} took {:.3} s after all had come",
+                took as f64 / 1e9
+            ));
+        }
     }
     wrong
 }

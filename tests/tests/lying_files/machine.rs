@@ -34,6 +34,10 @@ pub(crate) struct Inner {
     pub(crate) files: FileWorld,
     dice: Dice,
     random: Dice,
+    /// At which locks threads are stopped, and for how long.
+    stopping: Dice,
+    /// One time in how many; never if 0.
+    stops: u64,
     planned: Vec<Planned>,
     /// Up to which call no fault comes.
     peace: u64,
@@ -83,6 +87,9 @@ enum State {
     Done,
 }
 
+/// How often threads are stopped before they take a lock: never, or one time in so many.
+const STOPS: [u64; 4] = [0, 2, 10, 50];
+
 /// Where the end of a thread is waited for.
 const ENDS: usize = 1;
 
@@ -107,11 +114,15 @@ pub(crate) enum Effect {
 
 impl Machine {
     pub(crate) fn new(files: FileWorld, planned: Vec<Planned>, seed: u64) -> &'static Self {
+        let mut stopping = Dice::new(seed, 12);
+        let stops = stopping.pick(&STOPS);
         let inner = Inner {
             now: 1_000_000,
             files,
             dice: Dice::new(seed, 10),
             random: Dice::new(seed, 11),
+            stopping,
+            stops,
             planned,
             ..Inner::nothing()
         };
@@ -276,6 +287,24 @@ impl Machine {
         give_way();
     }
 
+    /// Lets others act before a lock is taken: now and then, for a moment or for long, in worlds whose threads are stopped where they
+    /// stand; always where another thread has it.
+    pub(crate) fn give_way_at_lock(&self, is_taken: bool) {
+        let pause = {
+            let mut inner = self.inner();
+            let times = inner.stops;
+            if !is_taken && !inner.stopping.one_in(times) {
+                return;
+            }
+            if !is_taken && inner.stopping.one_in(40) {
+                inner.stopping.below(30_000_000)
+            } else {
+                inner.stopping.below(50_000)
+            }
+        };
+        self.wait_on(0, Some(Duration::from_nanos(pause)));
+    }
+
     pub(crate) fn wake_at(&self, on: usize, all: bool) {
         self.inner().wake(on, all);
     }
@@ -426,7 +455,9 @@ impl Inner {
             processes: Vec::new(),
             files: FileWorld::new(profile, 0, &mut dice, crate::files::Breaks::default()),
             dice: dice.clone(),
-            random: dice,
+            random: dice.clone(),
+            stopping: dice,
+            stops: 0,
             planned: Vec::new(),
             peace: 0,
             happened: Vec::new(),
@@ -451,6 +482,9 @@ impl Inner {
 
     fn wake(&mut self, on: usize, all: bool) {
         let now = self.now;
+        if self.files.breaks.wakes_nobody && on > ENDS + self.threads.len() {
+            return;
+        }
         for number in 0..self.threads.len() {
             if let State::Waits { on: its, .. } = self.threads[number].state
                 && its == on

@@ -40,12 +40,18 @@ mod world;
 use std::{
     env,
     panic::{self, AssertUnwindSafe},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
 };
 
+use dice::Dice;
 use faults::Severity;
-use files::Breaks;
+use files::{Breaks, FileWorld};
+use fsgather_core::lock;
+use machine::{Machine, Outcome};
 use profile::Profile;
 use world::Script;
 
@@ -190,6 +196,42 @@ fn is_found(profile: &str, seeds: u64, breaks: Breaks) -> bool {
     })
 }
 
+/// What two threads that count to two come to, if each looks and writes under one lock, or under a lock each time.
+fn counted(seed: u64, together: bool) -> u32 {
+    let mut dice = Dice::new(seed, 40);
+    let files = FileWorld::new(Profile::named("local"), 1, &mut dice, Breaks::default());
+    let machine = Machine::new(files, Vec::new(), seed);
+    let count = Arc::new(Mutex::new(0));
+    let its = Arc::clone(&count);
+    machine.process(0, 1, "counting", move || {
+        let add = move || {
+            let mut counted = lock(&its);
+            let before = *counted;
+            if !together {
+                drop(counted);
+                counted = lock(&its);
+            }
+            *counted = before + 1;
+        };
+        let threads = [0, 1].map(|number| {
+            let add = add.clone();
+            fsgather_system::thread::start(format!("{number}"), add).expect("a thread")
+        });
+        for thread in threads {
+            thread.join().expect("an end");
+        }
+    });
+    let outcome = machine.run(60_000_000_000);
+    assert!(matches!(outcome, Outcome::Over(_)), "{outcome:?}");
+    *lock(&count)
+}
+
+#[test]
+fn threads_are_stopped_between_two_locks_and_never_under_one() {
+    assert!((1..200).all(|seed| counted(seed, true) == 2));
+    assert!((1..200).any(|seed| counted(seed, false) == 1));
+}
+
 #[test]
 fn what_is_broken_on_purpose_is_found() {
     let sound = Breaks::default();
@@ -219,6 +261,13 @@ fn what_is_broken_on_purpose_is_found() {
             "local",
             Breaks {
                 shows_removed_files: true,
+                ..sound
+            },
+        ),
+        (
+            "local",
+            Breaks {
+                wakes_nobody: true,
                 ..sound
             },
         ),

@@ -60,6 +60,8 @@ enum Kind {
 pub(crate) struct Story {
     pub(crate) joined: Option<Result<(), String>>,
     pub(crate) calls: Vec<Came>,
+    /// When it came to each call, and when that was over for it.
+    pub(crate) times: Vec<(Moment, Moment)>,
     pub(crate) closed: Option<Result<(), String>>,
     pub(crate) ended: Option<Moment>,
 }
@@ -189,10 +191,15 @@ impl Script {
             let mut is_well = true;
             for call in 0..self.calls {
                 self.think(rank, call);
+                let came_to_it = machine.now_in_model();
                 let came = self.call(&*exchange, &place, &mut payloads, call);
+                let time = (came_to_it, machine.now_in_model());
                 is_well = !matches!(came, Came::Failed(_));
                 machine.let_faults_come(self.severity);
-                tell(&|story| story.calls.push(came.clone()));
+                tell(&|story| {
+                    story.calls.push(came.clone());
+                    story.times.push(time);
+                });
                 if !is_well {
                     break;
                 }
