@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::{
     coordinator::{Action, Coordinator, World},
-    join::config::{Config, Meeting},
+    join::config::{self, Config, Meeting},
     member::{Member, MemberAction},
     message::{ToCoordinator, ToMember, Welcome},
 };
@@ -56,6 +56,8 @@ pub(crate) struct Machines {
 
 impl Machines {
     /// Those of rank 0, whose world has been forming since `started`. An answer of a rank to what it is doing takes `lead` at most.
+    ///
+    /// Rank 0 has joined before anybody else can, and before any time passes: who is not in is not told that meeting has failed.
     pub(crate) fn of_root(
         config: &Config,
         communicator: Uuid,
@@ -79,6 +81,7 @@ impl Machines {
         {
             coordinator = coordinator.introduced();
         }
+        coordinator.join(config::join_request(config), started);
         Self::new(Rank::ZERO, vec![member], Some(coordinator))
     }
 
@@ -276,5 +279,42 @@ fn coordinator_peer(process: &ProcessId) -> Peer {
         rank: Rank::ZERO,
         host: process.host.clone(),
         pid: process.pid,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::WorldSize;
+
+    use super::*;
+
+    /// Nobody else is there.
+    struct Alone;
+
+    impl Outlet for Alone {
+        fn to_coordinator(&mut self, _: ToCoordinator) {}
+
+        fn to_members(&mut self, _: &[Rank], _: &ToMember) {}
+    }
+
+    #[test]
+    fn rank_0_is_told_that_there_was_no_time_left_to_meet_in() {
+        let meeting = Meeting::Address {
+            host: "localhost".into(),
+            port: 0,
+            communicator: Uuid::nil(),
+            secret: [1; 32],
+        };
+        let world_size = WorldSize::new(2).unwrap();
+        let config = Config::new(Rank::ZERO, world_size, ProcessId::default(), meeting);
+        let started = Instant::now();
+        // Its file system has not answered for longer.
+        let now = started + config.join_timeout + Duration::from_secs(1);
+        let mut machines = Machines::of_root(&config, Uuid::nil(), Duration::ZERO, started);
+        machines.tick(now);
+        let _ = machines.deliver(now, &mut Alone);
+        let failure = machines.member().failure(ChannelId::WORLD);
+        let failure = failure.map(ToString::to_string).unwrap_or_default();
+        assert!(failure.contains("waiting for rank 1"), "{failure}");
     }
 }

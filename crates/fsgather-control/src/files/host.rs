@@ -61,8 +61,6 @@ pub(crate) fn host(
     )?;
     node.obey_interrupt(config);
     node.open_eyes(config);
-    let join = config::join_request(config);
-    node.coordinate(|coordinator, now| coordinator.join(join, now));
     let record = RendezvousRecord {
         communicator,
         addresses: Vec::new(),

@@ -120,7 +120,6 @@ pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
     });
     node.obey_interrupt(config);
     node.open_eyes(config);
-    node.join_self(config::join_request(config));
     let board = match &config.meeting {
         Meeting::Board(board) => Some(Arc::clone(board)),
         Meeting::Address { .. } => None,

@@ -265,11 +265,6 @@ impl TcpNode {
         )
     }
 
-    /// Rank 0 joins its own world.
-    pub(crate) fn join_self(&self, join: Join) {
-        let _ = self.coordinate(|coordinator, now| coordinator.join(join, now));
-    }
-
     /// Handles the end of a connection, unless it was replaced by another one.
     fn ended(&self, from: Rank, serial: usize, how: &str) {
         self.change(|state, now| {

@@ -218,7 +218,6 @@ mod tests {
             tokio::spawn(serve(its, vec![listener], known, is_running));
             let its = Arc::clone(&node);
             tokio::spawn(async move { its.keep_time().await });
-            node.join_self(join(0));
             Self {
                 node,
                 address,
