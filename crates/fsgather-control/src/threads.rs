@@ -73,15 +73,14 @@ pub fn solo_group(me: Peer, channel: ChannelId) -> Result<Box<dyn Exchange>, Err
 
 /// The only rank of a world, whatever it is called.
 fn alone(me: Peer) -> RankExchange<ThreadCarrier> {
-    let process = ProcessId {
-        host: me.host.clone(),
-        pid: me.pid,
-        ..ProcessId::default()
-    };
     let carrier = ThreadCarrier {
         rank: Rank::ZERO,
-        // Who is alone waits for nobody.
-        node: Arc::new(node_of_all(WorldSize::ONE, &process, Duration::MAX)),
+        // Who is alone waits for nobody, and hears of no process.
+        node: Arc::new(node_of_all(
+            WorldSize::ONE,
+            &ProcessId::default(),
+            Duration::MAX,
+        )),
         is_for_children: true,
     };
     RankExchange::new(

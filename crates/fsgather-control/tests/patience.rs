@@ -12,7 +12,7 @@ use fsgather_control::{
     message::{ToCoordinator, ToMember},
 };
 use fsgather_core::{
-    Call, ChannelId, Contribution, Error, Operation, Phase, Rank, Round, Site, StackFrame,
+    Call, ChannelId, Contribution, Error, Leaves, Operation, Phase, Rank, Round, Site, StackFrame,
     ThreadState, Ticket, Verdict, Whereabouts,
 };
 
@@ -421,4 +421,62 @@ fn a_rank_0_that_is_silent_is_given_up_as_soon_as_the_call_allows() {
     room.pass(due);
     let (timeout, missing, _) = room.time_out(1, &short);
     assert_eq!((timeout, missing), (seconds(5) + GRACE, vec![0]));
+}
+
+#[test]
+fn a_rank_whose_process_has_ended_has_half_a_second_for_its_last_words() {
+    let start = Instant::now();
+    let (mut coordinator, _members) = machines::formed(3, WORLD, start);
+    coordinator.suspect(Rank::new(2), start);
+    let due = start + Duration::from_millis(500);
+    assert_eq!(coordinator.next_tick(), Some(due));
+    coordinator.tick(start + just_before(Duration::from_millis(500)));
+    assert_eq!(coordinator.failure(), None);
+    coordinator.tick(due);
+    let failure = coordinator.failure().unwrap().to_string();
+    assert!(failure.contains("rank 2"), "{failure}");
+}
+
+#[test]
+fn a_rank_that_stays_is_let_go_when_its_readers_have_not_moved_for_the_time_out() {
+    let mut room = Room::new();
+    let start = room.start;
+    for (rank, leaves) in [
+        (0, Leaves::Nothing),
+        (1, Leaves::WithOwner),
+        (2, Leaves::Nothing),
+    ] {
+        let call = Call::new(Operation::AllGather, Site::named("here"));
+        let member = &mut room.members[rank];
+        let ticket = member.begin(ChannelId::WORLD, call).unwrap();
+        let own = Contribution {
+            leaves,
+            ..Contribution::default()
+        };
+        member
+            .contribute(&ticket, Round::VERDICT, own, start)
+            .unwrap();
+    }
+    room.pump();
+    let owner = Rank::new(1);
+    let needed = |coordinator: &mut Coordinator| {
+        let actions = coordinator.take_actions();
+        actions.into_iter().find_map(|action| match action {
+            Action::Send {
+                message: ToMember::Needed { by },
+                ..
+            } => Some(by.iter().map(|peer| peer.rank.get()).collect::<Vec<_>>()),
+            _ => None,
+        })
+    };
+    let stay = ToCoordinator::Stay { cause: None };
+    room.coordinator.on_message(owner, stay, start);
+    assert_eq!(needed(&mut room.coordinator), Some(vec![0, 2]));
+    let end = start + WORLD;
+    let due = room.coordinator.next_tick();
+    assert!(due.is_some_and(|due| due <= end), "{due:?}");
+    room.coordinator.tick(start + just_before(WORLD));
+    assert_eq!(needed(&mut room.coordinator), None);
+    room.coordinator.tick(end);
+    assert_eq!(needed(&mut room.coordinator), Some(Vec::new()));
 }

@@ -382,3 +382,21 @@ impl Channel {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::{Operation, Site};
+
+    use super::*;
+
+    #[test]
+    fn the_root_of_a_call_in_a_group_is_told_by_what_it_is_called_in_the_job() {
+        let names = RankNames::new((0..8).map(|rank| Rank::new(100 + rank)));
+        let group = Channel::group(ChannelId::new(7), &[2, 5].map(Rank::new), &names);
+        let gather = Call::new(Operation::Gather, Site::default()).with_root(Rank::new(1));
+        assert_eq!(group.told(&gather).root, Some(Rank::new(105)));
+        assert_eq!(group.name(), " in the group of ranks 102 105");
+        let world = Channel::world((0..8).map(Rank::new));
+        assert_eq!(world.told(&gather).root, Some(Rank::new(1)));
+    }
+}

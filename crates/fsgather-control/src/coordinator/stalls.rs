@@ -177,3 +177,36 @@ impl Coordinator {
         channel.map_or_else(String::new, |channel| round_text(call, round, channel))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stall() -> Stall {
+        Stall {
+            waits: BTreeMap::new(),
+            next_warning: FIRST_WARNING,
+            asked: None,
+        }
+    }
+
+    #[test]
+    fn others_are_asked_once_it_has_taken_long_and_again_once_an_answer_is_overdue() {
+        let (mut stall, start) = (stall(), Instant::now());
+        let moment = Duration::from_millis(1);
+        assert!(!stall.is_to_ask(ASK_AT - moment, start));
+        assert!(stall.is_to_ask(ASK_AT, start));
+        assert!(!stall.is_to_ask(ASK_AT * 2, start + ANSWER - moment));
+        assert!(!stall.is_to_ask(ASK_AT - moment, start + ANSWER));
+        assert!(stall.is_to_ask(ASK_AT * 2, start + ANSWER));
+    }
+
+    #[test]
+    fn each_warning_comes_once_also_where_several_are_due() {
+        let mut stall = stall();
+        assert!(!stall.is_to_warn(FIRST_WARNING - Duration::from_millis(1)));
+        let third = warning_after(warning_after(FIRST_WARNING));
+        assert!(stall.is_to_warn(third) && !stall.is_to_warn(third));
+        assert!(stall.is_to_warn(warning_after(third)));
+    }
+}

@@ -207,7 +207,9 @@ pub(crate) fn unreachable_reports(
 
 #[cfg(test)]
 mod tests {
-    use fsgather_core::{ProcessId, WorldSize};
+    use std::sync::Mutex;
+
+    use fsgather_core::{ProcessId, Rank, WorldSize, lock};
     use fsgather_testkit::MemoryBackend;
 
     use super::*;
@@ -232,6 +234,80 @@ mod tests {
         fn place(&self) -> String {
             "memory".into()
         }
+    }
+
+    /// A place that shows what was left in it: records, and refusals that stay.
+    #[derive(Default)]
+    struct Kept {
+        posted: Mutex<Vec<Vec<u8>>>,
+        stay: Mutex<Vec<Vec<u8>>>,
+    }
+
+    impl RendezvousBackend for Kept {
+        fn post(&self, record: &[u8]) -> Result<(), Error> {
+            lock(&self.posted).push(record.to_vec());
+            Ok(())
+        }
+
+        fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
+            Ok(Vec::new())
+        }
+
+        fn refuse(&self, record: &[u8]) -> Result<(), Error> {
+            lock(&self.stay).push(record.to_vec());
+            Ok(())
+        }
+
+        fn place(&self) -> String {
+            "memory".into()
+        }
+    }
+
+    /// Rank 0, which has been interrupted, so that it shows nothing for long.
+    fn interrupted() -> Config {
+        let meeting = crate::join::Meeting::Board(Arc::new(Kept::default()));
+        let world_size = WorldSize::new(2).unwrap();
+        let config = Config::new(Rank::ZERO, world_size, ProcessId::default(), meeting);
+        config.interrupt.raise("the end");
+        config
+    }
+
+    fn read(records: &Mutex<Vec<Vec<u8>>>) -> Vec<RendezvousRecord> {
+        let records = lock(records);
+        let read = records
+            .iter()
+            .map(|bytes| RendezvousRecord::from_bytes(bytes));
+        read.collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn who_has_tried_a_world_and_who_has_seen_none_read_why_it_failed() {
+        let (config, kept, failure) = (interrupted(), Kept::default(), Error::rendezvous("x"));
+        refuse(&config, &kept, Uuid::from_u128(4), &failure);
+        let shown = read(&kept.posted);
+        assert_eq!(shown.len(), 1);
+        assert_eq!(shown[0].communicator, Uuid::from_u128(4));
+        assert_eq!(shown[0].refusal, Some(failure.clone()));
+        let kept = Kept::default();
+        refuse_unseen(&config, &kept, &failure);
+        let shown = read(&kept.posted);
+        // The world itself comes first: a refusal is believed of those only that have been tried.
+        let refusals: Vec<_> = shown.iter().map(|record| &record.refusal).collect();
+        assert_eq!(refusals, [&None, &Some(failure)]);
+        assert_eq!(shown[0].communicator, shown[1].communicator);
+        assert!(!shown[0].communicator.is_nil());
+    }
+
+    #[test]
+    fn who_comes_later_reads_why_there_is_no_world_and_who_has_said_so() {
+        let kept = Arc::new(Kept::default());
+        let place: Arc<dyn RendezvousBackend> = Arc::<Kept>::clone(&kept);
+        let failure = Error::rendezvous("x");
+        refuse_latecomers(&interrupted(), &place, &failure);
+        let left = read(&kept.stay);
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0].refusal, Some(failure));
+        assert!(left[0].refuser.is_some());
     }
 
     fn me() -> Addressee {

@@ -168,3 +168,29 @@ fn name_of(id: ChannelId, call: &CallName) -> String {
         _ => format!("{} in a group", call.short()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::{Epoch, Operation, Site};
+
+    use super::*;
+
+    #[test]
+    fn a_call_of_a_group_is_named_with_its_place_if_that_is_known() {
+        let call = |site| CallName {
+            operation: Operation::AllGather,
+            number: 3,
+            epoch: Epoch::new(3),
+            tag: None,
+            site,
+        };
+        let (known, unknown) = (call(Site::named("eval.py:7")), call(Site::default()));
+        let group = ChannelId::new(7);
+        assert_eq!(
+            name_of(group, &known),
+            "all_gather #3 in a group at eval.py:7"
+        );
+        assert_eq!(name_of(group, &unknown), "all_gather #3 in a group");
+        assert_eq!(name_of(ChannelId::WORLD, &known), known.to_string());
+    }
+}

@@ -450,6 +450,15 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn bytes_of_a_step_are_those_that_have_moved() {
+        assert_eq!(TransferStep::Moved(70_000).bytes(), 70_000);
+        assert_eq!(
+            TransferStep::Blocked.bytes() + TransferStep::Nothing.bytes(),
+            0
+        );
+    }
+
     fn meshes() -> [Mesh; 2] {
         let meshes = [0, 1].map(|rank| {
             Mesh::listen(&MeshConfig {
