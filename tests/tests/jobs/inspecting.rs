@@ -395,3 +395,20 @@ fn what_others_have_left_is_told_with_the_way_to_remove_it() {
         "{told}"
     );
 }
+
+#[test]
+fn a_directory_that_cannot_be_looked_at_is_told_and_no_clean_one() {
+    let place = place();
+    let missing = place.path().join("missing");
+    let mut command = Command::new(command_line_tool());
+    command.arg("clean").args([place.path(), &missing]);
+    let output = process::output(&mut command).expect("a program that can be started");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let [told, failed] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text"));
+    assert_eq!(told, "nothing to remove, 0 kept, 1 not looked at\n");
+    assert!(
+        failed.contains(&format!("cannot read {}", missing.display())),
+        "{failed}"
+    );
+}
