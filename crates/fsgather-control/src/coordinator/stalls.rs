@@ -190,21 +190,24 @@ mod tests {
         }
     }
 
+    fn just_before(time: Duration) -> Duration {
+        time.saturating_sub(Duration::from_millis(1))
+    }
+
     #[test]
     fn others_are_asked_once_it_has_taken_long_and_again_once_an_answer_is_overdue() {
         let (mut stall, start) = (stall(), Instant::now());
-        let moment = Duration::from_millis(1);
-        assert!(!stall.is_to_ask(ASK_AT - moment, start));
+        assert!(!stall.is_to_ask(just_before(ASK_AT), start));
         assert!(stall.is_to_ask(ASK_AT, start));
-        assert!(!stall.is_to_ask(ASK_AT * 2, start + ANSWER - moment));
-        assert!(!stall.is_to_ask(ASK_AT - moment, start + ANSWER));
+        assert!(!stall.is_to_ask(ASK_AT * 2, start + just_before(ANSWER)));
+        assert!(!stall.is_to_ask(just_before(ASK_AT), start + ANSWER));
         assert!(stall.is_to_ask(ASK_AT * 2, start + ANSWER));
     }
 
     #[test]
     fn each_warning_comes_once_also_where_several_are_due() {
         let mut stall = stall();
-        assert!(!stall.is_to_warn(FIRST_WARNING - Duration::from_millis(1)));
+        assert!(!stall.is_to_warn(just_before(FIRST_WARNING)));
         let third = warning_after(warning_after(FIRST_WARNING));
         assert!(stall.is_to_warn(third) && !stall.is_to_warn(third));
         assert!(stall.is_to_warn(warning_after(third)));

@@ -391,7 +391,7 @@ mod tests {
         let report = |world| UnreachableReport {
             communicator: Uuid::from_u128(world),
             peer: fsgather_core::Peer {
-                rank: fsgather_core::Rank::new(2),
+                rank: Rank::new(2),
                 host: "n2".into(),
                 pid: 5,
             },
