@@ -17,6 +17,19 @@ fn alone(arguments: &[&str], variables: &[(&str, &str)]) -> End {
 }
 
 #[test]
+fn a_command_that_no_launcher_has_started_says_that_it_is_alone() {
+    let forgotten = alone(&["barrier"], &[]);
+    let said = forgotten.stderr.join("\n");
+    assert!(
+        forgotten.code == 0 && said.contains("a world of one"),
+        "{forgotten:?}"
+    );
+    let meant = [("FSGATHER_RANK", "0"), ("FSGATHER_WORLD_SIZE", "1")];
+    let meant = alone(&["barrier"], &meant);
+    assert_eq!((meant.code, meant.stderr.len()), (0, 0), "{meant:?}");
+}
+
+#[test]
 fn every_setting_is_shown_with_its_origin_when_a_communicator_is_made() {
     let place = place();
     let world = World::new(2, place.path())
