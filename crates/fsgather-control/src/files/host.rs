@@ -63,7 +63,6 @@ pub(crate) fn host(
     node.open_eyes(config);
     let record = RendezvousRecord {
         communicator,
-        addresses: Vec::new(),
         markers: Some(MarkerPlace {
             facts,
             process: config.process.clone(),

@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        coordinator::Coordinator,
+        coordinator::{Coordinator, JoinAnswer},
         join::{
             config::{Config, Meeting},
             job_credentials::{JobCredentials, JobFingerprint},
@@ -261,6 +261,20 @@ mod tests {
             .unwrap();
         let limited = async { tokio::time::timeout(Duration::from_mins(1), test).await };
         runtime.block_on(limited).unwrap();
+    }
+
+    #[test]
+    fn what_is_queued_for_a_rank_has_not_been_handed_over() {
+        within_a_minute(async {
+            let server = TestServer::open().await;
+            assert!(server.node.is_flushed());
+            let (_, frames) = server.node.attach(Rank::new(1));
+            let joins = |coordinator: &mut Coordinator, now| coordinator.join(join(1), now);
+            let answer = server.node.coordinate(joins);
+            assert_eq!(answer, Some(JoinAnswer::Accepted));
+            assert!(!server.node.is_flushed());
+            drop(frames);
+        });
     }
 
     #[test]
