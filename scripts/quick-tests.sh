@@ -15,7 +15,8 @@ quick_tests() {
     core) ;;
     control)
         local program
-        for program in asking exchange_conformance exchange_over_mailboxes groups hearsay mesh patience simulation stalls wire_format; do
+        for program in asking deadlines disagreement exchange_conformance exchange_over_mailboxes groups hearsay mesh patience simulation \
+            stalls wire_format; do
             targets+=(--test "$program")
         done
         # Schedules by the million; worlds of a thousand ranks; limits of some seconds; and much that is repeated under faults, which another

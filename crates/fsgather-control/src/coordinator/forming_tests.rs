@@ -122,6 +122,17 @@ fn two_starts_on_a_host_without_rank_0_fail_the_world() {
 }
 
 #[test]
+fn only_the_process_that_has_joined_as_a_rank_watches_as_it() {
+    let now = Instant::now();
+    let mut coordinator = world(now, None);
+    assert!(!coordinator.is_watched_by(Rank::new(1), 201));
+    coordinator.join(join(1, 201, "n1", None), now);
+    assert!(coordinator.is_watched_by(Rank::new(1), 201));
+    assert!(!coordinator.is_watched_by(Rank::new(1), 202));
+    assert!(!coordinator.is_watched_by(Rank::new(2), 201));
+}
+
+#[test]
 fn jobs_with_an_id_may_be_started_by_anybody() {
     let now = Instant::now();
     let mut coordinator = world(now, None);
