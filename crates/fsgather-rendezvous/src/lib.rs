@@ -22,4 +22,5 @@ pub mod this_process;
 
 mod introduction;
 mod preparation;
+mod slow_place;
 mod start;

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     introduction::Introduction, local_context::LocalContext, rendezvous::Rendezvous, secret_file,
+    slow_place::watched,
 };
 use fsgather_config::settings::{Control, RendezvousSetting, SecretSetting, Settings};
 
@@ -171,9 +172,11 @@ fn places(
 ) -> Result<Vec<BackendDirectory>, Error> {
     let mut places = Vec::new();
     for directory in directories {
-        match make_rendezvous(directory) {
+        let mode = context.mode;
+        let look = || make_rendezvous(directory).map(|path| (check_writing(&path, mode), path));
+        match watched(directory, look) {
             Err(error) => problem = problem.or(Some(error)),
-            Ok(path) => match check_writing(&path, context.mode) {
+            Ok((written, path)) => match written {
                 Ok((own, _)) => {
                     context.known.push((path.clone(), own));
                     places.push(BackendDirectory {

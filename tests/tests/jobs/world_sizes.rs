@@ -7,16 +7,12 @@ use crate::common::{
     strangers::free_port,
 };
 
-/// Checks that a text says which sizes a rank and rank 0 were told.
-fn assert_told(text: &str, stage: &Stage, (rank, its): (u32, u32), zeros: u32) {
-    let pids = [rank, 0].map(|rank| stage.pid(rank as usize));
+/// Checks that a text says which sizes a process and that of rank 0 were told.
+fn assert_told(text: &str, (rank, pid, its): (u32, u32, u32), (zero, zeros): (u32, u32)) {
     for said in [
         format!("rank {rank} ("),
-        format!(
-            "pid {}) was told that there are {its} ranks, rank 0 (",
-            pids[0]
-        ),
-        format!("pid {}) that there are {zeros};", pids[1]),
+        format!("pid {pid}) was told that there are {its} ranks, "),
+        format!("pid {zero}) that there are {zeros};"),
     ] {
         assert!(text.contains(&said), "{said}: {text}");
     }
@@ -48,7 +44,8 @@ fn ranks_that_were_told_different_world_sizes_are_told_so() {
         }
         for rank in [0, named] {
             let end = &ends[rank as usize];
-            assert_told(end.error(), &stage, (named, its), zeros);
+            let told = (named, stage.pid(named as usize), its);
+            assert_told(end.error(), told, (stage.pid(0), zeros));
             assert!(end.error().contains("the same world size"), "{end:?}");
             // Nobody has to wait for the end to hear of it.
             let is_warned = end
@@ -69,12 +66,17 @@ fn ranks_that_were_told_different_world_sizes_and_one_address_are_told_at_once()
     let place = place();
     let mut stage = Stage::new();
     let rendezvous = format!("tcp://127.0.0.1:{}", free_port());
-    for (rank, ranks) in [(0, 2), (1, 3)] {
+    let start = |stage: &mut Stage, rank, ranks| {
         let world = World::new(ranks, place.path()).with("FSGATHER_RENDEZVOUS", &rendezvous);
         stage.start(&mut world.rank(rank, "join close"));
-    }
-    let (error, _) = stage.fail_alike(0..2, RENDEZVOUS);
-    assert_told(&error, &stage, (1, 3), 2);
+    };
+    // One that was told the same as rank 0 has tried for so long that it tries now and then only.
+    start(&mut stage, 2, 3);
+    stage.let_pass(Duration::from_secs(4));
+    start(&mut stage, 1, 4);
+    start(&mut stage, 0, 3);
+    let (error, _) = stage.fail_alike(0..3, RENDEZVOUS);
+    assert_told(&error, (1, stage.pid(1), 4), (stage.pid(2), 3));
     assert_nothing_left(place.path());
 }
 

@@ -4,7 +4,11 @@ use std::time::{Duration, Instant};
 
 use fsgather_core::{ChannelId, Error, ProcessId, Rank, duration_text};
 
-use super::{Action, Coordinator, JoinAnswer, roster::RosterEntry};
+use super::{
+    Action, Coordinator, JoinAnswer,
+    misfits::{self, Misfit},
+    roster::RosterEntry,
+};
 use crate::message::{Join, ToMember, Welcome};
 
 /// How long a process may take to ask again after the connection has closed over which it has asked.
@@ -251,7 +255,7 @@ impl Coordinator {
         if self.roster.is_kin(join) {
             self.give_up(&cause);
         } else {
-            self.note_misfit(join.rank, &told);
+            self.note_misfit(join, &told);
         }
         refused(cause)
     }
@@ -264,28 +268,29 @@ impl Coordinator {
         }
         let told = self.sizes_text(join);
         if !self.open && self.failure().is_none() {
-            self.note_misfit(join.rank, &told);
+            self.note_misfit(join, &told);
         }
         ToMember::OtherSize { why: told }
     }
 
     /// Who was told which world size.
     fn sizes_text(&self, join: &Join) -> String {
-        format!(
-            "rank {} ({}) was told that there are {} ranks, rank 0 ({}) that there are {}",
-            join.rank,
-            text_of(&join.process),
-            join.world_size,
-            self.name_of(Rank::ZERO),
-            self.world.world_size
-        )
+        misfits::told(join.rank, &misfit_of(join), &self.as_told())
+    }
+
+    /// What rank 0 was told.
+    fn as_told(&self) -> Misfit {
+        Misfit {
+            process: self.name_of(Rank::ZERO),
+            world_size: self.world.world_size,
+        }
     }
 
     /// Notes a process that was told another world size, and warns of the first: it may be of another job.
-    fn note_misfit(&mut self, rank: Rank, told: &str) {
+    fn note_misfit(&mut self, join: &Join, told: &str) {
         let warning = format!("{told}; ranks are still waited for");
-        let is_first = self.misfits.is_empty();
-        if self.misfits.insert(rank, told.to_owned()).is_none() {
+        let (is_news, is_first) = self.misfits.note(join.rank, misfit_of(join));
+        if is_news {
             self.actions.push(if is_first {
                 Action::Warn(warning)
             } else {
@@ -377,10 +382,10 @@ impl Coordinator {
         refused(cause)
     }
 
-    /// Which rank was told another number of ranks, unless another process is that rank by now.
+    /// Which ranks were told other numbers of ranks, but for those that another process is by now.
     fn misfits_text(&self) -> Option<String> {
-        let mut absent = self.misfits.iter();
-        let (_, told) = absent.find(|(rank, _)| self.roster.get(**rank).is_none())?;
+        let is_absent = |rank| self.roster.get(rank).is_none();
+        let told = self.misfits.told(is_absent, &self.as_told())?;
         Some(format!(
             "{told}; if they belong together, give all ranks the same world size"
         ))
@@ -444,6 +449,13 @@ impl Coordinator {
 fn counts_of(join: &Join, member: &RosterEntry) -> Option<(u32, u32)> {
     let is_there = join.process.sees_pids_of(&member.process);
     join.attempt.zip(member.attempt).filter(|_| is_there)
+}
+
+fn misfit_of(join: &Join) -> Misfit {
+    Misfit {
+        process: text_of(&join.process),
+        world_size: join.world_size,
+    }
 }
 
 fn text_of(process: &ProcessId) -> String {

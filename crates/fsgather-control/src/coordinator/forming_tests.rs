@@ -287,7 +287,9 @@ fn a_world_of_another_size_of_the_same_job_is_told_of_and_fails_only_by_time() {
         assert_eq!(coordinator.failure(), None);
         coordinator.tick(now + Duration::from_secs(9));
         let failure = coordinator.failure().unwrap().to_string();
-        assert!(failure.contains("there are 4 ranks"), "{failure}");
+        let all = "rank 1 (n1, pid 200) was told that there are 4 ranks, rank 3 (n1, pid 200) that there are 4, \
+                   rank 0 (n1, pid 100) that there are 3; if they";
+        assert!(failure.contains(all), "{failure}");
     }
     // Another job is refused as before, and one that somebody else has started is sent away.
     let mut world = world(now, Some(7)).world;

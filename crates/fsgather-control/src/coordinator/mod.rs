@@ -20,6 +20,7 @@ mod forming;
 mod groups;
 mod hearsay;
 mod leaving;
+mod misfits;
 mod roster;
 mod round;
 mod sightings;
@@ -40,6 +41,7 @@ use uuid::Uuid;
 
 use self::{
     channel::Channel,
+    misfits::Misfits,
     roster::{Roster, Standing},
     round::{Clock, Round, RoundArrival},
     staying::Told,
@@ -117,7 +119,7 @@ pub struct Coordinator {
     /// What came from another start than rank 0 and asked to be these ranks.
     strangers: BTreeMap<Rank, String>,
     /// What processes of other jobs or starts, as far as is known, were told of the number of ranks.
-    misfits: BTreeMap<Rank, String>,
+    misfits: Misfits,
     /// What an earlier meeting of this job has come to.
     earlier_failure: Option<String>,
     /// Ranks whose process is reported to have ended, and until when their last words may arrive.
@@ -160,7 +162,7 @@ impl Coordinator {
             next_forming_warning: FIRST_WARNING,
             latecomers: BTreeSet::new(),
             strangers: BTreeMap::new(),
-            misfits: BTreeMap::new(),
+            misfits: Misfits::default(),
             earlier_failure: None,
             suspects: BTreeMap::new(),
             missed: BTreeMap::new(),

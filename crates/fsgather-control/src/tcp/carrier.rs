@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{ProcessId, Rank, ReclaimSink, RendezvousBackend, lock};
+use fsgather_core::{Error, ProcessId, Rank, ReclaimSink, RendezvousBackend, lock};
 
 use crate::{
     carrier::Carrier,
@@ -65,10 +65,20 @@ impl TcpCarrier {
         }
     }
 
-    /// Ends a world that did not form, for a reason that those who have joined are told.
-    pub(crate) fn give_up(&self, cause: &fsgather_core::Error) {
+    /// Tells those who have joined a world that does not form, and those who ask from now on, why.
+    pub(crate) fn tell(&self, cause: &Error) {
         self.node
             .coordinate(|coordinator, _| coordinator.give_up(cause));
+    }
+
+    /// Answers those who ask, for so long.
+    pub(crate) fn linger(&self, time: Duration) {
+        self.wait_until(Some(time), |_| None::<()>);
+    }
+
+    /// Ends a world that did not form, for a reason that those who have joined are told.
+    pub(crate) fn give_up(&self, cause: &Error) {
+        self.tell(cause);
         self.settle(LAST_FRAMES);
         self.shut_down();
     }

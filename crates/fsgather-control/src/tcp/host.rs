@@ -45,6 +45,10 @@ use fsgather_system::random::fresh;
 /// Ranks answer what they are doing within so long, unless their hosts are very busy.
 const LEAD: Duration = Duration::from_secs(2);
 
+/// Those who look for rank 0 at an address ask it again within so long. There is no directory in which they would find word of a
+/// meeting that has failed.
+const TRIED_AGAIN: Duration = Duration::from_secs(3);
+
 /// Why rank 0 has no world over TCP.
 pub(crate) enum NotFormed {
     /// There will be none at all.
@@ -141,6 +145,10 @@ pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
         }
         Err(NotFormed::Failed(failure)) => {
             let failure = config::raised_while_joining(config, failure);
+            line.tell(&failure);
+            if board.is_none() && config.interrupt.reason().is_none() && !has_waited(&failure) {
+                line.linger(TRIED_AGAIN);
+            }
             line.give_up(&failure);
             Err(failure.into())
         }
@@ -165,6 +173,11 @@ pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
             Err(failure.into())
         }
     }
+}
+
+/// Whether everybody who was there has asked by now.
+const fn has_waited(failure: &Error) -> bool {
+    matches!(failure, Error::Timeout { .. })
 }
 
 /// Leaves word for the others.

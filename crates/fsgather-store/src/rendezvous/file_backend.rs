@@ -488,13 +488,16 @@ impl RendezvousBackend for FileBackend {
         found.into_iter().map(|(_, record)| record.body).collect()
     }
 
-    /// Removes records of the same key, and reports to them, whose poster is proved to be gone; and refusals.
+    /// Removes records of the same job, whatever its size, and reports to them, whose poster is proved to be gone; and refusals.
     fn sweep(&self) {
         let kinds = [RecordKind::Record, RecordKind::Unreachable];
         for place in &self.places {
             // One listing for all: it takes as long as others have left much.
-            let is_wanted =
-                |name: &str| name.starts_with("refusal-") || self.is_meant(name, &kinds);
+            let is_wanted = |name: &str| {
+                name.starts_with("refusal-")
+                    || self.is_meant(name, &kinds)
+                    || self.is_of_other_size(name)
+            };
             let names = self.own(place, is_wanted).unwrap_or_else(|error| {
                 tracing::debug!(%error, "cannot sweep");
                 Vec::new()

@@ -258,10 +258,16 @@ fn sweeping_removes_what_the_dead_have_left_and_nothing_else() {
         ..me.clone()
     };
     let places = || vec![place.clone()];
+    let of_other_size = JobKey {
+        world_size: WorldSize::new(5).unwrap(),
+        ..job_key(0)
+    };
     let boards = [
         FileBackend::new(places(), key(0), dead.clone()),
-        FileBackend::new(places(), key(0), unknown),
-        FileBackend::new(places(), key(1), dead),
+        FileBackend::new(places(), key(0), unknown.clone()),
+        FileBackend::new(places(), key(1), dead.clone()),
+        FileBackend::new(places(), of_other_size.hash(), dead),
+        FileBackend::new(places(), of_other_size.hash(), unknown),
     ];
     for (number, backend) in (0_u8..).zip(&boards) {
         backend.post(&[number]).unwrap();
@@ -273,6 +279,7 @@ fn sweeping_removes_what_the_dead_have_left_and_nothing_else() {
     left.sort();
     assert_eq!(left, [vec![1], b"own".to_vec()]);
     assert_eq!(boards[2].records().unwrap(), [[2]]);
+    assert_eq!(own.records_of_other_sizes(), [[4]]);
 }
 
 #[test]
