@@ -1,9 +1,12 @@
 //! Processes that are no ranks: at ranks' ports, or in the place of a program's own channel.
 
 use std::{
+    collections::hash_map::RandomState,
     fs,
+    hash::{BuildHasher, Hasher},
     io::{ErrorKind, Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -14,10 +17,17 @@ use std::{
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// A port that nobody uses at the moment.
+/// A port that nobody uses at the moment, and that the kernel gives to nobody who asks for any: it stays free until it is used.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a port");
-    listener.local_addr().expect("an address").port()
+    const BELOW_THOSE_OF_THE_KERNEL: Range<u16> = 10_000..32_768;
+    let range = BELOW_THOSE_OF_THE_KERNEL;
+    let drawn = || {
+        let drawn = RandomState::new().build_hasher().finish() % u64::from(range.end - range.start);
+        range.start + u16::try_from(drawn).expect("less than the range")
+    };
+    let mut ports = std::iter::repeat_with(drawn).take(1000);
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok();
+    ports.find(is_free).expect("a port")
 }
 
 /// The ports at which a process listens; those of several addresses once for each.

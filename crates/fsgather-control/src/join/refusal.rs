@@ -133,9 +133,16 @@ pub(crate) fn refuse_latecomers(
     }
 }
 
-/// A failure as others have to read it, who cannot know whose it is.
+/// A failure as others have to read it, who cannot know whose it is: of a time-out, that theirs is not over.
 fn with_a_name(config: &Config, failure: &Error) -> Error {
-    match failure {
+    let mut failure = failure.clone();
+    if let Error::Timeout { hint, .. } = &mut failure {
+        *hint = format!(
+            "{hint}; {} has waited for so long and given up",
+            config::own_peer(config)
+        );
+    }
+    match &failure {
         Error::Config { .. } | Error::Storage { .. } | Error::Incompatible { .. } => {
             let joining = Activity::outside(Phase::Joining);
             Error::raised(config::own_peer(config), joining, failure.to_string())
