@@ -164,15 +164,11 @@ pub struct DialedAddress {
 /// the network cannot be used at all.
 pub fn dial(invitation: &[u8], place: &Whereabouts) -> Result<Vec<DialedAddress>, Error> {
     let record = RendezvousRecord::from_bytes(invitation)?;
-    let there = Network {
-        boot_id: &record.boot_id,
-        namespace: record.network_namespace,
-    };
     let here = Network {
         boot_id: &place.process.boot_id,
         namespace: place.network_namespace,
     };
-    let usable = addresses::usable(&record.addresses, there, here);
+    let usable = addresses::usable(&record.addresses, record.network(), here);
     let credentials = record.credentials(&JobCredentials::default());
     let mut dialed = runtime()?.block_on(async {
         let mut tries = JoinSet::new();

@@ -46,7 +46,11 @@ fn watched_from<R>(
         .name("fsgather-slow".into())
         .spawn(watch);
     let looked = look();
-    drop((looking, watching));
+    drop(looking);
+    // No thread is left that a program which forks next would have to reckon with.
+    if let Ok(watching) = watching {
+        let _ = watching.join();
+    }
     looked
 }
 

@@ -264,7 +264,8 @@ impl Coordinator {
     /// sizes that differ by mistake. One job may have worlds of several sizes at a time, so that nothing fails by it.
     fn answer_other_size(&mut self, join: &Join) -> ToMember {
         if self.roster.stranger_to(join).is_some() {
-            return self.elsewhere(join);
+            // Another start and another size: it is not one that this world waits for, and is blamed for nothing.
+            return self.of_another_start(join);
         }
         let told = self.sizes_text(join);
         if !self.open && self.failure().is_none() {
@@ -357,14 +358,21 @@ impl Coordinator {
     fn elsewhere(&mut self, join: &Join) -> ToMember {
         let rank = join.rank;
         let stranger = text_of(&join.process);
-        if self.strangers.insert(rank, stranger.clone()).is_none() {
-            self.actions.push(Action::Note(format!(
-                "{stranger} asked to be rank {rank}, but was not started by whoever started rank 0"
-            )));
+        let note = format!(
+            "{stranger} asked to be rank {rank}, but was not started by whoever started rank 0"
+        );
+        if self.strangers.insert(rank, stranger).is_none() {
+            self.actions.push(Action::Note(note));
         }
+        self.of_another_start(join)
+    }
+
+    fn of_another_start(&self, join: &Join) -> ToMember {
         let why = format!(
-            "rank 0 ({}) was not started by whoever started rank {rank} ({stranger})",
-            self.name_of(Rank::ZERO)
+            "rank 0 ({}) was not started by whoever started rank {} ({})",
+            self.name_of(Rank::ZERO),
+            join.rank,
+            text_of(&join.process)
         );
         ToMember::Elsewhere { why }
     }

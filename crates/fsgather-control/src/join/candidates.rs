@@ -154,15 +154,11 @@ impl Seeker {
     /// A world over TCP, if its record has an address that can be reached from here.
     pub(super) fn over_tcp(&self, name: String, record: &RendezvousRecord) -> Option<Candidate> {
         let Search { join, config, .. } = &self.search;
-        let there = Network {
-            boot_id: &record.boot_id,
-            namespace: record.network_namespace,
-        };
         let here = Network {
             boot_id: &join.process.boot_id,
             namespace: config.network_namespace,
         };
-        let addresses = addresses::usable(&record.addresses, there, here);
+        let addresses = addresses::usable(&record.addresses, record.network(), here);
         // Its own key, which differs from ours where it was told another size.
         let job_credentials = JobCredentials {
             key: record.fingerprint.key,

@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    join::job_credentials::{JobCredentials, JobFingerprint},
+    join::{
+        addresses::Network,
+        job_credentials::{JobCredentials, JobFingerprint},
+    },
     tcp::noise::Credentials,
     wire::VERSION,
 };
@@ -156,6 +159,14 @@ impl RendezvousRecord {
         });
         let is_for_it = !is_foreign && self.fingerprint.key == *key;
         self.refusal.as_ref().filter(|_| is_for_it)
+    }
+
+    /// Where its addresses were published.
+    pub(crate) fn network(&self) -> Network<'_> {
+        Network {
+            boot_id: &self.boot_id,
+            namespace: self.network_namespace,
+        }
     }
 
     /// What it takes to shake hands, for a process that knows this besides.

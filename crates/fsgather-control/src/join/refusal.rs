@@ -142,13 +142,14 @@ fn with_a_name(config: &Config, failure: &Error) -> Error {
             config::own_peer(config)
         );
     }
-    match &failure {
-        Error::Config { .. } | Error::Storage { .. } | Error::Incompatible { .. } => {
-            let joining = Activity::outside(Phase::Joining);
-            Error::raised(config::own_peer(config), joining, failure.to_string())
-        }
-        failure => failure.clone(),
+    if matches!(
+        failure,
+        Error::Config { .. } | Error::Storage { .. } | Error::Incompatible { .. }
+    ) {
+        let joining = Activity::outside(Phase::Joining);
+        return Error::raised(config::own_peer(config), joining, failure.to_string());
     }
+    failure
 }
 
 /// Why there will be no world, if one of these records says so to this rank.
