@@ -42,6 +42,9 @@ mod siblings;
 mod thread_call;
 mod waiting;
 
+#[cfg(test)]
+mod fixtures;
+
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 

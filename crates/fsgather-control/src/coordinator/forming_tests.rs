@@ -1,18 +1,12 @@
 //! Processes that were started by somebody else.
 
-use std::time::Duration;
-
 use fsgather_core::{Start, Starter, WorldSize};
-use uuid::Uuid;
 
 use super::*;
-use crate::{coordinator::World, join::job_credentials::JobFingerprint};
+use crate::{fixtures, join::job_credentials::JobFingerprint};
 
 fn join(rank: u32, nonce: u128, host: &str, starter: Option<u32>) -> Join {
     Join {
-        rank: Rank::new(rank),
-        world_size: WorldSize::new(3).unwrap(),
-        nonce,
         process: ProcessId {
             host: host.into(),
             boot_id: host.into(),
@@ -20,27 +14,16 @@ fn join(rank: u32, nonce: u128, host: &str, starter: Option<u32>) -> Join {
             pid: u32::try_from(nonce).unwrap(),
             ..ProcessId::default()
         },
-        timeout: Duration::from_secs(9),
         start: starter.map(|pid| Start {
             starter: Some(Starter { pid, start_time: 1 }),
             session: pid,
         }),
-        attempt: None,
-        fingerprint: JobFingerprint::default(),
+        ..fixtures::join(rank, 3, nonce)
     }
 }
 
 fn world(now: Instant, starter: Option<u32>) -> Coordinator {
-    let world = World {
-        world_size: WorldSize::new(3).unwrap(),
-        communicator: Uuid::nil(),
-        job: "a test".into(),
-        timeout: Duration::from_secs(9),
-        join_timeout: Duration::from_secs(9),
-        fingerprint: JobFingerprint::default(),
-        lead: None,
-    };
-    let mut coordinator = Coordinator::new(world, now);
+    let mut coordinator = Coordinator::new(fixtures::world(3), now);
     coordinator.join(join(0, 100, "n1", starter), now);
     coordinator
 }
@@ -100,7 +83,7 @@ fn rank_0_that_waits_in_vain_speaks_of_the_stranger() {
     let now = Instant::now();
     let mut coordinator = world(now, Some(7));
     coordinator.join(join(1, 201, "n1", Some(8)), now);
-    coordinator.tick(now + Duration::from_secs(9));
+    coordinator.tick(now + fixtures::LONG);
     let failure = coordinator.failure().unwrap().to_string();
     assert!(failure.contains("n1, pid 201"), "{failure}");
     assert!(failure.contains("FSGATHER_JOB"), "{failure}");
@@ -215,7 +198,7 @@ fn another_world_size_where_it_may_be_another_job_is_told_and_ranks_are_waited_f
     assert_eq!(warnings(&mut coordinator), 1);
     coordinator.join(other(), now);
     assert_eq!(warnings(&mut coordinator), 0);
-    coordinator.tick(now + Duration::from_secs(9));
+    coordinator.tick(now + fixtures::LONG);
     let failure = coordinator.failure().unwrap().to_string();
     assert!(
         failure.contains("there are 4 ranks") && failure.contains("rank 2"),
@@ -285,7 +268,7 @@ fn a_world_of_another_size_of_the_same_job_is_told_of_and_fails_only_by_time() {
         let warned = |action: &&Action| matches!(action, Action::Warn(_));
         assert_eq!(coordinator.take_actions().iter().filter(warned).count(), 1);
         assert_eq!(coordinator.failure(), None);
-        coordinator.tick(now + Duration::from_secs(9));
+        coordinator.tick(now + fixtures::LONG);
         let failure = coordinator.failure().unwrap().to_string();
         let all = "rank 1 (n1, pid 200) was told that there are 4 ranks, rank 3 (n1, pid 200) that there are 4, \
                    rank 0 (n1, pid 100) that there are 3; if they";
@@ -303,7 +286,7 @@ fn a_world_of_another_size_of_the_same_job_is_told_of_and_fails_only_by_time() {
     assert!(is_sent_elsewhere(
         &coordinator.join(told_of(4, other_start), now)
     ));
-    coordinator.tick(now + Duration::from_secs(9));
+    coordinator.tick(now + fixtures::LONG);
     let failure = coordinator.failure().unwrap().to_string();
     assert!(
         !failure.contains("there are 4 ranks") && !failure.contains("pid 200"),

@@ -336,3 +336,29 @@ fn on_message(
         _ => tracing::debug!("a process that is no member speaks for rank {from}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+
+    #[test]
+    fn who_joins_is_the_process_and_the_rank_that_it_says() {
+        let now = Instant::now();
+        let mut coordinator = Coordinator::new(fixtures::world(4), now);
+        let mut endpoint = CoordinatorEndpoint::default();
+        // By whom a letter is, and whom its join names.
+        let letters = [
+            ((1, 10), (1, 10), true),
+            ((2, 20), (3, 20), false),
+            ((2, 20), (2, 21), false),
+        ];
+        for ((from, its), (rank, nonce), is_taken_in) in letters {
+            let join = ToCoordinator::Join(fixtures::join(rank, 4, nonce));
+            let from = (Rank::new(from), its);
+            on_message(&mut endpoint, &mut coordinator, from, join, now);
+            assert_eq!(coordinator.is_connected(Rank::new(rank)), is_taken_in);
+            assert_eq!(!endpoint.take_outgoing().is_empty(), is_taken_in);
+        }
+    }
+}

@@ -168,7 +168,7 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(JoinEvent)) -> Option<Join
     match event {
         Some(JoinEvent::WelcomeOverFiles(_)) => {}
         // Rank 0 still has to read our goodbye, and removes everything then.
-        Some(JoinEvent::Refused(_) | JoinEvent::Unable(_)) | None => {
+        Some(JoinEvent::Refused(_) | JoinEvent::OtherSize(_) | JoinEvent::Unable(_)) | None => {
             asking.mailbox.retire(Retirement::Over);
         }
         Some(JoinEvent::Lost(_)) if has_ended(&asking.search) => {
@@ -343,3 +343,7 @@ impl Asking<'_> {
         welcome.nonces.get(join.rank.index()) == Some(&join.nonce)
     }
 }
+
+#[cfg(test)]
+#[path = "seek_tests.rs"]
+mod tests;

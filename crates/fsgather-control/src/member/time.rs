@@ -49,9 +49,12 @@ impl Member {
                 timeout: timeout.saturating_add(GRACE),
                 missing: vec![missing],
                 stacks: self.watching.roll_call(),
-                hint: "see whether rank 0 is stopped or its host unreachable; set FSGATHER_TIMEOUT to \
-                       wait longer"
-                    .into(),
+                hint: format!(
+                    "see whether rank 0 is stopped or its host unreachable; set FSGATHER_TIMEOUT to more than {} to \
+                     wait longer (rank 0 has {} on top of it, since only it could say for whom all wait)",
+                    duration_text(timeout),
+                    duration_text(GRACE)
+                ),
             };
             self.fail_channel(id, &cause);
             self.has_given_up = true;

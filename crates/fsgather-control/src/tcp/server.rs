@@ -159,9 +159,10 @@ mod tests {
     use super::*;
     use crate::{
         coordinator::{Coordinator, JoinAnswer},
+        fixtures,
         join::{
             config::{Config, Meeting},
-            job_credentials::{JobCredentials, JobFingerprint},
+            job_credentials::JobCredentials,
         },
         machines::Machines,
         message::Join,
@@ -177,16 +178,7 @@ mod tests {
     }
 
     fn join(rank: u32) -> Join {
-        Join {
-            rank: Rank::new(rank),
-            world_size: WorldSize::new(2).unwrap(),
-            nonce: rank.into(),
-            process: ProcessId::default(),
-            timeout: Duration::from_mins(1),
-            start: None,
-            attempt: None,
-            fingerprint: JobFingerprint::default(),
-        }
+        fixtures::join(rank, 2, rank.into())
     }
 
     impl TestServer {

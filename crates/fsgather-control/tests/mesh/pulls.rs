@@ -290,6 +290,24 @@ fn shutting_down_waits_for_what_is_offered_and_being_fetched() {
 }
 
 #[test]
+fn shutting_down_waits_for_what_is_being_fetched_and_offered_no_more() {
+    let meshes = Bed::new(2).meshes();
+    let len = 30_000_000;
+    offer(&meshes[1], 1, 0, len);
+    let mut pull = meshes[0].pull(call(0), Rank::new(1), len as u64).unwrap();
+    let first = pull.next_chunk(&mut ignore).unwrap().unwrap();
+    meshes[1].withdraw(call(0));
+    let rest = std::thread::scope(|scope| {
+        let ending = scope.spawn(|| meshes[1].shut_down(Duration::from_mins(1)));
+        // More is on its way than sockets hold, so it cannot end as long as nobody reads.
+        std::thread::park_timeout(Duration::from_millis(200));
+        assert!(!ending.is_finished());
+        pull.read_to_end(&mut ignore).unwrap()
+    });
+    assert!([first.as_ref(), &rest].concat() == payload(1, len));
+}
+
+#[test]
 fn shutting_down_does_not_wait_for_ever() {
     let meshes = Bed::new(2).meshes();
     offer(&meshes[1], 1, 0, 100_000_000);
