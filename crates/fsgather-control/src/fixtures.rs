@@ -1,4 +1,4 @@
-//! What tests of this crate begin with.
+//! Worlds and ranks that tests of this crate begin with.
 
 use std::time::Duration;
 

@@ -277,6 +277,14 @@ mod tests {
     }
 
     #[test]
+    fn an_address_of_this_host_belongs_to_an_interface() {
+        let loopback = interface_of("127.0.0.1".parse().unwrap());
+        assert!(loopback.is_some_and(|name| name.starts_with("lo")));
+        // For documentation only.
+        assert_eq!(interface_of("192.0.2.1".parse().unwrap()), None);
+    }
+
+    #[test]
     fn a_door_that_is_shut_is_told() {
         let server = ReachServer::open(&here("a"), &(0..=0), &loopback_only).unwrap();
         let invitation = server.invitation();

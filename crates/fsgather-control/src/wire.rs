@@ -252,7 +252,7 @@ mod tests {
         }
 
         #[test]
-        fn preambles_convert_both_ways(version: u16, code in 1_u8..=3) {
+        fn preambles_convert_both_ways(version: u16, code in 1_u8..=4) {
             let purpose = ConnectionPurpose::from_code(code);
             prop_assert!(purpose.is_some());
             let preamble = Preamble { version, purpose };

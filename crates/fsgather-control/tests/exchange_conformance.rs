@@ -14,7 +14,7 @@ use fsgather_control::{
     record::RendezvousRecord,
     solo, threads,
 };
-use fsgather_core::{Peer, ProcessId, Rank, Site, WorldSize};
+use fsgather_core::{Error, Peer, ProcessId, Rank, Site, WorldSize};
 use fsgather_testkit::{
     MemoryBackend,
     exchange_conformance::{self, RankExchange},
@@ -77,6 +77,20 @@ fn threads_conform() {
 #[test]
 fn tcp_conforms() {
     exchange_conformance::run(&tcp_world, 4);
+}
+
+#[test]
+fn rank_0_knows_that_a_rank_has_not_left() {
+    let of_threads = threads(WorldSize::new(2).unwrap(), &process(), patience());
+    for world in [of_threads, tcp_world(2, patience())] {
+        thread::scope(|scope| {
+            for exchange in &world {
+                scope.spawn(|| exchange.barrier(Site::named("here")).unwrap());
+            }
+        });
+        let cause = Error::config("a reason");
+        assert!(!world[0].leave(Some(cause)).in_good_hands);
+    }
 }
 
 #[test]

@@ -385,9 +385,12 @@ impl Channel {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use bytes::Bytes;
     use fsgather_core::{Operation, Site};
 
-    use super::*;
+    use super::{super::round::RoundArrival, *};
 
     #[test]
     fn the_root_of_a_call_in_a_group_is_told_by_what_it_is_called_in_the_job() {
@@ -398,5 +401,71 @@ mod tests {
         assert_eq!(group.name(), " in the group of ranks 102 105");
         let world = Channel::world((0..8).map(Rank::new));
         assert_eq!(world.told(&gather).root, Some(Rank::new(1)));
+    }
+
+    #[test]
+    fn who_keeps_a_payload_is_needed_by_its_readers_and_nobody_else() {
+        let [keeper, other, reader] = [0, 1, 2].map(Rank::new);
+        let mut world = Channel::world([keeper, other, reader].into_iter());
+        let reading = Reading {
+            owners: vec![(keeper, Leaves::WithOwner), (other, Leaves::ForOwner)],
+            readers: BTreeSet::from([reader]),
+        };
+        world.reading.insert(Epoch::new(1), reading);
+        let readers_of = |rank| world.readers_of(rank).collect::<Vec<Rank>>();
+        assert_eq!(readers_of(keeper), [reader]);
+        assert!(readers_of(other).is_empty());
+        assert!(readers_of(reader).is_empty());
+    }
+
+    #[test]
+    fn who_has_not_come_to_a_call_may_have_to_read_what_others_keep_for_it() {
+        let [keeper, other, late] = [0, 1, 2].map(Rank::new);
+        let mut world = Channel::world([keeper, other, late].into_iter());
+        let (now, timeout) = (Instant::now(), Duration::from_secs(1));
+        let mut round = Round::new(RoundNumber::VERDICT, 3, timeout, None, now);
+        for (place, leaves) in [(0, Leaves::WithOwner), (1, Leaves::ForOwner)] {
+            let arrival = RoundArrival {
+                call: Call::new(Operation::AllGather, Site::default()),
+                body: Bytes::new(),
+                leaves,
+                further_rounds: 0,
+            };
+            round.arrive(place, arrival, now);
+        }
+        let step = Step {
+            channel: ChannelId::WORLD,
+            epoch: Epoch::new(1),
+            round: RoundNumber::VERDICT,
+        };
+        world.undecided.insert(step, round);
+        let readers_of = |rank| world.readers_of(rank).collect::<Vec<Rank>>();
+        assert_eq!(readers_of(keeper), [late]);
+        assert!(readers_of(other).is_empty());
+        assert!(readers_of(late).is_empty());
+    }
+
+    #[test]
+    fn a_call_without_all_ranks_is_forgotten_after_its_last_round() {
+        let mut world = Channel::world((0..3).map(Rank::new));
+        let epoch = Epoch::new(4);
+        let of_round = |round| Step {
+            channel: ChannelId::WORLD,
+            epoch,
+            round,
+        };
+        let partial = PartialCall {
+            first: (0, Call::new(Operation::Gather, Site::default())),
+            missing: Vec::new(),
+            places: vec![2],
+            to_come: BTreeSet::new(),
+            last_round: Some(RoundNumber::VERDICT),
+        };
+        world.partial.insert(epoch, partial);
+        world.follow_partial(of_round(RoundNumber::VERDICT), 2);
+        world.follow_partial(of_round(RoundNumber::new(1)), 0);
+        assert!(world.partial.contains_key(&epoch));
+        world.follow_partial(of_round(RoundNumber::new(2)), 0);
+        assert!(world.partial.is_empty());
     }
 }

@@ -40,6 +40,14 @@ fn a_post_with_faults_conforms() {
 }
 
 /// What a rank hands in: all ranks can tell.
+#[test]
+fn the_more_ranks_the_less_each_may_contribute() {
+    let limit = |ranks| Bed::new(MemoryMailbox::new(), ranks).world()[0].body_limit();
+    let (of_two, of_four) = (limit(2), limit(4));
+    assert!(of_four > 0);
+    assert_eq!(of_two / 2, of_four);
+}
+
 fn body(rank: Rank, call: u32) -> Bytes {
     let len = (rank.get() * 7919 + call * 104_729) % 3000;
     let mut body = format!("{rank} in {call}:").into_bytes();

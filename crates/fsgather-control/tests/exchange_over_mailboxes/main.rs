@@ -11,5 +11,7 @@
 
 mod bed;
 mod calls;
+mod departures;
 mod joining;
 mod losses;
+mod onlooking;

@@ -508,6 +508,20 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_record_of_hundreds_of_hosts_tells_all_ranks() {
+        let mut record = record(1);
+        let me = record.process.clone();
+        let host = |number| ProcessId {
+            host: format!("node-{number}"),
+            ..me.clone()
+        };
+        record.ranks = (0..500).map(host).collect();
+        let text = record.to_text();
+        assert_eq!(OwnerRecord::from_text(text.as_bytes()), Ok(record));
+        assert!(text.len() as u64 <= MAX_RECORD_LEN);
+    }
+
+    #[test]
     fn a_record_of_very_many_ranks_stays_readable_without_them() {
         let mut record = record(1);
         let me = record.process.clone();

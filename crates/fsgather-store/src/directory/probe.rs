@@ -249,6 +249,22 @@ mod tests {
     }
 
     #[test]
+    fn a_planted_nonce_is_kept_visible() {
+        let (_place, directory) = gather_dir();
+        let me = this_process().unwrap();
+        let mut planted = directory.plant(ProbeNonce::random(), &me).unwrap();
+        let probes = std::fs::File::open(directory.probes()).unwrap();
+        let long_ago = std::time::SystemTime::UNIX_EPOCH;
+        probes.set_modified(long_ago).unwrap();
+        planted.tend(Duration::from_mins(1));
+        assert!(probes.metadata().unwrap().modified().unwrap() > long_ago);
+        // Each moment once.
+        probes.set_modified(long_ago).unwrap();
+        planted.tend(Duration::from_mins(1));
+        assert_eq!(probes.metadata().unwrap().modified().unwrap(), long_ago);
+    }
+
+    #[test]
     fn whoever_could_not_publish_a_payload_plants_nothing() {
         // What one host has made is not there on another one as long as it is empty.
         let (_place, directory) = gather_dir();

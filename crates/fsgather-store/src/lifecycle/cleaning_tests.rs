@@ -45,6 +45,9 @@ fn nothing_is_removed_unless_that_is_asked_for() {
     assert_eq!(what, ["stale gather directory", "rendezvous directory"]);
     assert!(plan.removed.is_empty());
     assert_eq!(place.left(), before);
+    // What a stranger has put there stays, and where it is.
+    std::fs::write(place.rendezvous.join("notes.txt"), b"x").unwrap();
+    assert_eq!(paths(&place.clean(EAGER, false).planned), [stale.path()]);
 }
 
 #[test]

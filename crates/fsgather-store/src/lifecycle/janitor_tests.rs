@@ -87,6 +87,29 @@ fn the_beat_has_a_new_name_each_time_and_at_most_two_at_once() {
 }
 
 #[test]
+fn an_owner_goes_on_where_somebody_has_removed_its_beat() {
+    let (_place, directory) = gather_dir();
+    let care = Janitor::start(&directory)
+        .unwrap()
+        .care_for(directory.clone(), Some(Duration::from_millis(5)));
+    let newest = || beats(&directory).last().copied();
+    wait_until(|| newest().is_some());
+    let before = newest().unwrap();
+    // Each that it would remove itself is gone by then, or is about to be removed.
+    wait_until(|| {
+        for counter in beats(&directory) {
+            let beat = directory
+                .path()
+                .join(GatherEntry::Beat(counter).to_string());
+            let _ = std::fs::remove_file(beat);
+        }
+        newest().is_some_and(|newest| newest >= before + 5)
+    });
+    care.check().unwrap();
+    assert!(care.finish());
+}
+
+#[test]
 fn members_do_not_beat_but_reclaim() {
     let (_place, directory) = gather_dir();
     let name = PayloadName::new(ChannelId::WORLD, Epoch::FIRST, Rank::ZERO, 9);

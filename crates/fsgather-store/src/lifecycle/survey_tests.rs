@@ -63,6 +63,25 @@ fn a_directory_without_any_of_it_is_empty_and_none_is_an_error() {
 }
 
 #[test]
+fn a_rendezvous_directory_is_empty_if_nothing_of_any_kind_is_in_it() {
+    let place = tempfile::tempdir().unwrap();
+    let is_empty = || {
+        let survey = surveyor().survey(place.path()).unwrap();
+        survey.has_only_an_empty_rendezvous()
+    };
+    assert!(!is_empty());
+    let rendezvous = make_rendezvous(place.path()).unwrap();
+    assert!(is_empty());
+    let stranger = rendezvous.join("notes.txt");
+    std::fs::write(&stranger, b"x").unwrap();
+    assert!(!is_empty());
+    std::fs::remove_file(&stranger).unwrap();
+    assert!(is_empty());
+    made_by(place.path(), 1, ended());
+    assert!(!is_empty());
+}
+
+#[test]
 fn owners_are_judged_by_what_is_seen_of_them() {
     let place = tempfile::tempdir().unwrap();
     for (salt, process) in [(1, this_process().unwrap()), (2, ended()), (3, elsewhere())] {

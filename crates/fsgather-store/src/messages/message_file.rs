@@ -88,6 +88,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_name_counts_if_its_file_is_there_and_of_this_user() {
+        let (_place, directory) = crate::payload::collect::tests::gather_dir();
+        let path = directory.path().join("message");
+        assert!(!is_own(&directory, &path));
+        write_in(&directory, &path, b"word").unwrap();
+        assert!(is_own(&directory, &path));
+        let other = directory.own().0 + 1;
+        assert!(!is_own(&directory.owned_by(other), &path));
+    }
+
+    #[test]
     fn only_what_this_user_has_sealed_for_its_place_is_read() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("message");

@@ -91,6 +91,7 @@ const ALONE: &[Check] = &[
     further_rounds_belong_to_their_call,
     payloads_are_reclaimed_once_everybody_has_read,
     closing_together_succeeds_and_nothing_works_after,
+    what_removes_payloads_is_let_go_of_at_the_end,
     a_failure_is_the_same_on_all_ranks_and_poisons,
     an_interrupt_ends_everything,
     a_time_out_may_be_as_long_as_durations_go,
@@ -462,6 +463,25 @@ fn who_leaves_stays_until_others_have_read(make: &MakeWorld<'_>, ranks: u32) {
             assert!(has_read.load(Ordering::SeqCst), "rank {}", exchange.rank());
         }
     });
+}
+
+fn what_removes_payloads_is_let_go_of_at_the_end(make: &MakeWorld<'_>, ranks: u32) {
+    for is_orderly in [true, false] {
+        on_all(make(ranks, patience()), |exchange| {
+            let held = Arc::new(());
+            let kept = Arc::clone(&held);
+            exchange.set_reclaim_sink(Arc::new(move |_, _, _| {
+                let _ = &kept;
+            }));
+            assert_eq!(Arc::strong_count(&held), 2);
+            if is_orderly {
+                exchange.close(site("end")).unwrap();
+            } else {
+                exchange.leave(None);
+            }
+            assert_eq!(Arc::strong_count(&held), 1, "rank {}", exchange.rank());
+        });
+    }
 }
 
 fn closing_while_others_call_is_told(make: &MakeWorld<'_>, ranks: u32) {
