@@ -480,3 +480,20 @@ fn who_waits_for_a_rank_that_has_left_a_failed_world_learns_what_has_failed_it()
         );
     }
 }
+
+#[test]
+fn a_rank_0_that_is_lost_in_a_call_of_a_group_says_so() {
+    let mut room = Room::new(4);
+    let channel = ChannelId::new(7);
+    room.open(1, channel, &[1, 2]);
+    room.open(2, channel, &[1, 2]);
+    room.call(1, channel, Leaves::Nothing);
+    room.call(3, ChannelId::WORLD, Leaves::Nothing);
+    for (member, of, is_in_group) in [(1, channel, true), (3, ChannelId::WORLD, false)] {
+        let machine = &mut room.members[member];
+        machine.lost("its process has ended");
+        let told = machine.failure(of).unwrap().to_string();
+        assert!(told.contains("(its process has ended"), "{told}");
+        assert_eq!(told.contains("in a call of a group"), is_in_group, "{told}");
+    }
+}

@@ -244,6 +244,31 @@ fn another_world_size_of_an_earlier_attempt_or_after_the_world_has_formed_harms_
 }
 
 #[test]
+fn a_world_that_has_formed_warns_of_no_other_size() {
+    let now = Instant::now();
+    let fingerprint = |key| JobFingerprint { key, secret: None };
+    let keyed = |rank, nonce, key| Join {
+        fingerprint: fingerprint(key),
+        ..join(rank, nonce, "n1", None)
+    };
+    let mut own = world(now, None).world;
+    own.fingerprint = fingerprint(0x1_0000_0001);
+    let mut coordinator = Coordinator::new(own, now);
+    for rank in 0..3 {
+        coordinator.join(keyed(rank, 100 + u128::from(rank), 0x1_0000_0001), now);
+    }
+    assert!(coordinator.is_open());
+    coordinator.take_actions();
+    let late = told_of(4, keyed(1, 200, 0x1_0000_0002));
+    let answer = coordinator.join(late, now);
+    assert!(matches!(
+        answer,
+        JoinAnswer::Refused(ToMember::OtherSize { .. })
+    ));
+    assert_eq!(coordinator.take_actions(), []);
+}
+
+#[test]
 fn a_world_of_another_size_of_the_same_job_is_told_of_and_fails_only_by_time() {
     let now = Instant::now();
     let of_key = |key| JobFingerprint { key, secret: None };

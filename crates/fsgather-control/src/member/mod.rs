@@ -305,11 +305,13 @@ impl Member {
         self.lost = Some(how.into());
         for id in self.channel_ids() {
             let awaited = self.first_awaited(id);
-            let how = how.to_owned();
-            let failure = if awaited.is_some() {
-                PeerFailure::OutcomeUnknown { how }
-            } else {
-                PeerFailure::Lost { how }
+            let failure = match awaited {
+                // A call of a group is numbered as those of the world are.
+                Some(_) if id != ChannelId::WORLD => PeerFailure::OutcomeUnknown {
+                    how: format!("{how}, in a call of a group"),
+                },
+                Some(_) => PeerFailure::OutcomeUnknown { how: how.into() },
+                None => PeerFailure::Lost { how: how.into() },
             };
             self.fail_channel(id, &self.coordinator_failed(awaited, failure));
         }

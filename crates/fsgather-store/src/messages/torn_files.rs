@@ -27,3 +27,31 @@ impl TornFiles {
         lock(&self.0).extend(torn);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_removed_yet_is_tried_again() {
+        let place = tempfile::tempdir().unwrap();
+        let (torn, stuck) = (place.path().join("torn"), place.path().join("stuck"));
+        std::fs::write(&torn, b"x").unwrap();
+        // Nothing that is removed as a file is.
+        std::fs::create_dir(&stuck).unwrap();
+        let files = TornFiles::default();
+        for path in [&torn, &stuck, &place.path().join("never made")] {
+            files.note(path);
+        }
+        files.remove();
+        assert!(!torn.exists() && stuck.exists());
+        std::fs::remove_dir(&stuck).unwrap();
+        std::fs::write(&stuck, b"x").unwrap();
+        files.remove();
+        assert!(!stuck.exists());
+        // It is done with all of them.
+        std::fs::write(&torn, b"x").unwrap();
+        files.remove();
+        assert!(torn.exists());
+    }
+}

@@ -218,6 +218,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn errors_of_writing_say_what_can_be_done_about_them() {
+        let place = tempfile::tempdir().unwrap();
+        let advice = [
+            (Errno::NOSPC, "make room"),
+            (Errno::DQUOT, "quota"),
+            (Errno::ROFS, "that you may write in"),
+            (Errno::ACCESS, "that you may write in"),
+            (Errno::PERM, "that you may write in"),
+            (Errno::MFILE, "ulimit -n"),
+            (Errno::NOTDIR, "an existing directory"),
+            (Errno::NOENT, "an existing directory"),
+        ];
+        for (errno, part) in advice {
+            let cause = explain(place.path(), &errno.into());
+            assert!(cause.message.contains(part), "{errno}: {}", cause.message);
+            assert_eq!(cause.os_code, Some(errno.raw_os_error()));
+        }
+        let other = io::Error::from(Errno::IO);
+        assert_eq!(explain(place.path(), &other), StorageCause::from(&other));
+    }
+
+    #[test]
     fn the_private_directory_is_made_for_its_user_alone() {
         let place = tempfile::tempdir().unwrap();
         let uid = std::fs::metadata(place.path()).unwrap().uid();

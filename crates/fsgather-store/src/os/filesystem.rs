@@ -209,6 +209,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_rendezvous_directory_that_is_not_there_lies_where_it_would_be_made() {
+        let place = tempfile::tempdir().unwrap();
+        let own = FileSystem::of(place.path()).unwrap();
+        let rendezvous = layout::rendezvous_path(place.path());
+        assert_eq!(FileSystem::of(&rendezvous).unwrap().name(), own.name());
+        FileSystem::of(&place.path().join("missing")).unwrap_err();
+        FileSystem::of(&layout::rendezvous_path(&rendezvous)).unwrap_err();
+    }
+
+    #[test]
     fn only_local_types_are_mappable() {
         for &(magic, name, class) in TABLE {
             let system = FileSystem::from_magic(magic);
