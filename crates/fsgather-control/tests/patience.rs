@@ -12,8 +12,8 @@ use fsgather_control::{
     message::{ToCoordinator, ToMember},
 };
 use fsgather_core::{
-    Call, ChannelId, Contribution, Error, Leaves, Operation, Phase, Rank, Round, Site, StackFrame,
-    ThreadState, Ticket, Verdict, Whereabouts,
+    Activity, Call, ChannelId, Contribution, Error, Leaves, Operation, Phase, Rank, Round, Site,
+    StackFrame, ThreadState, Ticket, Verdict, Whereabouts,
 };
 
 /// The time-out of the world.
@@ -437,8 +437,8 @@ fn a_rank_whose_process_has_ended_has_half_a_second_for_its_last_words() {
     assert!(failure.contains("rank 2"), "{failure}");
 }
 
-#[test]
-fn a_rank_that_stays_is_let_go_when_its_readers_have_not_moved_for_the_time_out() {
+/// Rank 1, which stays from the start on because the others read what it keeps.
+fn staying() -> Room {
     let mut room = Room::new();
     let start = room.start;
     for (rank, leaves) in [
@@ -458,25 +458,55 @@ fn a_rank_that_stays_is_let_go_when_its_readers_have_not_moved_for_the_time_out(
             .unwrap();
     }
     room.pump();
-    let owner = Rank::new(1);
-    let needed = |coordinator: &mut Coordinator| {
-        let actions = coordinator.take_actions();
-        actions.into_iter().find_map(|action| match action {
-            Action::Send {
-                message: ToMember::Needed { by },
-                ..
-            } => Some(by.iter().map(|peer| peer.rank.get()).collect::<Vec<_>>()),
-            _ => None,
-        })
-    };
     let stay = ToCoordinator::Stay { cause: None };
-    room.coordinator.on_message(owner, stay, start);
+    room.coordinator.on_message(Rank::new(1), stay, start);
     assert_eq!(needed(&mut room.coordinator), Some(vec![0, 2]));
-    let end = start + WORLD;
+    room
+}
+
+/// For whom a rank that stays is told to stay, if it is told.
+fn needed(coordinator: &mut Coordinator) -> Option<Vec<u32>> {
+    let actions = coordinator.take_actions();
+    actions.into_iter().find_map(|action| match action {
+        Action::Send {
+            message: ToMember::Needed { by },
+            ..
+        } => Some(by.iter().map(|peer| peer.rank.get()).collect()),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_rank_that_stays_is_let_go_when_its_readers_have_not_moved_for_the_time_out() {
+    let mut room = staying();
+    let end = room.start + WORLD;
     let due = room.coordinator.next_tick();
     assert!(due.is_some_and(|due| due <= end), "{due:?}");
-    room.coordinator.tick(start + just_before(WORLD));
+    room.coordinator.tick(room.start + just_before(WORLD));
     assert_eq!(needed(&mut room.coordinator), None);
     room.coordinator.tick(end);
     assert_eq!(needed(&mut room.coordinator), Some(Vec::new()));
+}
+
+#[test]
+fn a_rank_that_stays_hears_soon_that_its_readers_get_on() {
+    let mut room = staying();
+    let moved = room.start + seconds(1);
+    let status = ToCoordinator::Status {
+        channel: ChannelId::WORLD,
+        activity: Activity::outside(Phase::Reading),
+        bytes: 1000,
+    };
+    room.coordinator.on_message(Rank::new(2), status, moved);
+    room.coordinator.tick(moved);
+    assert_eq!(needed(&mut room.coordinator), None);
+    let told = loop {
+        let due = room.coordinator.next_tick().unwrap();
+        assert!(due <= moved + seconds(2), "{:?}", due - moved);
+        room.coordinator.tick(due);
+        if let Some(told) = needed(&mut room.coordinator) {
+            break told;
+        }
+    };
+    assert_eq!(told, [0, 2]);
 }

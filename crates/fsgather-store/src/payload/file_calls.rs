@@ -188,6 +188,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_call_is_known_for_as_long_as_it_lasts() {
+        let calls = FileCalls::default();
+        let call = calls.begin(&"reading".into());
+        let moves = || {
+            let known = lock(&calls.shared.calls);
+            known.going_on.get(&call.number).map(|call| call.moves)
+        };
+        assert_eq!(moves(), Some(0));
+        call.moved();
+        assert_eq!(moves(), Some(1));
+        drop(call);
+        assert!(lock(&calls.shared.calls).going_on.is_empty());
+    }
+
+    #[test]
     fn a_call_that_does_not_get_on_is_told_now_and_then() {
         let mut calls = WatchedCalls::default();
         let start = Instant::now();
