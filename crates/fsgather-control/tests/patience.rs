@@ -489,6 +489,21 @@ fn a_rank_that_stays_is_let_go_when_its_readers_have_not_moved_for_the_time_out(
 }
 
 #[test]
+fn a_rank_that_is_to_end_while_others_need_it_says_so() {
+    let mut room = Room::new();
+    let member = &mut room.members[1];
+    member.stay(None, true, room.start);
+    assert!(member.is_needed());
+    member.take_actions();
+    member.interrupt(&Error::config("it is to end"));
+    assert!(!member.is_needed());
+    let warned = member.take_actions().into_iter().any(|action| {
+        matches!(action, MemberAction::Warn(text) if text.contains("ends although") && text.contains("it is to end"))
+    });
+    assert!(warned);
+}
+
+#[test]
 fn a_rank_that_stays_hears_soon_that_its_readers_get_on() {
     let mut room = staying();
     let moved = room.start + seconds(1);

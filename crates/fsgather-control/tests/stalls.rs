@@ -103,6 +103,27 @@ proptest! {
 }
 
 #[test]
+fn a_rank_that_comes_to_a_rest_once_more_is_told_of_once_more() {
+    let start = Instant::now();
+    let (_, mut members) = machines::formed(2, Duration::from_mins(30), start);
+    let member = &mut members[1];
+    let mut tells = |at: u64, idle: u64| {
+        let (now, idle) = (start + Duration::from_secs(at), Duration::from_secs(idle));
+        member.stalled(ChannelId::WORLD, reading(), &[Rank::ZERO], idle, now);
+        let actions = member.take_actions().into_iter();
+        let mut told = actions
+            .filter(|action| matches!(action, MemberAction::Send(ToCoordinator::Stalled { .. })));
+        told.next().is_some()
+    };
+    assert!(!tells(0, 0));
+    assert!(tells(30, 30));
+    assert!(!tells(31, 31));
+    // It has moved in between.
+    assert!(!tells(40, 1));
+    assert!(tells(69, 30));
+}
+
+#[test]
 fn all_are_named_where_all_wait_for_each_other() {
     let warnings = warnings(3, &[], 40);
     let [(30, text)] = &*warnings else {

@@ -242,6 +242,12 @@ mod tests {
     }
 
     #[test]
+    fn loopback_addresses_are_left_out_by_nobody() {
+        let all_others: &InterfaceFilter = &|_, address| !address.is_loopback();
+        assert!(!leaves_any_out(all_others));
+    }
+
+    #[test]
     fn loopback_means_a_rank_only_on_its_own_host() {
         let addresses = [
             "10.0.0.1:7".parse().unwrap(),

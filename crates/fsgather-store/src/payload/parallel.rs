@@ -74,7 +74,10 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
+    use std::sync::{
+        Barrier,
+        atomic::{AtomicUsize, Ordering},
+    };
 
     use super::*;
 
@@ -118,8 +121,13 @@ mod tests {
     fn the_first_error_ends_the_work_wherever_it_comes_from() {
         for members in 1..4 {
             let mut workers = vec![(); members];
-            let work = |(): &mut (), job| if job == 3 { Err(job) } else { Ok(job) };
+            let begun = AtomicUsize::new(0);
+            let work = |(): &mut (), job| {
+                begun.fetch_add(1, Ordering::Relaxed);
+                if job == 3 { Err(job) } else { Ok(job) }
+            };
             assert_eq!(share(&mut workers, 0..1_000_000, work, |_| Ok(())), Err(3));
+            assert!(begun.into_inner() < 1_000_000);
             let refuse = |job| if job == 5 { Err(job) } else { Ok(()) };
             assert_eq!(
                 share(&mut workers, 0..1_000_000, |(), job| Ok(job), refuse),
