@@ -88,7 +88,7 @@ impl GatherPath {
         static ONCE: Once = Once::new();
         if self.is_root_only() && rank == Rank::new(1) {
             ONCE.call_once(|| {
-                tracing::warn!(
+                fsgather_core::warn!(
                     "all_gather returns an empty list on every rank but 0, because FSGATHER_ROOT_ONLY=1 or \
                      MDETR_FILESYS_REDUCE_RANK_0_ONLY=1 is set"
                 );

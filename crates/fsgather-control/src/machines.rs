@@ -182,7 +182,7 @@ impl Machines {
                         MemberAction::Reclaim { channel, epoch } => {
                             reclaims.extend(self.reclaim(place, channel, epoch, rank));
                         }
-                        MemberAction::Warn(text) => tracing::warn!("{text}"),
+                        MemberAction::Warn(text) => fsgather_core::warn!("{text}"),
                         MemberAction::Note(text) => tracing::info!("{text}"),
                         MemberAction::Look { number, neighbour } => errands.looks.push(LookOrder {
                             member: rank,
@@ -204,7 +204,7 @@ impl Machines {
                         epoch,
                         owner,
                     } => reclaims.extend(self.reclaim(0, channel, epoch, owner)),
-                    Action::Warn(text) => tracing::warn!("{text}"),
+                    Action::Warn(text) => fsgather_core::warn!("{text}"),
                     Action::Note(text) => tracing::info!("{text}"),
                 }
             }

@@ -193,7 +193,7 @@ fn try_together(
     match tried {
         Ok(diagnosis) => {
             if let Err(error) = met.communicator.close() {
-                tracing::warn!("ranks did not part in good order: {error}");
+                fsgather_core::warn!("ranks did not part in good order: {error}");
             }
             diagnosis
         }

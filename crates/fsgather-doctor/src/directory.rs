@@ -204,7 +204,7 @@ impl Drop for TrialDirectory {
     fn drop(&mut self) {
         let removal = self.0.remove();
         if !removal.is_complete() {
-            tracing::warn!("{removal}");
+            fsgather_core::warn!("{removal}");
         }
     }
 }

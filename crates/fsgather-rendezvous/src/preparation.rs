@@ -226,7 +226,7 @@ fn by_address(
             } else {
                 "whoever can reach that port"
             };
-            tracing::warn!(
+            fsgather_core::warn!(
                 "no FSGATHER_SECRET is set for tcp://{address}: {whoever} and knows the job can join it"
             );
         }

@@ -15,7 +15,7 @@ pub(crate) fn watched<R>(directory: &Path, look: impl FnOnce() -> R) -> R {
     watched_from(
         directory,
         FIRST_WARNING,
-        |text| tracing::warn!("{text}"),
+        |text| fsgather_core::warn!("{text}"),
         look,
     )
 }

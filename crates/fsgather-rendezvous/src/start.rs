@@ -105,7 +105,7 @@ pub(crate) fn check(
         return Ok(());
     }
     if world.first() == Some(me) && !world.iter().all(|process| process.sees_pids_of(me)) {
-        tracing::warn!(
+        fsgather_core::warn!(
             "the ranks of this job run on several hosts, and nothing tells it from another job of {} ranks that meets \
              in the same place; set FSGATHER_JOB to a different name for each job",
             world.len()

@@ -256,7 +256,7 @@ impl CallLog {
 
     /// The call has ended with this error.
     pub fn fail(&self, ticket: &Ticket, failure: &Error) {
-        self.record(|recorder| recorder.failed(ticket, Cause::of(failure)));
+        self.record(|recorder| recorder.failed(ticket, failure));
         self.forget(ticket);
     }
 

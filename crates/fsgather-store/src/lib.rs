@@ -66,7 +66,7 @@
 //!     staging/                                   payloads being written
 //!     payloads/payload-cCHANNEL-eEPOCH-rRANK-NONCE
 //!     probes/nonce-LABEL                         while the directory is being proved to be shared
-//!     finished                                   the owner is done but could not remove it
+//!     finished                                   the owner is done and has left it
 //!     aborted                                    a survivor has seen the owner go
 //!   gather-TIME-SALT/                            the same for messages, under marker control
 //!     in/host-LABEL/letter-...                   what the other ranks say to rank 0

@@ -11,6 +11,7 @@
 //! - [`thread`]: starting threads; [`process`]: whether one of a model runs.
 //! - [`random`]: random numbers.
 //! - [`files`]: calls about files and directories.
+//! - [`warning`]: what people are to hear, on standard error where a program listens to no log.
 
 pub mod channel;
 pub mod clock;
@@ -22,6 +23,7 @@ pub mod model;
 pub mod process;
 pub mod random;
 pub mod thread;
+pub mod warning;
 
 pub use lock::lock;
 

@@ -1,6 +1,6 @@
 //! The reason for which a call was not decided with all its ranks: [`Cause`]. Pure.
 
-use fsgather_core::{Error, PeerFailure};
+use fsgather_core::{Error, PeerFailure, Rank};
 
 /// What a call met with, as the record of it has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -54,6 +54,20 @@ impl Cause {
         }
     }
 
+    /// The rank that an error is about, as far as it names one that did something else than wait.
+    #[must_use]
+    pub fn culprit(error: &Error) -> Option<Rank> {
+        match error.root_cause() {
+            // Both ends of a link say that they have lost the other.
+            Error::PeerFailed {
+                failure: PeerFailure::LinkLost { .. },
+                ..
+            } => None,
+            Error::PeerFailed { peer, .. } => Some(peer.rank),
+            _ => None,
+        }
+    }
+
     /// Words for it, which follow those for how the call has ended; empty where there is nothing to say.
     #[must_use]
     pub const fn words(self) -> &'static str {
@@ -68,11 +82,21 @@ impl Cause {
             Self::Raised => "a rank has failed",
         }
     }
+
+    /// The same where it is known whose doing it is.
+    #[must_use]
+    pub fn words_of(self, culprit: Option<Rank>) -> String {
+        let words = self.words();
+        match (culprit, words.strip_prefix("a rank ")) {
+            (Some(rank), Some(deed)) => format!("rank {rank} {deed}"),
+            _ => words.to_owned(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use fsgather_core::{Activity, Peer, Phase, Rank};
+    use fsgather_core::{Activity, Peer, Phase};
 
     use super::*;
 
@@ -106,6 +130,29 @@ mod tests {
             assert_eq!(Cause::of(&error), cause, "{error}");
             assert_eq!(Cause::of(&error.poisoned()), cause, "{error}");
         }
+    }
+
+    #[test]
+    fn whose_doing_it_is_is_told_where_one_rank_is_named() {
+        let peer = |rank| Peer {
+            rank: Rank::new(rank),
+            host: "n1".into(),
+            pid: 1,
+        };
+        let failed =
+            |failure| Error::peer_failed(peer(2), Activity::outside(Phase::Computing), failure);
+        let left = failed(PeerFailure::Departed);
+        assert_eq!(Cause::culprit(&left.poisoned()), Some(Rank::new(2)));
+        let link = failed(PeerFailure::LinkLost {
+            other: peer(1),
+            how: "gone".into(),
+        });
+        assert_eq!(Cause::culprit(&link), None);
+        assert_eq!(Cause::culprit(&Error::config("x")), None);
+        let words = |culprit| Cause::Departed.words_of(culprit);
+        assert_eq!(words(Some(Rank::new(2))), "rank 2 had already left");
+        assert_eq!(words(None), "a rank had already left");
+        assert_eq!(Cause::Timeout.words_of(Some(Rank::new(2))), "timed out");
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub struct Standing {
     pub since: u64,
     /// How many bytes it has handed in and read.
     pub moved: u64,
-    /// The ranks that it waits for.
+    /// The ranks that it waits for, or has waited for when all processes had ended or the call failed.
     pub waits_for: Vec<Rank>,
     /// The ranks that it may wait for: nothing is known of them.
     pub may_wait_for: Vec<Rank>,
@@ -105,6 +105,8 @@ pub fn standings(timeline: &Timeline, now: i64) -> Vec<Standing> {
         .map(|(line, call)| (line.key(call), call))
         .collect();
     let missing = missing(timeline, &awaited);
+    let mut all = timeline.lines.iter();
+    let is_over = all.all(|line| line.of.is_running == Some(false));
     let lines = timeline.lines.iter().zip(current).enumerate();
     lines
         .map(|(at, (line, call))| {
@@ -123,9 +125,17 @@ pub fn standings(timeline: &Timeline, now: i64) -> Vec<Standing> {
                 ];
                 moments.into_iter().flatten().next().unwrap_or_default()
             });
-            let waits = call.filter(|call| doing == Doing::Waiting || call.failed_waiting());
+            let has_waited = |call: &CallRecord| is_over && call.is_waiting();
+            let waits = call.filter(|call| {
+                doing == Doing::Waiting || call.failed_waiting() || has_waited(call)
+            });
             let missing = waits.and_then(|call| missing.get(&line.key(call)));
-            let missing = missing.cloned().unwrap_or_default();
+            let mut missing = missing.cloned().unwrap_or_default();
+            if let Some(culprit) = waits.and_then(|call| call.culprit).map(Rank::new) {
+                // That others have not come may be because of it.
+                missing.late = vec![culprit];
+                missing.unknown.retain(|rank| *rank == culprit);
+            }
             Standing {
                 world: line.world,
                 rank: line.of.rank(),

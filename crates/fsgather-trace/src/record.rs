@@ -1,6 +1,6 @@
 //! One call as it lies in a file: [`CallRecord`], which takes [`CallRecord::WORDS`] words. Pure.
 
-use fsgather_core::plain_text;
+use fsgather_core::{Rank, plain_text};
 use fsgather_hash::Hash64;
 
 use crate::cause::Cause;
@@ -117,6 +117,8 @@ pub struct CallRecord {
     pub moved_before: u64,
     /// Who came last, as a rank of the world, as far as this rank was told.
     pub last: Option<u32>,
+    /// Whose doing it is that it has failed before all had come, as a rank of the world, where the error names one.
+    pub culprit: Option<u32>,
     /// What was called.
     pub operation: String,
     /// Where in the program, as far as that fits.
@@ -215,6 +217,14 @@ impl RecordWords {
         self.set_byte(CAUSE_BYTE, cause as u8);
     }
 
+    /// Who came last, or, of a call that has failed before all had come, whose doing that is.
+    pub(crate) fn set_rank(&mut self, rank: Option<Rank>) {
+        self.set(
+            Field::Last,
+            rank.map_or(0, |rank| u64::from(rank.get()) + 1),
+        );
+    }
+
     pub(crate) fn set_way(&mut self, way: Way) {
         self.set_byte(WAY_BYTE, way as u8);
     }
@@ -282,26 +292,30 @@ impl CallRecord {
             let part = String::from_utf8_lossy(part);
             plain_text(&part).replace('\n', " ")
         });
+        let outcome = known(&Outcome::ALL, several[OUTCOME_BYTE]);
+        let decided = time(Field::Decided).filter(|_| !is_awaited);
+        let rank = get(Field::Last).checked_sub(1);
+        let rank = rank.and_then(|rank| u32::try_from(rank).ok());
+        let has_failed_early = outcome == Outcome::Failed && decided.is_none();
         Some(Self {
             count: get(Field::Count),
             channel: get(Field::Channel),
             epoch: get(Field::Epoch),
             number: get(Field::Number),
             ranks: u32::from_le_bytes(ranks),
-            outcome: known(&Outcome::ALL, several[OUTCOME_BYTE]),
+            outcome,
             way: known(&Way::ALL, several[WAY_BYTE]),
             cause: known(&Cause::ALL, several[CAUSE_BYTE]),
             begun: get(Field::Begun),
             handed_in: time(Field::HandedIn),
-            decided: time(Field::Decided).filter(|_| !is_awaited),
+            decided,
             awaited: time(Field::Decided).filter(|_| is_awaited),
             ended: time(Field::Ended),
             bytes: get(Field::Bytes),
             moved: get(Field::Moved),
             moved_before: get(Field::MovedBefore),
-            last: get(Field::Last)
-                .checked_sub(1)
-                .and_then(|last| u32::try_from(last).ok()),
+            last: rank.filter(|_| !has_failed_early),
+            culprit: rank.filter(|_| has_failed_early),
             operation: texts.next().unwrap_or_default(),
             site: texts.next().unwrap_or_default(),
         })
@@ -377,11 +391,22 @@ mod tests {
     }
 
     #[test]
+    fn of_a_call_that_has_failed_before_all_had_come_it_tells_whose_doing_that_is() {
+        let mut words = words();
+        words.set(Field::Decided, 0);
+        words.set_outcome(Outcome::Failed);
+        words.set_rank(Some(Rank::new(3)));
+        let record = CallRecord::from_words(words.sealed()).unwrap();
+        assert_eq!((record.last, record.culprit), (None, Some(3)));
+    }
+
+    #[test]
     fn what_was_written_is_read() {
         let record = CallRecord::from_words(words().sealed()).unwrap();
         assert_eq!(record.operation, "all_gather");
         assert_eq!(record.site, "/home/ada/eval.py:42");
         assert_eq!((record.ranks, record.last), (4, Some(2)));
+        assert_eq!(record.culprit, None);
         assert_eq!(
             (record.way, record.outcome),
             (Way::SharedMemory, Outcome::Done)

@@ -14,7 +14,7 @@ use std::{
 };
 
 use fsgather_arena::Words;
-use fsgather_core::{ChannelId, Epoch, Rank, Ticket, lock};
+use fsgather_core::{ChannelId, Epoch, Error, Rank, Ticket, lock};
 use fsgather_store::{FileSystem, calls};
 
 use crate::{
@@ -223,10 +223,7 @@ impl Recorder {
         self.change(ticket, |words, now| {
             words.set_decided(now);
             words.set_cause(cause);
-            words.set(
-                Field::Last,
-                last.map_or(0, |last| u64::from(last.get()) + 1),
-            );
+            words.set_rank(last);
         });
     }
 
@@ -243,10 +240,7 @@ impl Recorder {
     pub fn decided_and_done(&self, ticket: &Ticket, last: Option<Rank>) {
         self.close(ticket, |words, now| {
             words.set_decided(now);
-            words.set(
-                Field::Last,
-                last.map_or(0, |last| u64::from(last.get()) + 1),
-            );
+            words.set_rank(last);
             words.set_outcome(Outcome::Done);
         });
     }
@@ -256,11 +250,14 @@ impl Recorder {
         self.close(ticket, |words, _| words.set_outcome(outcome));
     }
 
-    /// The call is over, with an error of this cause.
-    pub fn failed(&self, ticket: &Ticket, cause: Cause) {
+    /// The call is over, with this error.
+    pub fn failed(&self, ticket: &Ticket, failure: &Error) {
         self.close(ticket, |words, _| {
             words.set_outcome(Outcome::Failed);
-            words.set_cause(cause);
+            words.set_cause(Cause::of(failure));
+            if !words.is_decided() {
+                words.set_rank(Cause::culprit(failure));
+            }
         });
     }
 

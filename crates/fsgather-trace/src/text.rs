@@ -87,6 +87,7 @@ fn head(worlds: &[World], timeline: &Timeline) -> String {
 /// Calls that are not over, or have failed, and who is missing in them.
 fn open(standings: &[Standing]) -> String {
     let mut text = String::new();
+    let is_over = standings.iter().all(|one| one.doing == Doing::Ended);
     let mut waiting: BTreeMap<(usize, u64, u64), Vec<&Standing>> = BTreeMap::new();
     let mut apart: BTreeMap<(usize, u64, u64), Vec<&Standing>> = BTreeMap::new();
     for one in standings {
@@ -96,7 +97,8 @@ fn open(standings: &[Standing]) -> String {
             continue;
         }
         if let Some(call) = &one.call
-            && (one.doing == Doing::Waiting || call.failed_waiting())
+            && (call.is_waiting() || call.failed_waiting())
+            && (one.doing != Doing::Ended || call.failed_waiting() || is_over)
         {
             let key = (one.world, call.channel, call.epoch);
             waiting.entry(key).or_default().push(one);
@@ -127,14 +129,23 @@ fn open(standings: &[Standing]) -> String {
                 .unwrap_or_default()
                 .saturating_sub(call.handed_in.unwrap_or_default());
             let waited = nanoseconds_text(waited);
-            let why = match call.cause.words() {
-                "" => String::new(),
-                cause => format!(" ({cause})"),
+            let culprit = call.culprit.map(Rank::new);
+            let why = match call.cause.words_of(culprit) {
+                words if words.is_empty() => words,
+                words => format!(" ({words})"),
+            };
+            // Whose doing it is stands there already.
+            let whom = if culprit.is_some() {
+                String::new()
+            } else {
+                format!(" for {whom}")
             };
             writeln!(
                 text,
-                "{place} has failed{why}: {who_text} waited for {whom}, {waited}"
+                "{place} has failed{why}: {who_text} waited{whom}, {waited}"
             )
+        } else if first.doing == Doing::Ended {
+            writeln!(text, "{place}: {who_text} waited for {whom} to the end")
         } else {
             let verb = if who.len() == 1 { "waits" } else { "wait" };
             let since = nanoseconds_text(first.since);
@@ -297,6 +308,51 @@ mod tests {
              barrier #2 at eval.py:95: ranks 0 2 wait for rank 1, since 41 min\n  \
              rank 1: computing after barrier #1 at eval.py:80, since 40 min 59 s\n\
              rank 1 came last in 1 of 1 calls and cost the others 796 us\n"
+        );
+    }
+
+    #[test]
+    fn of_a_job_that_was_ended_as_a_whole_it_is_told_who_waited_for_whom() {
+        let waiting = |rank| {
+            let mut second = call(1, "eval.py:95", [20, 21, 0]);
+            (second.decided, second.ended, second.outcome) = (None, None, Outcome::Open);
+            left(rank, 1, vec![call(0, "eval.py:80", [1, 2, 400]), second])
+        };
+        let late = left(1, 1, vec![call(0, "eval.py:80", [1, 390, 400])]);
+        let mut boxes = vec![waiting(0), late, waiting(2)];
+        for left in &mut boxes {
+            left.is_running = Some(false);
+        }
+        let timeline = Timeline::new(boxes);
+        assert_eq!(
+            open(&standings(&timeline, timeline.end())),
+            "barrier #2 at eval.py:95: ranks 0 2 waited for rank 1 to the end\n  \
+             rank 1: has ended after barrier #1 at eval.py:80\n"
+        );
+    }
+
+    #[test]
+    fn a_call_that_failed_by_one_rank_blames_no_other_that_has_not_come() {
+        let failed = |rank| {
+            let mut first = call(0, "eval.py:95", [20, 21, 40]);
+            (first.decided, first.outcome) = (None, Outcome::Failed);
+            (first.cause, first.culprit) = (Cause::Departed, Some(2));
+            left(rank, 1, vec![first])
+        };
+        let told = |boxes| {
+            let timeline = Timeline::new(boxes);
+            open(&standings(&timeline, timeline.end()))
+        };
+        // Rank 1 has not come because the call had failed by then.
+        assert_eq!(
+            told(vec![failed(0), left(1, 1, Vec::new())]),
+            "barrier #1 at eval.py:95 has failed (rank 2 had already left): rank 0 waited, 20 us\n  \
+             nothing is known of rank 2\n"
+        );
+        assert_eq!(
+            told(vec![failed(0), failed(1), left(2, 1, Vec::new())]),
+            "barrier #1 at eval.py:95 has failed (rank 2 had already left): ranks 0 1 waited, 20 us\n  \
+             rank 2: computing, before its first call\n"
         );
     }
 

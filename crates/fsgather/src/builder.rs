@@ -8,11 +8,11 @@ use std::{
 
 use fsgather_config::{
     arguments::Arguments,
-    environment::Variables,
+    environment::{self, Variables},
     settings::{CompressionSetting, Control, Transport, Verify},
     words::Word,
 };
-use fsgather_core::{Call, Error, Interrupt, Operation, Phase, RankNames, Site};
+use fsgather_core::{Call, Error, Interrupt, Operation, Phase, Rank, RankNames, Site, speak_as};
 use fsgather_rendezvous::{
     join::{Joined, Purpose, Request, join},
     rendezvous::Rendezvous,
@@ -301,14 +301,15 @@ impl Builder {
         let came = SystemTime::now();
         let variables = Variables::of_process();
         let settings = self.arguments.settle(&variables)?;
+        speak_up(&variables, settings.detection.rank);
         if settings.detection.rank.get() == 0 {
             for warning in &settings.warnings {
-                tracing::warn!("{warning}");
+                fsgather_core::warn!("{warning}");
             }
         }
         tracing::info!("{}", settings.detection.summary());
         if let Some(warning) = &settings.detection.warning {
-            tracing::warn!("{warning}");
+            fsgather_core::warn!("{warning}");
         }
         settings.log();
         let process = this_process()?;
@@ -371,4 +372,11 @@ impl Builder {
         recording::begin(&inner, trace, came, &self.names);
         Ok(Communicator::from_inner(inner, Postcard))
     }
+}
+
+/// Has warnings reach people also where the program listens to no log, unless they want to hear of errors alone.
+fn speak_up(variables: &Variables, rank: Rank) {
+    let is_silenced = matches!(variables.get(environment::LOG), Some("off" | "error"));
+    let who = format!("rank {rank}");
+    speak_as((!is_silenced).then_some(who.as_str()));
 }

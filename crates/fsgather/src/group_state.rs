@@ -14,7 +14,6 @@ use fsgather_core::{
     Phase, ProcessId, Rank, Round, Site, Ticket, lock,
 };
 use fsgather_store::PayloadId;
-use fsgather_trace::cause::Cause;
 use uuid::Uuid;
 
 #[cfg(feature = "async")]
@@ -363,7 +362,7 @@ impl GroupState {
         if let Some(recorder) = self.world.call_log.recorder() {
             match failure {
                 None => recorder.decided_and_done(ticket, None),
-                Some(failure) => recorder.failed(ticket, Cause::of(failure)),
+                Some(failure) => recorder.failed(ticket, failure),
             }
         }
     }

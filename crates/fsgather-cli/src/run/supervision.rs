@@ -419,20 +419,14 @@ impl Supervision {
     /// How a rank has ended, and why: as it says itself, else as the first of the others says.
     fn sentence(&self, rank: Rank, outcome: RankOutcome) -> String {
         let how = format!("rank {rank} (pid {}) {outcome}", self.pids[rank.index()]);
-        match self.why(rank) {
-            Some(why) => format!("{how}: {why}"),
+        let mut errors = self.errors.iter();
+        let of_others = || errors.find(|error| error.blames.contains(&rank.get()));
+        match self.error_of(rank).or_else(of_others) {
+            Some(own) if own.rank == rank.get() => format!("{how}: {}", own.text),
+            // What that one was at; why, it may not know.
+            Some(other) => format!("{how}; rank {} tells of it: {}", other.rank, other.text),
             None => how,
         }
-    }
-
-    /// What a rank has failed with, as it says itself, else as the first of the others says.
-    fn why(&self, rank: Rank) -> Option<&str> {
-        let of_others = || {
-            let mut errors = self.errors.iter();
-            errors.find(|error| error.blames.contains(&rank.get()))
-        };
-        let error = self.error_of(rank).or_else(of_others)?;
-        Some(&error.text)
     }
 
     fn error_of(&self, rank: Rank) -> Option<&LastError> {

@@ -1,6 +1,7 @@
 //! The verb `trace`: who came last how often, and a picture of all ranks' last calls.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -8,7 +9,7 @@ use std::{
 use clap::Args;
 use fsgather::Error;
 use fsgather_core::ProcessId;
-use fsgather_store::{calls, has_rendezvous, layout::rendezvous_path, this_process};
+use fsgather_store::{calls, layout::rendezvous_path, this_process};
 use fsgather_trace::{
     black_box::{self, BlackBox, Extent, World},
     drawing::drawing,
@@ -60,7 +61,7 @@ with the ranks of the last of the worlds that they have met in.";
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct TraceArguments {
-    /// Where to look; without it `FSGATHER_DIR`, else `EXP_DIR`, else the default directories.
+    /// Where to look; without it `FSGATHER_DIR`, else `EXP_DIR`, else the default directories, and what this host alone has.
     #[arg(value_name = "DIR")]
     directories: Vec<PathBuf>,
 
@@ -245,8 +246,12 @@ fn rendezvous_of(directory: &Path) -> Result<Option<PathBuf>, Failure> {
     if directory.file_name() == rendezvous_path(Path::new("")).file_name() {
         return Ok(Some(directory.to_owned()));
     }
-    if has_rendezvous(directory) {
-        return Ok(Some(rendezvous_path(directory)));
+    let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    let rendezvous = rendezvous_path(directory);
+    match std::fs::metadata(&rendezvous) {
+        Ok(_) => return Ok(Some(rendezvous)),
+        Err(error) if is_absent(&error) => {}
+        Err(error) => return Err(Error::storage("list", directory, &error).into()),
     }
     // That it is no directory is worth a word; that nobody has gathered through it is not.
     match std::fs::metadata(directory) {

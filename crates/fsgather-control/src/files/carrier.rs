@@ -160,7 +160,7 @@ impl Carrier for FileCarrier {
                 tracing::error!("the thread that carries messages has panicked");
             }
         } else {
-            tracing::warn!("a file call hangs; leaving its thread behind");
+            fsgather_core::warn!("a file call hangs; leaving its thread behind");
         }
         // The sink may hold what holds this line.
         self.node.set_own_reclaim_sink(None);

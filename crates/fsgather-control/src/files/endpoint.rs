@@ -100,7 +100,7 @@ pub(super) fn try_reading(bytes: &[u8]) {
 
 fn decode_bulletin(bytes: &[u8]) -> BulletinBody {
     decode(bytes).unwrap_or_else(|| {
-        tracing::warn!("a message of rank 0 cannot be understood; rank 0 probably runs another version of fsgather");
+        fsgather_core::warn!("a message of rank 0 cannot be understood; rank 0 probably runs another version of fsgather");
         BulletinBody::default()
     })
 }
@@ -392,7 +392,7 @@ impl CoordinatorEndpoint {
                 let Some(body) = decode::<LetterBody>(&bytes)
                     .filter(|body| sender_of(body.nonce) == message.sender)
                 else {
-                    tracing::warn!(
+                    fsgather_core::warn!(
                         "a message of rank {} cannot be understood; it probably runs another version of fsgather",
                         message.from
                     );

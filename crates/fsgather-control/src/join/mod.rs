@@ -114,7 +114,7 @@ fn host(config: &Config, started: Instant) -> Result<Joined, Error> {
         Ok(joined) => Ok(joined),
         Err(NotFormed::Failed(failure)) => Err(failure),
         Err(NotFormed::Unreachable { why, .. }) => {
-            tracing::warn!(
+            fsgather_core::warn!(
                 "{why}; messages of this job go through files instead, which is slower. Set \
                  FSGATHER_INTERFACE to the network that all hosts share, or FSGATHER_CONTROL=markers to \
                  try no other way"

@@ -105,7 +105,7 @@ impl Seeker {
         let has_answered = match event {
             JoinEvent::OtherSize(why) => {
                 if self.other_sizes.said.is_none() {
-                    tracing::warn!("{why}; another rank 0 is still looked for");
+                    fsgather_core::warn!("{why}; another rank 0 is still looked for");
                 }
                 self.other_sizes.said = Some(why);
                 true

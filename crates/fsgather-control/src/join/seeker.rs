@@ -106,7 +106,7 @@ async fn seek_with(
                 continue;
             }
             failure = &mut earlier, if seeker.failures.earlier.is_none() => {
-                tracing::warn!("{failure}; rank 0 is still looked for");
+                fsgather_core::warn!("{failure}; rank 0 is still looked for");
                 seeker.failures.earlier = Some(failure);
                 continue;
             }
@@ -324,7 +324,7 @@ impl Seeker {
     /// Notes that a world of our key has formed without us: the job of another time, or of another attempt.
     fn has_formed(&mut self, running: String) {
         if self.failures.formed.as_ref() != Some(&running) {
-            tracing::warn!(
+            fsgather_core::warn!(
                 "found a world that has formed without this rank: {running}; looking for another rank 0. If this is another job, set \
                  FSGATHER_JOB to a different name for each"
             );

@@ -46,7 +46,7 @@ pub(crate) async fn keep<F>(
                 if descriptors::is_exhausted(&error) && !is_exhausted {
                     is_exhausted = true;
                     let why = descriptors::explain(&error);
-                    tracing::warn!("connections of other ranks have to wait: {why}");
+                    fsgather_core::warn!("connections of other ranks have to wait: {why}");
                     exhausted(&error);
                 }
                 tracing::debug!("cannot accept a connection: {error}");

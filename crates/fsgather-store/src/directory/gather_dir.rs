@@ -207,7 +207,7 @@ impl GatherDir {
             Err(error) => {
                 let removal = gather_dir.remove();
                 if !removal.is_complete() {
-                    tracing::warn!("{removal}");
+                    fsgather_core::warn!("{removal}");
                 }
                 Err(error)
             }

@@ -131,7 +131,7 @@ pub(crate) fn remove(
     };
     let take_back = || {
         if let Err(error) = mark.take_back() {
-            tracing::warn!("a mark beside {} stays: {error}", gather.path.display());
+            fsgather_core::warn!("a mark beside {} stays: {error}", gather.path.display());
         }
     };
     let now = match surveyor.look_again(gather) {

@@ -140,7 +140,7 @@ impl Thread {
         // Nothing is ever sent.
         let in_time = of.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
         if !self.hangs.swap(!in_time, Ordering::Relaxed) && !in_time {
-            tracing::warn!("a file call hangs; leaving its thread behind");
+            fsgather_core::warn!("a file call hangs; leaving its thread behind");
         }
         in_time
     }
@@ -157,7 +157,7 @@ impl Drop for Thread {
             && let Some(handle) = self.handle.take()
             && handle.join().is_err()
         {
-            tracing::warn!("the thread for files has panicked");
+            fsgather_core::warn!("the thread for files has panicked");
         }
     }
 }
@@ -282,7 +282,7 @@ fn attend(to_do: &Receiver<Order>) {
                 if let Some(work) = all.get(&number) {
                     work.directory.wait_until_closed(clock::since(since));
                     if let Err(error) = work.directory.reclaim(name) {
-                        tracing::warn!("{error}");
+                        fsgather_core::warn!("{error}");
                     }
                 }
             }
@@ -290,7 +290,7 @@ fn attend(to_do: &Receiver<Order>) {
                 if let Some(work) = all.get(&number)
                     && let Err(error) = work.directory.reclaim_of(id)
                 {
-                    tracing::warn!("{error}");
+                    fsgather_core::warn!("{error}");
                 }
             }
             Ok(Order::Sweep(number, job)) => {
@@ -422,7 +422,8 @@ impl Work {
         };
         if !self.has_warned {
             self.has_warned = true;
-            tracing::warn!(path = %self.directory.path().display(), %error, "cannot renew the heartbeat");
+            let directory = self.directory.path().display();
+            fsgather_core::warn!("cannot renew the heartbeat in {directory}: {error}");
         }
         // Creating a file is asked of the server, whatever the client remembers.
         let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;

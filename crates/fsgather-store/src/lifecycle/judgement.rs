@@ -319,7 +319,7 @@ pub fn assess(evidence: &Evidence, rules: &Rules, now: SystemTime) -> Judgement 
 fn state(evidence: &Evidence, rules: &Rules, now: SystemTime) -> (GatherState, Why) {
     // The owner's own word, whether it still runs or not.
     if evidence.finished {
-        let why = "its owner is done with it but could not remove it";
+        let why = "its owner is done with it, and has left it for a rank that did not come to its end, or could not remove it";
         return (GatherState::Finished, Why::plain(why));
     }
     let (owner, name) = match &evidence.owner {

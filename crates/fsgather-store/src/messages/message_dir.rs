@@ -378,7 +378,7 @@ impl MessageDir {
         if let Err(error) = self.directory.mark_aborted("rank 0 was lost or has left")
             && self.directory.path().exists()
         {
-            tracing::warn!("the directory for messages stays: {error}");
+            fsgather_core::warn!("the directory for messages stays: {error}");
         }
     }
 }
@@ -546,13 +546,13 @@ impl Mailbox for MessageDir {
         if let Some(care) = care
             && !care.finish()
         {
-            tracing::warn!("some files of {} may stay", self.directory.path().display());
+            fsgather_core::warn!("some files of {} may stay", self.directory.path().display());
         }
         match how {
             Retirement::Over if self.role == Role::Coordinator => {
                 let removal = self.directory.remove();
                 if !removal.is_complete() {
-                    tracing::warn!("{removal}");
+                    fsgather_core::warn!("{removal}");
                 }
                 self.detours.remove_all();
             }
@@ -560,7 +560,7 @@ impl Mailbox for MessageDir {
             Retirement::Over => self.linger(),
             Retirement::InUse => {
                 if let Err(error) = self.directory.mark_finished() {
-                    tracing::warn!("the directory for messages stays: {error}");
+                    fsgather_core::warn!("the directory for messages stays: {error}");
                 }
             }
             Retirement::Deserted => {

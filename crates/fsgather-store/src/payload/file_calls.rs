@@ -173,7 +173,7 @@ fn watch(shared: &SharedCalls) {
             (calls.look(now), calls.goes_on())
         };
         for text in told {
-            tracing::warn!("{text}");
+            fsgather_core::warn!("{text}");
         }
         if goes_on {
             thread::park_timeout(LOOK_EVERY);

@@ -529,7 +529,7 @@ impl RendezvousBackend for FileBackend {
             }
             if let Err(error) = remove::unlink(&path) {
                 let cause = StorageCause::from(&error);
-                tracing::warn!("{}", Error::storage("remove", path, cause));
+                fsgather_core::warn!("{}", Error::storage("remove", path, cause));
             }
         }
         self.clock.end();

@@ -132,7 +132,7 @@ impl Ending<'_> {
             Ok(()) => {}
             // Its owner was taken for lost, and has removed it all the same.
             Err(_) if !directory.path().exists() => {}
-            Err(error) => tracing::warn!("the gather directory stays: {error}"),
+            Err(error) => fsgather_core::warn!("the gather directory stays: {error}"),
         }
     }
 }
@@ -140,7 +140,7 @@ impl Ending<'_> {
 fn remove(directory: &GatherDir) {
     let removal = directory.remove();
     if !removal.is_complete() {
-        tracing::warn!("{removal}");
+        fsgather_core::warn!("{removal}");
     }
 }
 

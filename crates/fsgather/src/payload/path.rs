@@ -155,7 +155,7 @@ impl FilesPath {
     /// Warns, the first time, of payloads that could not go through the directory.
     pub(crate) fn warn_of_fallback(&self, whose: &Peer, why: &str) {
         if !self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
+            fsgather_core::warn!(
                 "a payload of {whose} goes through memory, by way of rank 0, which is slower than through files: {why}; \
                  FSGATHER_TRANSPORT=memory has payloads go from rank to rank"
             );
@@ -165,7 +165,7 @@ impl FilesPath {
     /// Warns, the first time, of a payload of this rank's that was to go to a file bit by bit and grows in memory instead.
     pub(crate) fn warn_of_memory(&self, whose: &Peer, held: usize, why: &Error) {
         if !self.has_told_of_memory.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
+            fsgather_core::warn!(
                 "{whose} holds what it hands in bit by bit in memory, {} so far, since it can be written to no file: {why}",
                 bytes_text(held as u64)
             );
@@ -230,7 +230,7 @@ impl FilesPath {
         if let Some(care) = care
             && !care.finish()
         {
-            tracing::warn!("some files of {} may stay", self.directory.path().display());
+            fsgather_core::warn!("some files of {} may stay", self.directory.path().display());
         }
     }
 }

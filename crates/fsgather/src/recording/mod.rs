@@ -77,7 +77,7 @@ pub(crate) fn begin(inner: &GroupState, keep: Trace, came: SystemTime, names: &R
         }
         // Who has asked for them is to know.
         Err(error) if keep == Trace::Always && is_first_of_host(inner) => {
-            tracing::warn!("the last calls are not kept: {error}");
+            fsgather_core::warn!("the last calls are not kept: {error}");
         }
         Err(error) => tracing::debug!("the last calls are not kept: {error}"),
     }
@@ -177,7 +177,7 @@ impl Recording {
             } else {
                 self.recorder.path()
             };
-            tracing::warn!(
+            fsgather_core::warn!(
                 "the last calls of each rank are kept: fsgather trace {}",
                 shown.display()
             );

@@ -122,7 +122,7 @@ impl SetUp<'_> {
     fn relay(&self, why: Option<String>) -> PayloadPath {
         if self.is_root() {
             let why = why.unwrap_or_else(|| "ranks cannot connect to each other".into());
-            tracing::warn!("large payloads go through rank 0, which is slower: {why}");
+            fsgather_core::warn!("large payloads go through rank 0, which is slower: {why}");
         }
         PayloadPath::Relay
     }

@@ -159,7 +159,7 @@ pub(crate) fn agree_on_transport(
 /// The request of calls that ask for nothing else, given which transport the root was told.
 fn agreed(inner: &GroupState, request: &PathRequest, transport: Transport) -> PathRequest {
     if transport != request.transport {
-        tracing::warn!(
+        fsgather_core::warn!(
             "FSGATHER_TRANSPORT differs: rank 0 was told {transport}, this rank ({}) {}; all ranks use {transport}",
             inner.world.rank,
             request.transport
@@ -191,7 +191,7 @@ fn run(
     if let (Some(directory), false) = (made, is_used) {
         let removal = directory.remove();
         if !removal.is_complete() {
-            tracing::warn!("{removal}");
+            fsgather_core::warn!("{removal}");
         }
     }
     found.inspect_err(|failure| inner.world.record_failure(failure))
@@ -562,7 +562,7 @@ pub(crate) fn warn_once(text: String) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut said = lock(&SAID);
     if !said.contains(&text) {
-        tracing::warn!("{text}");
+        fsgather_core::warn!("{text}");
         said.insert(text);
     }
 }

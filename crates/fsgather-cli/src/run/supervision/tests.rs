@@ -344,8 +344,8 @@ fn a_rank_that_others_miss_is_told_of_in_their_words() {
     let actions = run.ended(&[(1, KILLED)]);
     assert_eq!(
         said(&actions),
-        "rank 1 (pid 1001) was killed by signal 9 (SIGKILL): rank 1 was lost while computing; the others have 5 s to \
-         end\n"
+        "rank 1 (pid 1001) was killed by signal 9 (SIGKILL); rank 0 tells of it: rank 1 was lost while computing; the others \
+         have 5 s to end\n"
     );
 }
 

@@ -62,7 +62,7 @@ With --json, standard output carries
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct PsArguments {
-    /// Where to look; without it `FSGATHER_DIR`, else `EXP_DIR`, else the default directories.
+    /// Where to look; without it `FSGATHER_DIR`, else `EXP_DIR`, else the default directories, and what this host alone has.
     #[arg(value_name = "DIR")]
     directories: Vec<PathBuf>,
 

@@ -1,0 +1,88 @@
+//! Warnings for people, heard also where a program listens to no log: [`warn!`](crate::warn).
+
+use std::{
+    fmt,
+    io::{self, Write},
+    sync::Mutex,
+};
+
+#[doc(hidden)]
+pub use tracing;
+use tracing::{dispatcher, subscriber::NoSubscriber};
+
+/// Who speaks where nobody listens to the log; nobody until it is said.
+static SPEAKER: Mutex<Option<String>> = Mutex::new(None);
+
+/// Warns: as an event of the log where the program listens to one, else as a line on standard error, once it is known
+/// [who speaks](speak_as). Takes what [`format!`] takes.
+///
+/// ```
+/// fsgather_system::warning::speak_as(Some("rank 3"));
+/// // fsgather: rank 3: warning: rank 2 is still waited for
+/// fsgather_system::warn!("rank {} is still waited for", 2);
+/// ```
+#[macro_export]
+macro_rules! warn {
+    ($($text:tt)+) => {
+        if $crate::warning::is_listened_to() {
+            $crate::warning::tracing::warn!($($text)+)
+        } else {
+            $crate::warning::write(::std::format_args!($($text)+))
+        }
+    };
+}
+
+/// Has warnings to which nobody listens written to standard error from now on, as words of this process's `who`; with `None` no more.
+pub fn speak_as(who: Option<&str>) {
+    *crate::lock(&SPEAKER) = who.map(str::to_owned);
+}
+
+/// Whether this thread's program listens to the log, whatever of it it takes.
+#[must_use]
+pub fn is_listened_to() -> bool {
+    dispatcher::get_default(|listener| !listener.is::<NoSubscriber>())
+}
+
+/// Writes a warning to standard error, whole lines at a time. Best effort.
+pub fn write(text: fmt::Arguments<'_>) {
+    let Some(who) = crate::lock(&SPEAKER).clone() else {
+        return;
+    };
+    let line = format!("fsgather: {who}: warning: {text}\n");
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn somebody_listens_where_there_is_a_subscriber_even_one_that_takes_nothing() {
+        assert!(!is_listened_to());
+        let deaf = Deaf;
+        tracing::subscriber::with_default(deaf, || assert!(is_listened_to()));
+        assert!(!is_listened_to());
+    }
+
+    struct Deaf;
+
+    impl tracing::Subscriber for Deaf {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            false
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+        fn event(&self, _: &tracing::Event<'_>) {}
+
+        fn enter(&self, _: &tracing::span::Id) {}
+
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+}
