@@ -194,26 +194,32 @@ fn unread_messages_are_mentioned_even_if_there_is_nothing_to_say() {
 }
 
 #[test]
-fn a_large_table_for_one_rank_need_not_be_read_by_the_others() {
-    let (mut member, mut root) = admitted();
-    root.send(
-        To::Ranks(vec![Rank::new(3)]),
-        BulletinItem::Message(timeout(1)),
-    );
-    root.send(
-        To::Ranks(vec![Rank::new(7)]),
-        BulletinItem::Message(release(1, 100_000)),
-    );
-    root.send(
-        To::Ranks(vec![Rank::new(3)]),
-        BulletinItem::Message(timeout(2)),
-    );
-    let outgoing = root.take_outgoing();
-    let to: Vec<_> = outgoing.iter().map(|outgoing| outgoing.to).collect();
-    assert_eq!(to, [None, Some(Rank::new(7)), None]);
-    let found = bulletins_found(outgoing);
-    assert!(found[1].body.is_none());
-    assert_eq!(member.receive(found), [timeout(1), timeout(2)]);
+fn what_is_large_and_for_one_rank_need_not_be_read_by_the_others() {
+    let arrived = ToMember::Arrived {
+        step: Step {
+            channel: ChannelId::WORLD,
+            epoch: Epoch::new(1),
+            round: Round::VERDICT,
+        },
+        from: Rank::new(4),
+        body: Bytes::from(vec![1; 100_000]),
+    };
+    for large in [release(1, 100_000), arrived] {
+        let (mut member, mut root) = admitted();
+        let mut send = |rank, message| {
+            let to = To::Ranks(vec![Rank::new(rank)]);
+            root.send(to, BulletinItem::Message(message));
+        };
+        send(3, timeout(1));
+        send(7, large);
+        send(3, timeout(2));
+        let outgoing = root.take_outgoing();
+        let to: Vec<_> = outgoing.iter().map(|outgoing| outgoing.to).collect();
+        assert_eq!(to, [None, Some(Rank::new(7)), None]);
+        let found = bulletins_found(outgoing);
+        assert!(found[1].body.is_none());
+        assert_eq!(member.receive(found), [timeout(1), timeout(2)]);
+    }
 }
 
 #[test]

@@ -8,7 +8,10 @@ use super::{
     super::endpoint::{BulletinItem, CoordinatorEndpoint, To},
     *,
 };
-use crate::fixtures;
+use crate::{
+    fixtures,
+    join::forming::{FormingWorlds, JoinRoute},
+};
 
 const NONCE: u128 = 0x1111_2222_3333_4444_5555_6666_7777_8888;
 
@@ -297,6 +300,25 @@ fn who_gives_up_says_why_and_rank_0_knows_before_it_is_over() {
         };
         assert_eq!(cause.to_string(), expected.to_string());
         assert!(bed.has_learnt_all());
+    }
+}
+
+#[tokio::test]
+async fn each_of_two_worlds_is_told_of_the_other_one() {
+    let mut beds = [Bed::asked(), Bed::asked()];
+    let mut worlds = FormingWorlds::default();
+    let names = ["n1 (pid 1)", "n2 (pid 1)"];
+    for (bed, name) in beds.iter_mut().zip(names) {
+        let searching = Arc::new(bed.searching.take().unwrap());
+        worlds.add(name.into(), name.into(), JoinRoute::Files(searching));
+        if name == names[0] {
+            worlds.report_rivals().await;
+        }
+    }
+    worlds.report_rivals().await;
+    // The first one was not told of any as long as it was alone.
+    for (bed, rival) in beds.iter_mut().zip([names[1], names[0]]) {
+        assert!(matches!(bed.hear(), ToCoordinator::Rival { other } if other == rival));
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Tended {
     /// Why there will be no world.
     refusal: Option<Error>,
     /// What an earlier meeting of this job has come to.
-    earlier: Option<String>,
+    pub(super) earlier: Option<String>,
 }
 
 impl RecordKeeper {

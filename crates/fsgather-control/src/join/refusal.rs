@@ -221,7 +221,7 @@ mod tests {
     use fsgather_testkit::MemoryBackend;
 
     use super::*;
-    use crate::join::job_credentials::JobFingerprint;
+    use crate::join::{job_credentials::JobFingerprint, record_keeper::RecordKeeper};
 
     /// A place that holds refusals of earlier meetings, and nothing else.
     struct Earlier(Vec<Vec<u8>>);
@@ -370,6 +370,24 @@ mod tests {
         let cause = Error::rendezvous("rank 3 was lost");
         assert_eq!(failure, Some(format!("{HAD_FAILED}: {cause}")));
         assert_eq!(told(vec![refused(8, "theirs"), repeated]), None);
+    }
+
+    #[test]
+    fn rank_0_looks_back_once_it_is_late_and_once() {
+        let board = Arc::new(Earlier(vec![refused(0, "x")]));
+        let keeper = |join_timeout| {
+            let board: Arc<dyn RendezvousBackend> = Arc::<Earlier>::clone(&board);
+            let config = Config {
+                join_timeout,
+                ..interrupted()
+            };
+            RecordKeeper::new(&config, board)
+        };
+        let late = keeper(Duration::ZERO);
+        let earlier = || late.tend().earlier;
+        assert!(earlier().is_some_and(|told| told.starts_with(HAD_FAILED)));
+        assert_eq!(earlier(), None);
+        assert_eq!(keeper(LIMIT).tend().earlier, None);
     }
 
     #[test]

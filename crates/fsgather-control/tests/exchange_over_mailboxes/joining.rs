@@ -1,14 +1,19 @@
 //! Tests how worlds come together, and what gets in the way.
 
 use std::{
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use fsgather_control::record::{MarkerPlace, RendezvousRecord};
+use fsgather_control::{
+    job_credentials::JobCredentials,
+    join::{Config, Meeting},
+    record::{MarkerPlace, RendezvousRecord},
+};
 use fsgather_core::{Error, PeerFailure, ProcessId, Rank, RendezvousBackend, Site, WorldSize};
 use fsgather_testkit::{
-    MemoryMailbox,
+    MemoryBackend, MemoryMailbox,
     exchange_conformance::RankExchange,
     pace::{allowed, up_to},
     process::TIME_LIMIT,
@@ -52,6 +57,60 @@ fn leave_stale(bed: &Bed, process: ProcessId, number: u128) {
         fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
     };
     bed.board.post(&record.to_bytes()).unwrap();
+}
+
+/// The records of a job whose ranks were told different sizes, as those of one of these worlds see them.
+struct OneOfTwo {
+    own: MemoryBackend,
+    other: Arc<MemoryBackend>,
+}
+
+impl RendezvousBackend for OneOfTwo {
+    fn post(&self, record: &[u8]) -> Result<(), Error> {
+        self.own.post(record)
+    }
+
+    fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
+        self.own.records()
+    }
+
+    fn records_of_other_sizes(&self) -> Vec<Vec<u8>> {
+        self.other.records().unwrap()
+    }
+
+    fn place(&self) -> String {
+        "memory".into()
+    }
+}
+
+#[test]
+fn a_rank_that_was_told_another_size_says_so_at_its_end() {
+    let bed = Bed {
+        join_timeout: Duration::from_secs(2),
+        ..Bed::new(MemoryMailbox::new(), 3)
+    };
+    let keyed = |config: Config, size: u64| Config {
+        job_credentials: JobCredentials {
+            key: 0x1_0000_0000 + size,
+            secret: None,
+        },
+        ..config
+    };
+    let root = keyed(bed.config(0, bed.process(0)), 3);
+    let board = OneOfTwo {
+        own: MemoryBackend::default(),
+        other: Arc::clone(&bed.board),
+    };
+    let misled = Config {
+        meeting: Meeting::Board(Arc::new(board)),
+        world_size: WorldSize::new(4).unwrap(),
+        ..keyed(bed.config(1, bed.process(1)), 4)
+    };
+    let running = [root, misled].map(|config| start(config, |joined| joined.err().unwrap()));
+    for error in running.map(Running::result) {
+        let told = error.to_string();
+        assert!(told.contains("was told that there are 4 ranks"), "{told}");
+    }
 }
 
 /// A process on a host of which nothing can be seen.

@@ -8,7 +8,7 @@ use fsgather_core::{CallId, Error, Rank};
 use fsgather_testkit::pace::up_to;
 use proptest::prelude::*;
 
-use crate::bed::{Bed, call, ignore, on_all, payload, ranks};
+use crate::bed::{Bed, call, on_all, payload, ranks};
 
 /// How much memory each rank may share, in bytes.
 const BUDGET: u64 = 64 << 20;
@@ -157,7 +157,15 @@ impl World {
                     begin: room,
                 }),
         };
-        mesh.ring_within(mesh.timeout(), call, &part, Vec::new(), &mut ignore)
+        let mut moved = 0;
+        let passed = mesh.ring_within(mesh.timeout(), call, &part, Vec::new(), &mut |bytes| {
+            moved += bytes;
+            Ok(())
+        });
+        // Each payload comes once, goes on once, and may go through memory, with its checks.
+        let most = 3 * self.lens.iter().sum::<u64>() + 1000 * self.lens.len() as u64;
+        assert!(moved <= most, "{moved} of {most}");
+        passed
     }
 
     /// One call on all ranks, each of which has found what the others of its host have placed. `has_room` says which ranks have
