@@ -165,6 +165,39 @@ mod tests {
     }
 
     #[test]
+    fn who_goes_leaves_its_last_messages_or_tries_for_two_seconds() {
+        let (_, mailbox) = MemoryMailbox::new()
+            .factory(&ProcessId::default())
+            .open(Uuid::nil(), WorldSize::new(2).unwrap())
+            .unwrap();
+        let start = Instant::now();
+        let message = || OutgoingFile {
+            number: 1,
+            to: None,
+            body: Vec::new(),
+        };
+        let mut outbox = Outbox::default();
+        assert!(outbox.may_be_left(start));
+        outbox.put(vec![message()]);
+        assert!(!outbox.may_be_left(start));
+        outbox.send(&*mailbox, start).unwrap();
+        assert!(outbox.may_be_left(start));
+
+        let post = MemoryMailbox::new();
+        let process = ProcessId::default();
+        let factory = post.factory(&process);
+        let (_, mailbox) = factory
+            .open(Uuid::nil(), WorldSize::new(2).unwrap())
+            .unwrap();
+        post.refuse_sends(&process, NO_SPACE, u32::MAX);
+        let mut outbox = Outbox::default();
+        outbox.put(vec![message()]);
+        outbox.send(&*mailbox, start).unwrap();
+        assert!(!outbox.may_be_left(start + Duration::from_secs(1)));
+        assert!(outbox.may_be_left(start + LAST_TRIES));
+    }
+
+    #[test]
     fn nothing_is_tried_again_in_haste() {
         assert_eq!(leave(NO_SPACE, 1, &[0, 0]), (vec![true; 2], 0));
     }
