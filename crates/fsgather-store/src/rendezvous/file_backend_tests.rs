@@ -181,6 +181,9 @@ fn a_place_that_cannot_be_listed_is_an_error() {
         own: good.own,
     };
     assert!(backend(&file).records().is_err());
+    // Unless there is one that can.
+    let both = FileBackend::new(vec![file, good], key(0), this_process().unwrap());
+    assert!(both.records().unwrap().is_empty());
 }
 
 #[test]
