@@ -1,5 +1,6 @@
 //! The verb `ps`: what the ranks of jobs that run are at, from any host that sees their directory.
 
+mod forming;
 mod patience;
 pub(super) mod report;
 mod text;
@@ -20,7 +21,7 @@ use fsgather_trace::{
     timeline::Timeline,
 };
 
-use self::patience::Patience;
+use self::{forming::forming, patience::Patience};
 use super::{
     inspect::{directories, frames::Frames, is_read, settings, word},
     trace::{calendar, worlds_of},
@@ -163,6 +164,7 @@ pub(crate) fn ps(
                     _ => format!("no job is seen in {places}, where calls of ranks lie\n"),
                 };
                 text += &text::unread(&unread);
+                text += &forming(&named);
             }
             frames.show(&text, &[], SystemTime::now())
         };
