@@ -405,3 +405,29 @@ impl Drop for Frames {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::Future as _,
+        pin::pin,
+        task::{Context, Waker},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_tally_is_clear_once_the_last_of_it_is_gone() {
+        let tally = Tally::default();
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(pin!(tally.clear()).poll(&mut context).is_ready());
+        tally.add();
+        let other = Counted::new(&tally);
+        let mut cleared = pin!(tally.clear());
+        assert!(cleared.as_mut().poll(&mut context).is_pending());
+        tally.remove(1);
+        assert!(cleared.as_mut().poll(&mut context).is_pending());
+        drop(other);
+        assert!(cleared.as_mut().poll(&mut context).is_ready());
+    }
+}
