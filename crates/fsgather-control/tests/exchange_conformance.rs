@@ -14,7 +14,7 @@ use fsgather_control::{
     record::RendezvousRecord,
     solo, threads,
 };
-use fsgather_core::{Error, Peer, ProcessId, Rank, Site, WorldSize};
+use fsgather_core::{Error, ErrorKind, Peer, ProcessId, Rank, Site, WorldSize};
 use fsgather_testkit::{
     MemoryBackend,
     exchange_conformance::{self, RankExchange},
@@ -31,6 +31,15 @@ fn process() -> ProcessId {
     }
 }
 
+/// A rank that meets others on loopback.
+fn config(board: &Arc<MemoryBackend>, rank: Rank, world_size: WorldSize) -> join::Config {
+    let board = Arc::<MemoryBackend>::clone(board);
+    join::Config {
+        interfaces: Arc::new(|_, address| address.is_loopback()),
+        ..join::Config::new(rank, world_size, process(), Meeting::Board(board))
+    }
+}
+
 fn tcp_world(ranks: u32, timeout: Duration) -> Vec<RankExchange> {
     tcp_world_by(MemoryBackend::default(), ranks, timeout)
 }
@@ -39,11 +48,9 @@ fn tcp_world_by(board: MemoryBackend, ranks: u32, timeout: Duration) -> Vec<Rank
     let board = Arc::new(board);
     let world_size = WorldSize::new(ranks).unwrap();
     let join = |rank: Rank| {
-        let meeting = Meeting::Board(board.clone());
         let config = join::Config {
             timeout,
-            interfaces: Arc::new(|_, address| address.is_loopback()),
-            ..join::Config::new(rank, world_size, process(), meeting)
+            ..config(&board, rank, world_size)
         };
         thread::spawn(move || join::join(&config).unwrap().exchange)
     };
@@ -77,6 +84,27 @@ fn threads_conform() {
 #[test]
 fn tcp_conforms() {
     exchange_conformance::run(&tcp_world, 4);
+}
+
+#[test]
+fn ranks_that_have_joined_in_vain_are_told_who_has_not() {
+    let board = Arc::new(MemoryBackend::default());
+    let world_size = WorldSize::new(3).unwrap();
+    let joining = [(0, 1), (1, 20)].map(|(rank, seconds)| {
+        let config = join::Config {
+            join_timeout: Duration::from_secs(seconds),
+            ..config(&board, Rank::new(rank), world_size)
+        };
+        thread::spawn(move || join::join(&config).err().unwrap())
+    });
+    for told in joining.map(|joining| joining.join().unwrap()) {
+        assert_eq!(told.kind(), ErrorKind::Timeout, "{told}");
+        assert!(
+            told.to_string()
+                .contains("waiting for rank 2 (never joined)"),
+            "{told}"
+        );
+    }
 }
 
 #[test]
