@@ -108,8 +108,9 @@ impl LastError {
     fn to_line(&self) -> String {
         let blames: Vec<String> = self.blames.iter().map(ToString::to_string).collect();
         let end = self.text.floor_char_boundary(LONGEST);
-        // What is left of other lines is indented, as in errors of programs.
-        let text = self.text[..end].replace(['\n', '\t', '\r'], " ");
+        // Lines that are indented go on with what is said, such as what ranks are doing; others are of programs.
+        let text = self.text[..end].replace("\n  ", "; ");
+        let text = text.replace(['\n', '\t', '\r'], " ");
         format!("{}\t{}\t{}\n", self.rank, blames.join(","), text.trim())
     }
 }
@@ -206,6 +207,19 @@ mod tests {
         assert_eq!(ranks, [1, 0]);
         assert_eq!(errors[0].text, "no room left");
         assert_eq!(errors[1].blames, [1]);
+    }
+
+    #[test]
+    fn lines_that_go_on_with_a_sentence_are_a_part_of_it() {
+        let told = LastError {
+            rank: 1,
+            blames: vec![0],
+            text: "timed out: waiting for rank 0\n  rank 0: stopped\n  rank 2: in load".into(),
+        };
+        assert_eq!(
+            told.to_line(),
+            "1\t0\ttimed out: waiting for rank 0; rank 0: stopped; rank 2: in load\n"
+        );
     }
 
     #[test]
