@@ -87,7 +87,7 @@ impl RendezvousBackend for OneOfTwo {
 fn a_rank_that_was_told_another_size_says_so_at_its_end() {
     let bed = Bed {
         // It is looked for at half of it.
-        join_timeout: allowed(Duration::from_secs(4)),
+        join_timeout: allowed(Duration::from_secs(2)),
         ..Bed::new(MemoryMailbox::new(), 3)
     };
     let keyed = |config: Config, size: u64| Config {
