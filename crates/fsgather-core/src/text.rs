@@ -305,6 +305,8 @@ mod tests {
         assert!(text.starts_with("0 2 4 "), "{text}");
         assert!(text.ends_with(" 44 46 and 476 more"), "{text}");
         assert_eq!(bytes_text(17), "17 bytes");
+        assert_eq!(bytes_text(1023), "1023 bytes");
+        assert_eq!(bytes_text(1024), "1.0 KiB");
         assert_eq!(bytes_text(64 << 20), "64.0 MiB");
         assert_eq!(bytes_text(u64::MAX), "16384.0 PiB");
     }

@@ -380,3 +380,18 @@ fn speak_up(variables: &Variables, rank: Rank) {
     let who = format!("rank {rank}");
     speak_as((!is_silenced).then_some(who.as_str()));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_before_still_holds_once_places_are_named() {
+        let asked = || Communicator::builder().directory("/shared");
+        let places = asked().call_site("fsgather barrier").made_at("eval.py:3");
+        assert_eq!(places.call_site.as_deref(), Some("fsgather barrier"));
+        assert_eq!(places.made_at.as_deref(), Some("eval.py:3"));
+        let arguments = |builder: Builder| format!("{:?}", builder.arguments);
+        assert_eq!(arguments(places), arguments(asked()));
+    }
+}
