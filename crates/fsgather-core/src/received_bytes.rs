@@ -192,4 +192,19 @@ mod tests {
         assert_eq!(part_of(&middle, &all[..LEAST_SHARED]), None);
         assert_eq!(part_of(&middle, &all[2 * LEAST_SHARED..]), None);
     }
+
+    #[test]
+    fn a_thirty_second_of_a_message_need_not_be_of_its_parts() {
+        let received = Bytes::from(vec![0; 128 * LEAST_SHARED]);
+        let enough = received.slice(..31 * LEAST_SHARED);
+        assert_eq!(part_of(&received, &enough), Some(enough.clone()));
+        assert_eq!(part_of(&received, &enough[1..]), None);
+    }
+
+    #[test]
+    fn a_message_that_was_read_is_let_go_of() {
+        let received = Bytes::from(postcard::to_stdvec(&message()).unwrap());
+        drop(read_message_in_place::<Message>(&received).unwrap());
+        assert!(received.is_unique());
+    }
 }

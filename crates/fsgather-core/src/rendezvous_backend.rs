@@ -128,6 +128,7 @@ mod tests {
         assert_eq!(Bare.tend(Duration::ZERO).unwrap(), nothing);
         assert_eq!(Bare.unreachable_reports().unwrap(), nothing);
         assert_eq!(Bare.earlier_refusals(), nothing);
+        assert_eq!(Bare.records_of_other_sizes(), nothing);
         assert!(Bare.report_unreachable(b"x").is_err());
         assert!(Bare.refuse(b"x").is_err());
     }
