@@ -134,3 +134,53 @@ fn explain(error: postcard::Error) -> CodecError {
         other => CodecError::new(other),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    type Value = (Option<bool>, Vec<u8>, String, u64);
+
+    /// Bytes one by one and at once, more of each than are put together.
+    fn value() -> Value {
+        let ones = vec![7; 2 * TOGETHER + 1];
+        (Some(true), ones, "x".repeat(TOGETHER + 1), u64::MAX)
+    }
+
+    #[test]
+    fn a_value_is_encoded_as_postcard_does_it_and_decoded() {
+        let mut encoded = Vec::new();
+        Postcard.encode(&value(), &mut encoded).unwrap();
+        assert_eq!(encoded, postcard::to_stdvec(&value()).unwrap());
+        let decode = |bytes: &[u8]| Postcard.decode::<Value>(bytes);
+        assert_eq!(decode(&encoded).unwrap(), value());
+        let more = [&encoded[..], b"x"].concat();
+        assert!(
+            decode(&more)
+                .unwrap_err()
+                .to_string()
+                .contains("1 bytes more")
+        );
+        assert_eq!(Postcard.name(), "postcard");
+    }
+
+    #[test]
+    fn a_writer_that_fails_ends_it() {
+        struct Full;
+
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+
+        assert!(Postcard.encode(&value(), &mut Full).is_err());
+        assert!(Postcard.encode(&true, &mut Full).is_err());
+    }
+}
