@@ -330,6 +330,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_order_is_carried_out_once_and_the_last_one_is_to_end() {
+        let orders = Orders {
+            order: Mutex::new(Order::Work),
+            changed: Condvar::new(),
+        };
+        let take = || orders.take(Duration::ZERO);
+        assert_eq!(take(), None);
+        orders.give(Order::CopyNow);
+        assert_eq!((take(), take()), (Some(Order::CopyNow), None));
+        orders.give(Order::End { stays: true });
+        orders.give(Order::CopyNow);
+        assert_eq!(take(), Some(Order::End { stays: true }));
+        let began = Instant::now();
+        orders.end();
+        orders.wait_for_end();
+        assert!(began.elapsed() < LAST_COPY);
+    }
+
+    #[test]
     fn ranks_take_turns_in_copying_for_the_first_time() {
         let header = |rank, world_size| CallsHeader {
             process: fsgather_core::ProcessId::default(),
