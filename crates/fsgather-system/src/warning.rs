@@ -32,9 +32,21 @@ macro_rules! warn {
     };
 }
 
+/// What several of one process are called together.
+const SEVERAL: &str = "a rank of this process";
+
 /// Has warnings to which nobody listens written to standard error from now on, as words of this process's `who`; with `None` no more.
+/// Where there are several in a process it is not told which of them speaks.
 pub fn speak_as(who: Option<&str>) {
-    *crate::lock(&SPEAKER) = who.map(str::to_owned);
+    let mut speaker = crate::lock(&SPEAKER);
+    let is_another = speaker
+        .as_deref()
+        .is_some_and(|before| who.is_some_and(|who| who != before));
+    *speaker = if is_another {
+        Some(SEVERAL.to_owned())
+    } else {
+        who.map(str::to_owned)
+    };
 }
 
 /// Whether this thread's program listens to the log, whatever of it it takes.
@@ -62,6 +74,17 @@ mod tests {
         let deaf = Deaf;
         tracing::subscriber::with_default(deaf, || assert!(is_listened_to()));
         assert!(!is_listened_to());
+    }
+
+    #[test]
+    fn several_speakers_of_a_process_are_not_told_apart() {
+        let speaker = || crate::lock(&SPEAKER).clone();
+        let told = [Some("rank 3"), Some("rank 3"), Some("rank 4"), None].map(|who| {
+            speak_as(who);
+            speaker()
+        });
+        let told = told.each_ref().map(Option::as_deref);
+        assert_eq!(told, [Some("rank 3"), Some("rank 3"), Some(SEVERAL), None]);
     }
 
     struct Deaf;
