@@ -1,4 +1,4 @@
-//! Warnings for people, heard also where a program listens to no log: [`warn!`](crate::warn).
+//! Warnings for people, heard also where a program listens to no log: [`warn!`](crate::warn). ADR 0028 says why.
 
 use std::{
     fmt,
