@@ -248,7 +248,7 @@ fn rendezvous_of(directory: &Path) -> Result<Option<PathBuf>, Failure> {
     }
     let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     let rendezvous = rendezvous_path(directory);
-    match std::fs::metadata(&rendezvous) {
+    match std::fs::symlink_metadata(&rendezvous) {
         Ok(_) => return Ok(Some(rendezvous)),
         Err(error) if is_absent(&error) => {}
         Err(error) => return Err(Error::storage("list", directory, &error).into()),
@@ -361,4 +361,26 @@ pub(crate) fn write_trace(directory: &Path, job: &str, file: &Path) -> Result<()
 pub(super) fn calendar() -> i128 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     i128::try_from(now.unwrap_or_default().as_nanos()).unwrap_or(i128::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_of_which_nothing_can_be_seen_is_an_error_and_an_empty_one_is_none() {
+        let place = tempfile::tempdir().unwrap();
+        assert_eq!(rendezvous_of(place.path()).unwrap(), None);
+        assert!(rendezvous_of(&place.path().join("missing")).is_err());
+        let file = place.path().join("file");
+        std::fs::write(&file, b"x").unwrap();
+        assert!(rendezvous_of(&file).is_err());
+        let rendezvous = rendezvous_path(place.path());
+        std::fs::create_dir(&rendezvous).unwrap();
+        assert_eq!(
+            rendezvous_of(place.path()).unwrap(),
+            Some(rendezvous.clone())
+        );
+        assert_eq!(rendezvous_of(&rendezvous).unwrap(), Some(rendezvous));
+    }
 }
