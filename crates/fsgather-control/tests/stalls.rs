@@ -14,8 +14,8 @@ use fsgather_control::{
     message::{ToCoordinator, ToMember},
 };
 use fsgather_core::{
-    Activity, Call, CallName, ChannelId, Contribution, Epoch, Neighbour, Operation, Phase, Rank,
-    Round, Site, ThreadState, Whereabouts,
+    Activity, Call, CallName, ChannelId, Contribution, Epoch, Leaves, Neighbour, Operation, Phase,
+    Rank, Round, Site, Step, ThreadState, Whereabouts,
 };
 use proptest::prelude::*;
 
@@ -281,4 +281,109 @@ fn who_waits_for_a_rank_0_that_answers_asks_now_and_then_and_says_nothing() {
         let times: Vec<u64> = done.iter().map(|(at, _)| *at).collect();
         assert_eq!(times, [21, 41, 61, 71], "{what}: {done:?}");
     }
+}
+
+/// What all are told where rank 0 has made its next call and does not get to it, while the others read what rank 0 keeps of one before.
+fn told_of_the_next_call(says: impl Fn(u32) -> Vec<ToCoordinator>) -> String {
+    let (start, timeout) = (Instant::now(), Duration::from_secs(8));
+    let (mut coordinator, _) = machines::formed(3, timeout, start);
+    let contribute = |operation, epoch, leaves| ToCoordinator::Contribute {
+        step: Step {
+            channel: ChannelId::WORLD,
+            epoch: Epoch::new(epoch),
+            round: Round::VERDICT,
+        },
+        call: Call::new(operation, Site::default()),
+        body: Bytes::new(),
+        leaves,
+        further_rounds: 0,
+    };
+    for rank in 0..3 {
+        let call = contribute(Operation::AllGather, 3, Leaves::WithOwner);
+        coordinator.on_message(Rank::new(rank), call, start);
+    }
+    let done = ToCoordinator::Done {
+        channel: ChannelId::WORLD,
+        epoch: Epoch::new(3),
+    };
+    coordinator.on_message(Rank::ZERO, done, start);
+    let next = contribute(Operation::Gather, 4, Leaves::Nothing);
+    coordinator.on_message(Rank::ZERO, next, start);
+    for rank in 1..3 {
+        let mut said = start + timeout / 2;
+        for message in says(rank) {
+            coordinator.on_message(Rank::new(rank), message, said);
+            said += Duration::from_millis(1);
+        }
+    }
+    loop {
+        if let Some(failure) = coordinator.failure() {
+            return failure.to_string();
+        }
+        coordinator.tick(coordinator.next_tick().unwrap());
+    }
+}
+
+fn stalled(waits_for: Vec<Rank>) -> ToCoordinator {
+    ToCoordinator::Stalled {
+        channel: ChannelId::WORLD,
+        activity: reading(),
+        waits_for,
+        idle: Duration::from_secs(4),
+    }
+}
+
+#[test]
+fn a_call_that_runs_out_of_time_names_for_whom_those_wait_that_have_not_come() {
+    // Rank 2 waits for rank 1, and that for rank 0.
+    let text = told_of_the_next_call(|rank| vec![stalled(vec![Rank::new(rank - 1)])]);
+    assert!(
+        text.contains("in gather #0: waiting for rank 1 on "),
+        "{text}"
+    );
+    assert!(
+        text.contains("rank 2 on ") && text.contains("rank 0 on "),
+        "{text}"
+    );
+
+    // One that gets on since, or has read all, waits for nobody.
+    let moved = ToCoordinator::Status {
+        channel: ChannelId::WORLD,
+        activity: reading(),
+        bytes: 7,
+    };
+    let done = ToCoordinator::Done {
+        channel: ChannelId::WORLD,
+        epoch: Epoch::new(3),
+    };
+    for later in [moved, done] {
+        let text = told_of_the_next_call(|_| vec![stalled(vec![Rank::ZERO]), later.clone()]);
+        assert!(
+            text.contains("rank 2 on ") && !text.contains("rank 0 on "),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn rank_0_is_told_of_a_rest_before_the_next_call_runs_out_of_time() {
+    let (start, timeout) = (Instant::now(), Duration::from_secs(8));
+    let (_, mut members) = machines::formed(2, timeout, start);
+    let member = &mut members[1];
+    let mut tells = |idle: Duration| {
+        member.stalled(
+            ChannelId::WORLD,
+            reading(),
+            &[Rank::ZERO],
+            idle,
+            start + idle,
+        );
+        let actions = member.take_actions().into_iter();
+        let mut told = actions
+            .filter(|action| matches!(action, MemberAction::Send(ToCoordinator::Stalled { .. })));
+        told.next().is_some()
+    };
+    assert!(!tells(Duration::from_millis(3999)));
+    assert!(tells(Duration::from_secs(4)));
+    assert!(!tells(Duration::from_secs(5)));
 }

@@ -318,6 +318,12 @@ impl Channel {
         reading.any(|reading| reading.readers.contains(&rank))
     }
 
+    /// Whether `rank` has not said yet that it has read all payloads of this call.
+    pub(super) fn is_read_by_in(&self, rank: Rank, epoch: Epoch) -> bool {
+        let reading = self.reading.get(&epoch);
+        reading.is_some_and(|reading| reading.readers.contains(&rank))
+    }
+
     /// Who has still to read something that goes with `owner`, or may have to once it is decided.
     pub(super) fn readers_of(&self, owner: Rank) -> impl Iterator<Item = Rank> + '_ {
         let is_kept =

@@ -68,6 +68,12 @@ impl Hearsay {
         self.words.iter().any(|word| word.about.contains(&rank))
     }
 
+    /// Of whom this rank has said that it waits for them in vain.
+    pub(super) fn of(&self, rank: Rank) -> impl Iterator<Item = Rank> + '_ {
+        let words = self.words.iter().filter(move |word| word.from == rank);
+        words.flat_map(|word| &word.about).copied()
+    }
+
     /// Those that are blamed and have blamed nobody themselves.
     fn culprits(&self) -> BTreeSet<Rank> {
         let reporters: BTreeSet<Rank> = self.words.iter().map(|word| word.from).collect();

@@ -171,6 +171,41 @@ impl Coordinator {
         channel.present().filter(is_silent).collect()
     }
 
+    /// For whom these ranks wait in turn, as they have said, and nobody of them: who does not come to a call may read
+    /// what belongs to one before.
+    pub(super) fn who_is_waited_for_by(&self, id: ChannelId, waiting: &[Rank]) -> Vec<Rank> {
+        let Some(channel) = self.channels.get(&id) else {
+            return Vec::new();
+        };
+        // What was said before it got on is old.
+        let is_current = |epoch: Epoch, rank: Rank, wait: &Wait| {
+            let member = self.roster.get(rank);
+            member.is_some_and(|member| member.moved <= wait.heard)
+                && channel.is_read_by_in(rank, epoch)
+        };
+        let of_call = |epoch: Epoch, rank: Rank| {
+            let wait = channel.stalls.calls.get(&epoch)?.waits.get(&rank)?;
+            is_current(epoch, rank, wait).then_some(&wait.waits_for)
+        };
+        let (mut asked, mut named): (BTreeSet<Rank>, BTreeSet<Rank>) = Default::default();
+        let mut to_ask = waiting.to_vec();
+        while let Some(rank) = to_ask.pop() {
+            if !asked.insert(rank) {
+                continue;
+            }
+            let stalls = channel.stalls.calls.keys();
+            let said = stalls.filter_map(|epoch| of_call(*epoch, rank));
+            let mut behind: Vec<Rank> = said.flatten().copied().collect();
+            behind.extend(channel.hearsay.iter().flat_map(|hearsay| hearsay.of(rank)));
+            if behind.is_empty() {
+                named.insert(rank);
+            }
+            to_ask.extend(behind);
+        }
+        named.retain(|rank| !waiting.contains(rank));
+        named.into_iter().collect()
+    }
+
     fn call_text(&self, call: &CallName, channel: ChannelId) -> String {
         let round = RoundNumber::VERDICT;
         let channel = self.channels.get(&channel);

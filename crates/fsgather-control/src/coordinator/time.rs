@@ -427,7 +427,8 @@ impl Coordinator {
             }
             Some(Due::Late) => {
                 self.closing = None;
-                let missing = self.keep_open();
+                let mut missing = self.keep_open();
+                missing.extend(self.who_is_waited_for_by(ChannelId::WORLD, &missing));
                 let stacks = self.roll_call(&missing, now);
                 let missing = missing
                     .into_iter()
@@ -478,9 +479,11 @@ impl Coordinator {
             format!("{arrived} of {all} ranks {are} in")
         });
         let name = CallName::of(call, step.epoch);
+        let mut missing = channel.missing(round);
+        missing.extend(self.who_is_waited_for_by(step.channel, &missing));
         Some(UndecidedStep {
             during: round_text(&name, step.round, channel),
-            missing: channel.missing(round),
+            missing,
             arrived,
         })
     }

@@ -30,9 +30,10 @@ const STALLED_LATER: Duration = Duration::from_secs(30);
 const REPORTS: usize = 8;
 
 /// How often rank 0 has been told of a rest by the time it lasts so long; the times at which it warns are among
-/// those.
-fn stall_reports(idle: Duration) -> u64 {
+/// those. It is told before another call runs out of time for that reason.
+fn stall_reports(idle: Duration, timeout: Duration) -> u64 {
     let early = idle.min(STALLED_LATER).as_secs() / STALLED_EVERY.as_secs();
+    let early = early + u64::from(early == 0 && idle >= timeout / 2);
     let later = idle.saturating_sub(STALLED_LATER).as_secs() / STALLED_LATER.as_secs();
     early + later
 }
@@ -489,13 +490,18 @@ impl Channel {
     }
 
     /// Whether it is time to tell rank 0 that nothing has moved in a call for so long.
-    pub(super) fn tells_of_stall(&mut self, epoch: Epoch, idle: Duration) -> bool {
+    pub(super) fn tells_of_stall(
+        &mut self,
+        epoch: Epoch,
+        idle: Duration,
+        timeout: Duration,
+    ) -> bool {
         let told = self.stalled.entry(epoch).or_default();
         if idle < *told {
             // It has moved on since.
             *told = Duration::ZERO;
         }
-        let is_due = stall_reports(idle) > stall_reports(*told);
+        let is_due = stall_reports(idle, timeout) > stall_reports(*told, timeout);
         if is_due {
             *told = idle;
         }

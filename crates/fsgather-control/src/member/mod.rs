@@ -396,7 +396,7 @@ impl Member {
         if lane.failure().is_some() {
             return;
         }
-        if lane.tells_of_stall(call.epoch, idle) {
+        if lane.tells_of_stall(call.epoch, idle, self.timeout) {
             self.send(ToCoordinator::Stalled {
                 channel,
                 activity: doing,
