@@ -48,6 +48,11 @@ impl AwakeDeadline {
         }
     }
 
+    /// Has it pass so much later.
+    pub(crate) fn postpone(&mut self, by: Duration) {
+        self.due = Deadline::after(self.due, by).at();
+    }
+
     /// Waits until it has passed; it may be asked again and again.
     pub(crate) async fn passed(&mut self) {
         while self.clock.look(clock::now()) < self.due || self.clock.is_hearing() {

@@ -12,7 +12,7 @@ use fsgather_control::{job_credentials::JobFingerprint, record::RendezvousRecord
 use fsgather_core::{Error, Missing, ProcessId, Rank, RendezvousBackend, RollCall, WorldSize};
 use uuid::Uuid;
 
-use crate::rendezvous::Bootstrap;
+use crate::{rendezvous::Bootstrap, slow_place::watched};
 
 /// What messages call the channel.
 const PLACE: &str = "the program's own rendezvous";
@@ -42,8 +42,7 @@ impl Introduction {
             None
         } else {
             let deadline = began + timeout;
-            let record = bootstrap
-                .fetch(deadline)
+            let record = watched(waiting_text, || bootstrap.fetch(deadline))
                 .map_err(|why| not_fetched(rank, &why, Instant::now() >= deadline, timeout))?;
             check(rank, &record)?;
             Some(record)
@@ -114,6 +113,13 @@ impl RendezvousBackend for Introduction {
     fn place(&self) -> String {
         PLACE.into()
     }
+}
+
+/// What is said as long as rank 0 does not come.
+fn waiting_text(lasts: &str) -> String {
+    format!(
+        "still waiting for rank 0's record from {PLACE}, for {lasts} now; see whether rank 0 was started and uses the same one"
+    )
 }
 
 fn not_fetched(rank: Rank, why: &str, is_late: bool, timeout: Duration) -> Error {
@@ -227,5 +233,11 @@ mod tests {
         assert_eq!(published.len(), 1);
         let error = begin(answering(&published[0]), 1).err();
         assert_eq!(error, Some(failure));
+    }
+
+    #[test]
+    fn it_is_said_for_whom_a_rank_waits_and_by_which_way() {
+        let text = waiting_text("30 s");
+        assert!(text.starts_with("still waiting for rank 0's record from the program's own rendezvous, for 30 s now; "), "{text}");
     }
 }

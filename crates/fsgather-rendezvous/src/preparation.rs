@@ -11,8 +11,11 @@ use fsgather_store::{
 use uuid::Uuid;
 
 use crate::{
-    introduction::Introduction, local_context::LocalContext, rendezvous::Rendezvous, secret_file,
-    slow_place::watched,
+    introduction::Introduction,
+    local_context::LocalContext,
+    rendezvous::Rendezvous,
+    secret_file,
+    slow_place::{directory_text, watched},
 };
 use fsgather_config::settings::{Control, RendezvousSetting, SecretSetting, Settings};
 
@@ -174,7 +177,7 @@ fn places(
     for directory in directories {
         let mode = context.mode;
         let look = || make_rendezvous(directory).map(|path| (check_writing(&path, mode), path));
-        match watched(directory, look) {
+        match watched(directory_text(directory), look) {
             Err(error) => problem = problem.or(Some(error)),
             Ok((written, path)) => match written {
                 Ok((own, _)) => {

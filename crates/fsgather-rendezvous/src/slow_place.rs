@@ -1,4 +1,4 @@
-//! Says that a file system is waited for, as long as it does not answer: [`watched`].
+//! Says that a place of meeting is waited for, as long as it does not answer: [`watched`].
 
 use std::{
     path::Path,
@@ -9,35 +9,42 @@ use std::{
 
 use fsgather_core::{FIRST_WARNING, duration_text, warning_after};
 
-/// Looks at a directory. While its file system does not answer, a warning names it, after 30 seconds for the first time: nothing
-/// else can, since nobody has met yet, and a call of the system cannot be cut short.
-pub(crate) fn watched<R>(directory: &Path, look: impl FnOnce() -> R) -> R {
+/// Looks at a place. While it does not answer, a warning with this text for so long a wait says so, after 30 seconds for the first
+/// time: nothing else can, since nobody has met yet, and the look may be a call of the system, which cannot be cut short.
+pub(crate) fn watched<R>(
+    text: impl Fn(&str) -> String + Send + 'static,
+    look: impl FnOnce() -> R,
+) -> R {
     watched_from(
-        directory,
         FIRST_WARNING,
-        |text| fsgather_core::warn!("{text}"),
+        move |lasts| fsgather_core::warn!("{}", text(&duration_text(lasts))),
         look,
     )
 }
 
+/// What is said of a directory.
+pub(crate) fn directory_text(directory: &Path) -> impl Fn(&str) -> String + Send + use<> {
+    let directory = directory.display().to_string();
+    move |lasts| {
+        format!(
+            "still waiting for the file system of {directory}, which has not answered for {lasts}; ranks meet there once it does"
+        )
+    }
+}
+
 fn watched_from<R>(
-    directory: &Path,
     first: Duration,
-    warn: impl Fn(String) + Send + 'static,
+    warn: impl Fn(Duration) + Send + 'static,
     look: impl FnOnce() -> R,
 ) -> R {
     let (looking, has_looked) = channel::<()>();
-    let (directory, began) = (directory.to_owned(), Instant::now());
+    let began = Instant::now();
     let watch = move || {
         let mut next = first;
         while has_looked.recv_timeout(next.saturating_sub(began.elapsed()))
             == Err(RecvTimeoutError::Timeout)
         {
-            warn(format!(
-                "still waiting for the file system of {}, which has not answered for {}; ranks meet there once it does",
-                directory.display(),
-                duration_text(next)
-            ));
+            warn(next);
             next = warning_after(next);
         }
     };
@@ -62,16 +69,14 @@ mod tests {
     fn a_file_system_that_does_not_answer_is_named_again_and_again_until_it_does() {
         let (tell, told) = channel();
         let first = Duration::from_millis(20);
-        let warn = move |text| tell.send(text).unwrap();
-        let texts = watched_from(Path::new("/shared/a"), first, warn, || {
-            [told.recv().unwrap(), told.recv().unwrap()]
-        });
-        for text in texts {
-            assert!(
-                text.contains("file system of /shared/a, which has not answered for"),
-                "{text}"
-            );
-        }
+        let warn = move |lasts| tell.send(lasts).unwrap();
+        let lasts = watched_from(first, warn, || [told.recv().unwrap(), told.recv().unwrap()]);
+        assert_eq!(lasts, [first, first * 2]);
+        let text = directory_text(Path::new("/shared/a"))("30 s");
+        assert!(
+            text.contains("file system of /shared/a, which has not answered for 30 s"),
+            "{text}"
+        );
         // Nobody is there to warn any more.
         assert!(told.recv().is_err());
     }
@@ -79,8 +84,8 @@ mod tests {
     #[test]
     fn one_that_answers_is_not_spoken_of() {
         let (tell, told) = channel();
-        let warn = move |text: String| tell.send(text).unwrap();
-        assert_eq!(watched_from(Path::new("/x"), FIRST_WARNING, warn, || 7), 7);
+        let warn = move |lasts| tell.send(lasts).unwrap();
+        assert_eq!(watched_from(FIRST_WARNING, warn, || 7), 7);
         assert!(told.recv().is_err());
     }
 }

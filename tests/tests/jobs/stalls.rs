@@ -94,3 +94,21 @@ fn a_rank_0_that_is_stopped_is_named_by_all_who_wait_for_it() {
     assert_eq!(counts, [0, 1, 1], "{}", stage.transcript());
     assert_nothing_left(place.path());
 }
+
+#[test]
+fn who_looks_for_a_rank_0_that_does_not_come_says_so_and_meets_it_later() {
+    let place = place();
+    let mut stage = Stage::new();
+    let two = World::new(2, place.path());
+    let member = stage.start(&mut two.rank(1, "join close"));
+    stage.wait_for_where(member, "a warning that rank 0 is waited for", |line| {
+        line.contains("WARN")
+            && line.contains("still waiting for rank 0 to appear in ")
+            && line.contains(&*place.path().to_string_lossy())
+            && line.contains(", for 30 s now; see whether rank 0 was started")
+    });
+    stage.start(&mut two.rank(0, "join close"));
+    let ends = stage.end_all(everybody(2));
+    assert_eq!(warnings(&ends[0]), 1, "{}", stage.transcript());
+    assert_nothing_left(place.path());
+}

@@ -2,7 +2,9 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use fsgather_core::{Activity, Error, Missing, Phase, Rank, RollCall, plain_line};
+use fsgather_core::{Activity, Error, Missing, Phase, Rank, RollCall, duration_text, plain_line};
+
+use super::search_warnings::unanswered_text;
 
 /// What was found, none of which led into a world.
 #[derive(Debug, Default)]
@@ -32,6 +34,8 @@ pub(crate) struct ExpiredSearch<'a> {
     pub(crate) coordinator: Option<&'a str>,
     /// Who was told which world size, where a world of this job has another one.
     pub(crate) other_size: Option<&'a str>,
+    /// For how long the last look there has not been answered, where that is long.
+    pub(crate) unanswered: Option<Duration>,
 }
 
 impl SearchFailures {
@@ -68,26 +72,61 @@ impl SearchFailures {
         if self.by_world.is_empty() {
             return search.timeout("to appear", self.earlier.as_deref());
         }
-        let mut failures: Vec<String> = self
-            .by_world
-            .iter()
-            .map(|(name, failure)| format!("{name}: {failure}"))
-            .collect();
-        failures.sort();
+        let mut failures = self.tried();
+        failures.extend(search.unanswered());
         // A rank that was started beside the end of a meeting may have found rank 0 as it left.
         failures.extend(self.earlier.clone());
         Error::rendezvous(format!(
             "rank {rank} found no rank 0 of its world in {place} within {}; tried {}. See whether rank 0 \
              is running; set FSGATHER_INTERFACE to the network that all hosts share, or \
              FSGATHER_JOIN_TIMEOUT to wait longer",
-            fsgather_core::duration_text(search.timeout),
+            duration_text(search.timeout),
             failures.join("; ")
         ))
+    }
+
+    /// What is said of a search that has gone on for so long, and of a look that is not answered for so long.
+    pub(crate) fn so_far(
+        &self,
+        place: String,
+        is_address: bool,
+    ) -> impl Fn(Duration, Option<Duration>) -> String + use<> {
+        let tried = match self.by_world.values().next() {
+            None => "see whether rank 0 was started and looks in the same place".to_owned(),
+            // It has the address in it.
+            Some(last) if is_address => format!("last try: {last}"),
+            Some(_) => format!("tried {}", self.tried().join("; ")),
+        };
+        move |lasts, unanswered| {
+            let lasts = duration_text(lasts);
+            let what = match unanswered {
+                Some(unanswered) => unanswered_text(&place, is_address, unanswered),
+                None => tried.clone(),
+            };
+            format!("still waiting for rank 0 to appear in {place}, for {lasts} now; {what}")
+        }
+    }
+
+    /// What became of each candidate.
+    fn tried(&self) -> Vec<String> {
+        let tried = self.by_world.iter();
+        let mut tried: Vec<String> = tried
+            .map(|(name, failure)| format!("{name}: {failure}"))
+            .collect();
+        tried.sort();
+        tried
     }
 }
 
 impl ExpiredSearch<'_> {
+    fn unanswered(&self) -> Option<String> {
+        let lasts = self.unanswered?;
+        Some(unanswered_text(self.place, self.is_address, lasts))
+    }
+
     fn timeout(&self, what: &str, earlier: Option<&str>) -> Error {
+        let unanswered = self.unanswered();
+        let unanswered = unanswered.map_or_else(String::new, |text| format!("{text}; "));
         let earlier = earlier.map_or_else(String::new, |earlier| format!("; {earlier}"));
         let process = self
             .coordinator
@@ -109,8 +148,8 @@ impl ExpiredSearch<'_> {
                     "{told}; give all ranks the same world size, or FSGATHER_JOB a different name for each job"
                 ),
                 None => format!(
-                    "see whether rank 0 was started and looks in the same place, or set FSGATHER_JOIN_TIMEOUT to wait \
-                     longer{earlier}"
+                    "{unanswered}see whether rank 0 was started and looks in the same place, or set \
+                     FSGATHER_JOIN_TIMEOUT to wait longer{earlier}"
                 ),
             },
         }
@@ -152,9 +191,67 @@ mod tests {
             is_address: false,
             coordinator: None,
             other_size: None,
+            unanswered: None,
         };
         let said = failures.out_of_time(&search).to_string();
         let wanted = "tried vm: its connection closed; a meeting had failed: rank 2 was lost.";
         assert!(said.contains(wanted), "{said}");
+    }
+    #[test]
+    fn a_search_that_hangs_in_its_file_system_says_so_at_its_end() {
+        let mut search = ExpiredSearch {
+            rank: Rank::new(3),
+            timeout: Duration::from_secs(15),
+            place: "/shared",
+            is_address: false,
+            coordinator: None,
+            other_size: None,
+            unanswered: Some(Duration::from_secs(12)),
+        };
+        let hangs = "the file system of /shared has not answered for 12 s";
+        let mut failures = SearchFailures::default();
+        let said = failures.out_of_time(&search).to_string();
+        assert!(
+            said.contains(&format!("; {hangs}; see whether rank 0 was")),
+            "{said}"
+        );
+        failures.by_world.insert("vm".into(), "refused".into());
+        let said = failures.out_of_time(&search).to_string();
+        assert!(
+            said.contains(&format!("tried vm: refused; {hangs}.")),
+            "{said}"
+        );
+        search.unanswered = None;
+        let said = failures.out_of_time(&search).to_string();
+        assert!(!said.contains("answered"), "{said}");
+    }
+
+    #[test]
+    fn a_search_that_goes_on_says_for_whom_it_waits_and_what_it_has_tried() {
+        let mut failures = SearchFailures::default();
+        let so_far = |failures: &SearchFailures, unanswered| {
+            let so_far = failures.so_far("/shared".into(), false);
+            so_far(Duration::from_mins(1), unanswered)
+        };
+        let at_an_address = |failures: &SearchFailures| {
+            let so_far = failures.so_far("tcp://vm:1".into(), true);
+            so_far(Duration::from_mins(1), None)
+        };
+        let said = so_far(&failures, None);
+        let start = "still waiting for rank 0 to appear in /shared, for 1 min now; ";
+        assert_eq!(
+            said,
+            format!("{start}see whether rank 0 was started and looks in the same place")
+        );
+        failures.by_world.insert("vm".into(), "refused".into());
+        assert_eq!(so_far(&failures, None), format!("{start}tried vm: refused"));
+        let said = at_an_address(&failures);
+        assert!(
+            said.ends_with("in tcp://vm:1, for 1 min now; last try: refused"),
+            "{said}"
+        );
+        let hangs = "the file system of /shared has not answered for 40 s";
+        let said = so_far(&failures, Some(Duration::from_secs(40)));
+        assert_eq!(said, format!("{start}{hangs}"));
     }
 }

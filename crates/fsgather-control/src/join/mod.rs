@@ -10,7 +10,8 @@
 //! - `event`: what a member learns of one world, and what its search comes to.
 //! - `other_sizes`: worlds of this job whose ranks were told another world size.
 //! - `forming`: the worlds that have taken a member in and wait for the others.
-//! - `failures`: what became of all that was tried, for the message at the end.
+//! - `failures`: what became of all that was tried, for the message at the end; `search_warnings`: when to say before that
+//!   rank 0 is still looked for.
 //! - `unreachable`: when a member says that it cannot reach rank 0.
 //! - `refusal`: leaves word of a world that has failed, and reads it.
 //!
@@ -31,6 +32,7 @@ mod over_files;
 pub(crate) mod record_keeper;
 pub(crate) mod refusal;
 pub(crate) mod search;
+mod search_warnings;
 pub(crate) mod seeker;
 mod unreachable;
 

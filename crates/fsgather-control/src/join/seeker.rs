@@ -26,6 +26,7 @@ use crate::{
         other_sizes::OtherSizes,
         record::UnreachableReport,
         search::{Search, Whereabouts},
+        search_warnings::{SearchWarnings, slow_since},
         unreachable::{Obstacle, UnreachableReports},
     },
     message::Welcome,
@@ -90,19 +91,35 @@ async fn seek_with(
 ) -> Result<JoinedWorld, JoinFailure> {
     let started = clock::now();
     let mut deadline = AwakeDeadline::after(started, seeker.search.config.join_timeout);
+    let mut warnings = SearchWarnings::new(started);
     let mut earlier = pin!(seeker.search.look_back());
     loop {
         let (name, event) = tokio::select! {
-            () = deadline.passed() => return Err(seeker.out_of_time()),
+            () = deadline.passed() => return Err(seeker.out_of_time(None)),
             () = tokio::time::sleep_until(seeker.look_at.into()) => {
-                let looked = tokio::select! {
-                    looked = seeker.look() => Some(looked),
-                    () = deadline.passed() => None,
+                let (began, so_far) = (clock::now(), seeker.so_far());
+                let is_alone = seeker.forming.is_empty();
+                let looked = {
+                    let mut look = pin!(seeker.look());
+                    loop {
+                        tokio::select! {
+                            looked = &mut look => break Some(looked),
+                            () = deadline.passed() => break None,
+                            lasts = warnings.due(), if is_alone => {
+                                fsgather_core::warn!("{}", so_far(lasts, slow_since(began)));
+                            }
+                        }
+                    }
                 };
                 match looked {
                     Some(looked) => looked?,
-                    None => return Err(seeker.out_of_time()),
+                    None => return Err(seeker.out_of_time(slow_since(began))),
                 }
+                continue;
+            }
+            // Rank 0 speaks for the world that has taken this rank in.
+            lasts = warnings.due(), if seeker.forming.is_empty() => {
+                fsgather_core::warn!("{}", seeker.so_far()(lasts, None));
                 continue;
             }
             failure = &mut earlier, if seeker.failures.earlier.is_none() => {
@@ -432,16 +449,27 @@ impl Seeker {
         )
     }
 
-    fn out_of_time(&self) -> JoinFailure {
+    /// What is said while the search goes on.
+    fn so_far(&self) -> impl Fn(Duration, Option<Duration>) -> String + use<> {
         let place = self.search.whereabouts.place();
-        let at_address = matches!(self.search.whereabouts, Whereabouts::Address { .. });
+        self.failures.so_far(place, self.is_at_address())
+    }
+
+    const fn is_at_address(&self) -> bool {
+        matches!(self.search.whereabouts, Whereabouts::Address { .. })
+    }
+
+    /// The error at the end of the time; the last look may not be answered for so long.
+    fn out_of_time(&self, unanswered: Option<Duration>) -> JoinFailure {
+        let place = self.search.whereabouts.place();
         let failure = self.failures.out_of_time(&ExpiredSearch {
             rank: self.search.join.rank,
             timeout: self.search.config.join_timeout,
             place: &place,
-            is_address: at_address,
+            is_address: self.is_at_address(),
             coordinator: self.forming.first_coordinator(),
             other_size: self.other_sizes.said(),
+            unanswered,
         });
         match failure {
             // A rank 0 that comes yet would wait for this rank in vain.
