@@ -19,7 +19,10 @@ use super::{
 use crate::{
     carrier::Carrier,
     coordinator::Coordinator,
-    join::config::{self, Config, Joined},
+    join::{
+        config::{self, Config, Joined},
+        record_keeper,
+    },
     machines::Machines,
     member::Member,
     siblings::Watch,
@@ -138,7 +141,7 @@ impl Carrier for FileCarrier {
             return true;
         };
         if let Some(board) = &self.board {
-            board.take_down();
+            record_keeper::take_down(board);
         }
         let how = if self.rank == Rank::ZERO {
             self.node.coordinate(|coordinator, _| coordinator.abandon());

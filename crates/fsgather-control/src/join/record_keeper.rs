@@ -1,16 +1,16 @@
-//! Looks after rank 0's record while its world forms: [`RecordKeeper`].
+//! Looks after rank 0's record while its world forms: [`RecordKeeper`]; and takes it back at the end: [`take_down`].
 
 use std::{
     ops::ControlFlow,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Backoff, ChannelId, Error, RendezvousBackend};
-use fsgather_system::clock;
+use fsgather_core::{Backoff, ChannelId, Error, RendezvousBackend, duration_text, lock};
+use fsgather_system::{clock, condition::Condition, thread};
 use uuid::Uuid;
 
 use crate::{
@@ -23,6 +23,9 @@ use crate::{
     member::Member,
     node::{Medium, Node},
 };
+
+/// How long taking the record back may take.
+const TAKE_DOWN_LIMIT: Duration = Duration::from_secs(2);
 
 /// Keeps rank 0's record visible until the world has formed, and sees what others have left for it.
 ///
@@ -111,9 +114,95 @@ impl Tended {
     }
 }
 
+/// Takes back what rank 0 has left of its world, and does not wait for a file system that hangs: this is its process's end.
+pub(crate) fn take_down(board: &Arc<dyn RendezvousBackend>) {
+    take_down_within(TAKE_DOWN_LIMIT, board);
+}
+
+fn take_down_within(limit: Duration, board: &Arc<dyn RendezvousBackend>) {
+    let taken = Arc::new((Mutex::new(false), Condition::default()));
+    let (its, its_board) = (Arc::clone(&taken), Arc::clone(board));
+    let place = board.place();
+    let started = thread::start("fsgather-0-end".into(), move || {
+        its_board.take_down();
+        *lock(&its.0) = true;
+        its.1.wake_all();
+    });
+    let Ok(started) = started else {
+        return board.take_down();
+    };
+    let deadline = clock::now() + limit;
+    let mut is_taken = lock(&taken.0);
+    while !*is_taken {
+        let left = deadline.saturating_duration_since(clock::now());
+        if left.is_zero() {
+            fsgather_core::warn!(
+                "the record of this world may stay in {place}: its file system has not answered for {}",
+                duration_text(limit)
+            );
+            return;
+        }
+        is_taken = taken.1.wait(&taken.0, is_taken, Some(left));
+    }
+    drop(is_taken);
+    if started.join().is_err() {
+        tracing::error!("the thread that takes a record back has panicked");
+    }
+}
+
 /// Whether the record is needed no longer, and then whether the world has formed.
 pub(crate) fn is_settled(member: &Member, coordinator: Option<&Coordinator>) -> Option<bool> {
     let open = coordinator.is_some_and(Coordinator::is_open);
     let gone = coordinator.is_some_and(Coordinator::is_gone);
     (open || gone || member.failure(ChannelId::WORLD).is_some()).then_some(open)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// Takes its record back once it is let.
+    struct Slow {
+        lets: Mutex<Receiver<()>>,
+        taken: Mutex<Sender<()>>,
+    }
+
+    impl RendezvousBackend for Slow {
+        fn post(&self, _: &[u8]) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
+            Ok(Vec::new())
+        }
+
+        fn take_down(&self) {
+            let _ = lock(&self.lets).recv();
+            let _ = lock(&self.taken).send(());
+        }
+
+        fn place(&self) -> String {
+            "/shared".into()
+        }
+    }
+
+    #[test]
+    fn the_end_waits_for_a_record_to_be_taken_back_but_for_no_file_system_that_hangs() {
+        let ((lets, let_go), (tell, told)) = (channel(), channel());
+        let board = Slow {
+            lets: Mutex::new(let_go),
+            taken: Mutex::new(tell),
+        };
+        let board: Arc<dyn RendezvousBackend> = Arc::new(board);
+        take_down_within(Duration::from_millis(20), &board);
+        assert!(told.try_recv().is_err());
+        // One goes on, and the next finds it let already.
+        lets.send(()).unwrap();
+        lets.send(()).unwrap();
+        told.recv().unwrap();
+        take_down(&board);
+        told.try_recv().unwrap();
+    }
 }

@@ -10,6 +10,7 @@ use fsgather_core::{Error, ProcessId, Rank, ReclaimSink, RendezvousBackend, lock
 use crate::{
     carrier::Carrier,
     coordinator::Coordinator,
+    join::record_keeper,
     member::Member,
     siblings::{IsRunning, Watch},
     tcp::{node::TcpNode, runtime::CallerRuntime},
@@ -190,7 +191,7 @@ impl Carrier for TcpCarrier {
             });
         }
         if let Some(board) = &self.board {
-            board.take_down();
+            record_keeper::take_down(board);
         }
         // The sink may hold what holds this line.
         self.node.set_own_reclaim_sink(None);
