@@ -233,10 +233,9 @@ impl Remover<'_> {
 
     /// Opens a directory of this user's; none if it is gone.
     fn enter(&self, parent: BorrowedFd<'_>, name: &Path) -> Result<Option<OwnedFd>, String> {
-        let directory = match listing::open(parent, name) {
-            Ok(directory) => directory,
-            Err(error) if is_not_seen(&error) => return Ok(None),
-            Err(error) => return Err(error.to_string()),
+        let opened = if_there(|| listing::open(parent, name)).map_err(|error| error.to_string())?;
+        let Some(directory) = opened else {
+            return Ok(None);
         };
         let found = listing::examine_open(&directory).map_err(|error| error.to_string())?;
         if found.uid == self.own.0 {
@@ -327,6 +326,21 @@ impl Remover<'_> {
     }
 }
 
+/// What was opened; none if it is gone, which it is only if the server says so: else what speaks for the directory above would be
+/// removed next, and what is in it would belong to nobody.
+fn if_there<D>(mut open: impl FnMut() -> io::Result<D>) -> io::Result<Option<D>> {
+    let opened = match open() {
+        // What the client knew of it was old.
+        Err(error) if is_not_seen(&error) => open(),
+        other => other,
+    };
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Why a directory cannot be removed.
 enum Left {
     /// Something in it is not ours.
@@ -337,4 +351,27 @@ enum Left {
     File(String, io::Error),
     /// There is no time for it.
     Rest,
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_of_which_the_client_knew_old_news_is_not_taken_for_gone() {
+        let opened = |answers: [Result<(), Errno>; 2]| {
+            let mut answers = answers.into_iter();
+            if_there(|| Ok(answers.next().unwrap()?)).map_err(|error| error.raw_os_error())
+        };
+        let stale = Err(Errno::STALE);
+        let gone = Err(Errno::NOENT);
+        assert_eq!(opened([Ok(()), stale]), Ok(Some(())));
+        assert_eq!(opened([stale, Ok(())]), Ok(Some(())));
+        assert_eq!(opened([stale, gone]), Ok(None));
+        assert_eq!(opened([gone, gone]), Ok(None));
+        let unknown = Err(Some(Errno::STALE.raw_os_error()));
+        assert_eq!(opened([stale, stale]), unknown);
+    }
 }
