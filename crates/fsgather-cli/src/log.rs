@@ -7,6 +7,7 @@ use fsgather_config::{
     environment::{self, Variables},
     settings::Settings,
 };
+use fsgather_core::StandardError;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::{
     EnvFilter,
@@ -140,7 +141,8 @@ pub(crate) fn start_with(settings: &Settings) -> Result<(), Error> {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
-        .with_writer(std::io::stderr)
+        // Who waits for this process must not wait for whoever reads what it says.
+        .with_writer(|| StandardError)
         .event_format(line)
         .try_init();
     Ok(())

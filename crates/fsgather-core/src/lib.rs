@@ -61,7 +61,7 @@ pub use exchange::{
     Arrival, Contribution, Departure, Exchange, IsDecided, Leaves, Onlooker, Progress, ReclaimSink,
     Table, Ticket, Verdict,
 };
-pub use fsgather_system::{lock, warn, warning::speak_as};
+pub use fsgather_system::{StandardError, lock, warn, warning::speak_as};
 pub use id::{GatherId, ParseGatherIdError, Salt};
 pub use interrupt::Interrupt;
 pub use key::{JobKey, KeyHash};

@@ -11,7 +11,8 @@
 //! - [`thread`]: starting threads; [`process`]: whether one of a model runs.
 //! - [`random`]: random numbers.
 //! - [`files`]: calls about files and directories.
-//! - [`warning`]: what people are to hear, on standard error where a program listens to no log.
+//! - [`warning`]: what people are to hear, on standard error where a program listens to no log; [`StandardError`]: standard error, for
+//!   which nobody waits long.
 
 pub mod channel;
 pub mod clock;
@@ -22,10 +23,12 @@ mod lock;
 pub mod model;
 pub mod process;
 pub mod random;
+mod standard_error;
 pub mod thread;
 pub mod warning;
 
 pub use lock::lock;
+pub use standard_error::StandardError;
 
 /// Has the model of this thread, if it has one, answer a call.
 macro_rules! ask_model {

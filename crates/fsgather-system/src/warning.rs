@@ -1,20 +1,20 @@
 //! Warnings for people, heard also where a program listens to no log: [`warn!`](crate::warn). ADR 0028 says why.
 
-use std::{
-    fmt,
-    io::{self, Write},
-    sync::Mutex,
-};
+use std::{io::Write, sync::Mutex};
 
 #[doc(hidden)]
 pub use tracing;
 use tracing::{dispatcher, subscriber::NoSubscriber};
 
+use crate::StandardError;
+
 /// Who speaks where nobody listens to the log; nobody until it is said.
 static SPEAKER: Mutex<Option<String>> = Mutex::new(None);
 
-/// Warns: as an event of the log where the program listens to one, else as a line on standard error, once it is known
+/// Warns: as an event of the log; where the program listens to none, as a line on standard error as well, once it is known
 /// [who speaks](speak_as). Takes what [`format!`] takes.
+///
+/// The event is made in any case: `tracing` hands those to which nobody listens to the crate `log`, where it was built to.
 ///
 /// ```
 /// fsgather_system::warning::speak_as(Some("rank 3"));
@@ -23,13 +23,13 @@ static SPEAKER: Mutex<Option<String>> = Mutex::new(None);
 /// ```
 #[macro_export]
 macro_rules! warn {
-    ($($text:tt)+) => {
-        if $crate::warning::is_listened_to() {
-            $crate::warning::tracing::warn!($($text)+)
-        } else {
-            $crate::warning::write(::std::format_args!($($text)+))
+    ($($text:tt)+) => {{
+        let text = ::std::format!($($text)+);
+        $crate::warning::tracing::warn!("{text}");
+        if !$crate::warning::is_listened_to() {
+            $crate::warning::write(&text);
         }
-    };
+    }};
 }
 
 /// What several of one process are called together.
@@ -55,13 +55,13 @@ pub fn is_listened_to() -> bool {
     dispatcher::get_default(|listener| !listener.is::<NoSubscriber>())
 }
 
-/// Writes a warning to standard error, whole lines at a time. Best effort.
-pub fn write(text: fmt::Arguments<'_>) {
+/// Writes a warning to [standard error](StandardError), whole lines at a time. Best effort.
+pub fn write(text: &str) {
     let Some(who) = crate::lock(&SPEAKER).clone() else {
         return;
     };
     let line = format!("fsgather: {who}: warning: {text}\n");
-    let _ = io::stderr().write_all(line.as_bytes());
+    let _ = StandardError.write_all(line.as_bytes());
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use std::{
 
 use fsgather_config::{
     arguments::Arguments,
-    environment::{self, Variables},
+    environment::Variables,
     settings::{CompressionSetting, Control, Transport, Verify},
     words::Word,
 };
-use fsgather_core::{Call, Error, Interrupt, Operation, Phase, Rank, RankNames, Site, speak_as};
+use fsgather_core::{Call, Error, Interrupt, Operation, Phase, RankNames, Site};
 use fsgather_rendezvous::{
     join::{Joined, Purpose, Request, join},
     rendezvous::Rendezvous,
@@ -27,7 +27,7 @@ use fsgather_store::this_process;
 use crate::{
     call::blocking::step_aside, codec::Postcard, communicator::Communicator,
     group_state::GroupState, payload::path_request::PathRequest, recording, setup,
-    world_state::WorldState,
+    speaking::speak_up, world_state::WorldState,
 };
 
 /// Says some things about a world in the program; variables and the launcher say the rest.
@@ -301,7 +301,7 @@ impl Builder {
         let came = SystemTime::now();
         let variables = Variables::of_process();
         let settings = self.arguments.settle(&variables)?;
-        speak_up(&variables, settings.detection.rank);
+        speak_up(&variables, Some(settings.detection.rank));
         if settings.detection.rank.get() == 0 {
             for warning in &settings.warnings {
                 fsgather_core::warn!("{warning}");
@@ -372,13 +372,6 @@ impl Builder {
         recording::begin(&inner, trace, came, &self.names);
         Ok(Communicator::from_inner(inner, Postcard))
     }
-}
-
-/// Has warnings reach people also where the program listens to no log, unless they want to hear of errors alone.
-fn speak_up(variables: &Variables, rank: Rank) {
-    let is_silenced = matches!(variables.get(environment::LOG), Some("off" | "error"));
-    let who = format!("rank {rank}");
-    speak_as((!is_silenced).then_some(who.as_str()));
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{fmt, panic::Location, sync::Arc};
 
-use fsgather_config::settings::Transport;
+use fsgather_config::{environment::Variables, settings::Transport};
 use fsgather_core::{Error, Exchange, Interrupt, Operation, ProcessId, Rank, Site, WorldSize};
 use fsgather_rendezvous::this_process::process_or_unknown;
 
@@ -11,6 +11,7 @@ use crate::{
     call_options::CallSettings,
     codec::{Codec, Postcard},
     group_state::GroupState,
+    speaking::speak_up,
 };
 
 /// One rank's membership of a group of ranks.
@@ -88,6 +89,7 @@ impl Communicator {
     /// ```
     pub fn threads(ranks: u32) -> Result<Vec<Self>, Error> {
         let world_size = WorldSize::new(ranks)?;
+        speak_up(&Variables::of_process(), None);
         let process = process_or_unknown();
         let timeout = fsgather_config::settings::DEFAULT_TIMEOUT;
         Ok(fsgather_control::threads(world_size, &process, timeout)

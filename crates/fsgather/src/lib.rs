@@ -76,6 +76,7 @@ mod group_state;
 mod payload;
 mod recording;
 mod setup;
+mod speaking;
 mod world_state;
 
 #[cfg(any(test, fuzzing))]

@@ -39,5 +39,6 @@ mod tracing;
 mod tracing_clocks;
 mod tracing_damaged;
 mod verifying;
+mod warnings;
 mod without_files;
 mod world_sizes;

@@ -278,32 +278,6 @@ fn a_program_that_gets_over_an_error_leaves_nothing() {
 }
 
 #[test]
-fn warnings_are_heard_where_a_program_listens_to_no_log() {
-    for (log, is_heard) in [("", true), ("warn", true), ("error", false), ("off", false)] {
-        let place = place();
-        let mut stage = Stage::new();
-        for rank in 0..2 {
-            let transport = ["memory", "auto"][rank as usize];
-            let world = World::new(2, place.path()).with("FSGATHER_TRANSPORT", transport);
-            let world = world.with("FSGATHER_LOG", log);
-            stage.start(&mut world.rank(rank, "deaf join barrier close"));
-        }
-        let ends = stage.end_all(0..2);
-        let warning = "fsgather: rank 1: warning: FSGATHER_TRANSPORT differs: ";
-        let said: Vec<bool> = ends
-            .iter()
-            .map(|end| end.stderr.iter().any(|line| line.starts_with(warning)))
-            .collect();
-        assert_eq!(said, [false, is_heard], "{log}: {}", stage.transcript());
-        assert!(
-            ends.iter().all(|end| end.code == 0),
-            "{}",
-            stage.transcript()
-        );
-    }
-}
-
-#[test]
 fn calls_survive_their_processes_and_the_error_names_them() {
     let place = place();
     let mut stage = Stage::new();

@@ -1,0 +1,68 @@
+//! Has warnings reach people also where a program listens to no log: [`speak_up`].
+
+use fsgather_config::environment::{self, Variables};
+use fsgather_core::{Rank, speak_as};
+use tracing::level_filters::LevelFilter;
+
+/// Has warnings to which nobody listens said on standard error from now on, unless people want to hear of errors alone. Without a rank
+/// several are threads of this process.
+pub(crate) fn speak_up(variables: &Variables, rank: Option<Rank>) {
+    let who = match rank {
+        Some(rank) => format!("rank {rank}"),
+        None => "a rank of this process".to_owned(),
+    };
+    let filter = variables.get(environment::LOG).unwrap_or("warn");
+    speak_as(takes_warnings(filter).then_some(who.as_str()));
+}
+
+/// Whether a filter of the log takes warnings of this library. What it says of others is theirs, and what cannot be understood is left out.
+fn takes_warnings(filter: &str) -> bool {
+    let (mut of_all, mut of_ours) = (None, None);
+    // An empty one would stand for errors.
+    for directive in filter.split(',').filter(|it| !it.trim().is_empty()) {
+        let (level, about) = match directive.split_once('=') {
+            None => (directive, &mut of_all),
+            Some((target, level)) if target.trim() == "fsgather" => (level, &mut of_ours),
+            Some(_) => continue,
+        };
+        if let Ok(level) = level.trim().parse::<LevelFilter>() {
+            *about = Some(level);
+        }
+    }
+    of_ours
+        .or(of_all)
+        .is_none_or(|level| level >= LevelFilter::WARN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_heard_unless_the_filter_asks_for_errors_alone_however_it_is_written() {
+        for filter in [
+            "",
+            "warn",
+            "info",
+            "debug",
+            "4",
+            "x=error",
+            "off,fsgather=info",
+            "?",
+        ] {
+            assert!(takes_warnings(filter), "{filter}");
+        }
+        for filter in [
+            "off",
+            "OFF",
+            "error",
+            "Error",
+            " off ",
+            "0",
+            "fsgather=error",
+            "debug,fsgather=off",
+        ] {
+            assert!(!takes_warnings(filter), "{filter}");
+        }
+    }
+}
