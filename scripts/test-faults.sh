@@ -2,8 +2,9 @@
 # A fault at each system call, in real processes: errors, errors of calls that were done, short reads and writes, pauses, SIGKILL and SIGSTOP.
 #
 # Counts the calls of a good gather in one rank, then runs ranks that fail at the k-th of them, judges what all of them say, gathers again
-# in the same directory, and cleans it. Draws cases for 3 minutes; `--all` tries each one (hours), `--case` repeats one, `--help` has the
-# rest. Needs x86-64, a C compiler, Python 3.9 and ptrace. BED_PROGRAMS is where the programs are (target/debug, built otherwise).
+# in the same directory, and cleans it. Draws cases for 3 minutes; `--all` tries each one (hours: SIGTERM and Ctrl-C have it sum up those so
+# far), `--case` repeats one, `--help` has the rest. Needs x86-64, a C compiler, Python 3.9 and ptrace. BED_PROGRAMS is where the programs
+# are (target/debug, built otherwise).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -4,6 +4,7 @@ import argparse
 import collections
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -99,8 +100,10 @@ def main():
     until = None if chosen.all or chosen.case else time.monotonic() + chosen.seconds
     waiting = iter(cases)
 
+    stopped = threading.Event()
+
     def work():
-        while until is None or time.monotonic() < until:
+        while not stopped.is_set() and (until is None or time.monotonic() < until):
             with report.lock:
                 case = next(waiting, None)
             if case is None:
@@ -108,8 +111,17 @@ def main():
             report.add(case, stage.play(case))
 
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        for done in [pool.submit(work) for _ in range(chosen.jobs)]:
-            done.result()
+        working = [pool.submit(work) for _ in range(chosen.jobs)]
+        # Also where it runs in the background, and would not hear of an interrupt.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            for done in working:
+                done.result()
+        except KeyboardInterrupt:
+            print("interrupted: what is under way is still judged", flush=True)
+            stopped.set()
+            for done in working:
+                done.result()
     report.finish()
     return 1 if report.broken else 0
 

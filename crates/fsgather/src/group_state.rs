@@ -344,8 +344,13 @@ impl GroupState {
         closed
     }
 
-    /// Notes that this rank closes, which is a call like others for whoever asks what it is at.
+    /// Notes that this rank closes, which is a call like others for whoever asks what it is at; but no failed one where a call before
+    /// has failed, which is told then.
     fn record_closing(&self, site: &Site) -> Option<Ticket> {
+        let recorder = self.world.call_log.recorder()?;
+        if self.exchange.has_failed() {
+            return None;
+        }
         let ranks = self.exchange.world_size().get();
         let ticket = Ticket {
             channel: self.exchange.channel(),
@@ -353,7 +358,6 @@ impl GroupState {
             epoch: Epoch::new(u64::MAX),
             call: Arc::new(Call::new(Operation::Close, site.clone())),
         };
-        let recorder = self.world.call_log.recorder()?;
         recorder.begin_waiting(&ticket, ranks);
         Some(ticket)
     }

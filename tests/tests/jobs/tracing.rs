@@ -323,6 +323,29 @@ fn calls_survive_their_processes_and_the_error_names_them() {
 }
 
 #[test]
+fn a_call_that_failed_is_what_is_told_though_ranks_close_afterwards() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_TIMEOUT", "2s");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |rank| match rank {
+        1 => "join barrier at:here fails:close".into(),
+        _ => "join barrier fails:barrier fails:close".into(),
+    });
+    stage.wait_at([1], "here");
+    stage.succeed([0, 2]);
+    stage.go(1);
+    stage.succeed([1]);
+    let text = said(&["trace"], place.path());
+    let barrier = text.lines().find(|line| line.contains(" has failed"));
+    let barrier = barrier.expect("a call that has failed");
+    assert!(
+        barrier.starts_with("barrier #2 at ") && barrier.contains("ranks 0 2 waited for rank 1, "),
+        "{text}"
+    );
+    assert!(!text.contains("close at"), "{text}");
+}
+
+#[test]
 fn a_picture_and_a_document_are_made_of_calls() {
     let place = place();
     let world = World::new(3, place.path()).with("FSGATHER_TRACE", "always");
