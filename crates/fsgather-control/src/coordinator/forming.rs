@@ -193,7 +193,11 @@ impl Coordinator {
 
     /// What may be done about ranks that do not come.
     pub(super) fn missing_hint(&self) -> String {
-        let others = self.misfits_text().or_else(|| self.strangers_text());
+        let is_absent = |rank| self.roster.get(rank).is_none();
+        let others = self.misfits_text(is_absent);
+        let others = others.or_else(|| self.strangers_text());
+        // Whose number another process has may be the one that is missing: told another size, it has another number.
+        let others = others.or_else(|| self.misfits_text(|_| true));
         others.unwrap_or_else(|| {
             let earlier = self.earlier_failure.as_ref();
             let earlier = earlier.map_or_else(String::new, |earlier| format!("; {earlier}"));
@@ -390,10 +394,9 @@ impl Coordinator {
         refused(cause)
     }
 
-    /// Which ranks were told other numbers of ranks, but for those that another process is by now.
-    fn misfits_text(&self) -> Option<String> {
-        let is_absent = |rank| self.roster.get(rank).is_none();
-        let told = self.misfits.told(is_absent, &self.as_told())?;
+    /// Which of these ranks were told other numbers of ranks.
+    fn misfits_text(&self, is_meant: impl Fn(Rank) -> bool) -> Option<String> {
+        let told = self.misfits.told(is_meant, &self.as_told())?;
         Some(format!(
             "{told}; if they belong together, give all ranks the same world size"
         ))

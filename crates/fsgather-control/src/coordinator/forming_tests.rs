@@ -269,6 +269,27 @@ fn a_world_that_has_formed_warns_of_no_other_size() {
 }
 
 #[test]
+fn one_of_another_size_is_told_of_also_where_another_process_has_its_number() {
+    let now = Instant::now();
+    let keyed = |join: Join, key| Join {
+        fingerprint: JobFingerprint { key, secret: None },
+        ..join
+    };
+    let mut world = world(now, None).world;
+    world.fingerprint.key = 0x1_0000_0001;
+    let mut coordinator = Coordinator::new(world, now);
+    for rank in [0, 1] {
+        coordinator.join(keyed(join(rank, 100, "n1", None), 0x1_0000_0001), now);
+    }
+    let other = told_of(2, keyed(join(1, 200, "n1", None), 0x1_0000_0002));
+    coordinator.join(other, now);
+    coordinator.tick(now + fixtures::LONG);
+    let failure = coordinator.failure().unwrap().to_string();
+    let told = "waiting for rank 2 (never joined); rank 1 (n1, pid 200) was told that there are 2 ranks, rank 0 (";
+    assert!(failure.contains(told), "{failure}");
+}
+
+#[test]
 fn a_world_of_another_size_of_the_same_job_is_told_of_and_fails_only_by_time() {
     let now = Instant::now();
     let of_key = |key| JobFingerprint { key, secret: None };

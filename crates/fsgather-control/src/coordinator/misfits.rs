@@ -26,11 +26,11 @@ impl Misfits {
         (self.0.insert(rank, misfit).is_none(), is_first)
     }
 
-    /// Who was told what, rank 0 included, of those ranks that are still to come; nothing where there are none.
-    pub(super) fn told(&self, is_absent: impl Fn(Rank) -> bool, zero: &Misfit) -> Option<String> {
-        let absent = self.0.iter().filter(|(rank, _)| is_absent(**rank));
-        let absent: Vec<_> = absent.collect();
-        let ((first, its), others) = absent.split_first()?;
+    /// Who was told what, rank 0 included, of those ranks that are meant; nothing where there are none.
+    pub(super) fn told(&self, is_meant: impl Fn(Rank) -> bool, zero: &Misfit) -> Option<String> {
+        let meant = self.0.iter().filter(|(rank, _)| is_meant(**rank));
+        let meant: Vec<_> = meant.collect();
+        let ((first, its), others) = meant.split_first()?;
         Some(sizes(**first, its, others, zero))
     }
 }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_are_still_to_come_are_named_up_to_four() {
+    fn those_who_are_meant_are_named_up_to_four() {
         let mut misfits = Misfits::default();
         let zero = misfit("n0, pid 1", 3);
         assert_eq!(misfits.told(|_| true, &zero), None);
