@@ -10,9 +10,10 @@ use std::{
 
 use fsgather_control::{job_credentials::JobFingerprint, record::RendezvousRecord};
 use fsgather_core::{Error, Missing, ProcessId, Rank, RendezvousBackend, RollCall, WorldSize};
+use fsgather_store::slow_place::watched;
 use uuid::Uuid;
 
-use crate::{rendezvous::Bootstrap, slow_place::watched};
+use crate::rendezvous::Bootstrap;
 
 /// What messages call the channel.
 const PLACE: &str = "the program's own rendezvous";

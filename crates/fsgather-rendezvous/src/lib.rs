@@ -22,5 +22,4 @@ pub mod this_process;
 
 mod introduction;
 mod preparation;
-mod slow_place;
 mod start;

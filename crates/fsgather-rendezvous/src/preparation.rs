@@ -7,15 +7,12 @@ use fsgather_core::{Error, JobKey, MailboxFactory, ProcessId, Rank};
 use fsgather_store::{
     BackendDirectory, Class, FileBackend, FileSystem, MarkerOwner, MessageDirFactory, OwnUid,
     check_writing, make_rendezvous,
+    slow_place::{directory_text, watched},
 };
 use uuid::Uuid;
 
 use crate::{
-    introduction::Introduction,
-    local_context::LocalContext,
-    rendezvous::Rendezvous,
-    secret_file,
-    slow_place::{directory_text, watched},
+    introduction::Introduction, local_context::LocalContext, rendezvous::Rendezvous, secret_file,
 };
 use fsgather_config::settings::{Control, RendezvousSetting, SecretSetting, Settings};
 

@@ -28,6 +28,7 @@
 //!   [`Capacity`], [`Access`]: where it comes from, how much room it has, whose it is, for messages alone.
 //! - [`make_rendezvous`], [`default_local`], [`check_writable`]: the directories above, and [`OwnUid`],
 //!   whose our files are in the server's eyes.
+//! - [`slow_place`]: says that a file system is waited for, as long as it does not answer.
 //! - [`layout`], [`format`](mod@format): every name and every byte, pure.
 //!
 //! Below them all, `layout` has every name that the store writes. Each folder needs only those before it, with one
@@ -85,6 +86,7 @@ mod messages;
 mod os;
 mod payload;
 mod rendezvous;
+pub mod slow_place;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

@@ -13,7 +13,10 @@ use fsgather_core::{
     Activity, Call, ChannelId, Contribution, Epoch, Error, Exchange, Interrupt, Operation, Peer,
     Phase, ProcessId, Rank, Round, Site, Ticket, lock,
 };
-use fsgather_store::PayloadId;
+use fsgather_store::{
+    PayloadId,
+    slow_place::{removal_text, watched},
+};
 use uuid::Uuid;
 
 #[cfg(feature = "async")]
@@ -387,7 +390,12 @@ impl GroupState {
         let departure = self.exchange.leave(cause);
         if self.is_world {
             self.world.end_sending();
-            self.world.clean_up(closed, &departure);
+            match self.world.shared_directory() {
+                Some(directory) => watched(removal_text(directory), || {
+                    self.world.clean_up(closed, &departure);
+                }),
+                None => self.world.clean_up(closed, &departure),
+            }
         } else if closed {
             // What a group leaves that was not closed, the world removes at its end: somebody may read it.
             let channel = self.exchange.channel();

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    path::Path,
     sync::{Mutex, OnceLock},
     time::Duration,
 };
@@ -200,6 +201,11 @@ impl WorldState {
         if let Some(mesh) = self.links.mesh() {
             mesh.shut_down(LAST_SENDING);
         }
+    }
+
+    /// A directory in which the ranks have met, or could have.
+    pub(crate) fn shared_directory(&self) -> Option<&Path> {
+        self.context.known.first().map(|(path, _)| path.as_path())
     }
 
     /// Removes what this rank has to remove, once it has left. `closed`: all ranks have closed the world together.

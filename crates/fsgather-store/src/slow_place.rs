@@ -9,12 +9,18 @@ use std::{
 
 use fsgather_core::{FIRST_WARNING, duration_text, warning_after};
 
-/// Looks at a place. While it does not answer, a warning with this text for so long a wait says so, after 30 seconds for the first
-/// time: nothing else can, since nobody has met yet, and the look may be a call of the system, which cannot be cut short.
-pub(crate) fn watched<R>(
-    text: impl Fn(&str) -> String + Send + 'static,
-    look: impl FnOnce() -> R,
-) -> R {
+/// Looks at a place, or works there. While that does not come back, a warning with this text for so long a wait says so, after 30 seconds
+/// for the first time: nothing else can, since calls of the system cannot be cut short.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use fsgather_store::slow_place::{directory_text, watched};
+///
+/// let directory = Path::new("/");
+/// assert!(watched(directory_text(directory), || directory.exists()));
+/// ```
+pub fn watched<R>(text: impl Fn(&str) -> String + Send + 'static, look: impl FnOnce() -> R) -> R {
     watched_from(
         FIRST_WARNING,
         move |lasts| fsgather_core::warn!("{}", text(&duration_text(lasts))),
@@ -22,12 +28,22 @@ pub(crate) fn watched<R>(
     )
 }
 
-/// What is said of a directory.
-pub(crate) fn directory_text(directory: &Path) -> impl Fn(&str) -> String + Send + use<> {
+/// What is said of a directory in which ranks meet.
+pub fn directory_text(directory: &Path) -> impl Fn(&str) -> String + Send + use<> {
     let directory = directory.display().to_string();
     move |lasts| {
         format!(
             "still waiting for the file system of {directory}, which has not answered for {lasts}; ranks meet there once it does"
+        )
+    }
+}
+
+/// The same of what a job removes at its end.
+pub fn removal_text(directory: &Path) -> impl Fn(&str) -> String + Send + use<> {
+    let directory = directory.display().to_string();
+    move |lasts| {
+        format!(
+            "still removing what this job has left in {directory}, for {lasts} now; its file system is slow or does not answer"
         )
     }
 }
@@ -77,6 +93,8 @@ mod tests {
             text.contains("file system of /shared/a, which has not answered for 30 s"),
             "{text}"
         );
+        let text = removal_text(Path::new("/shared/a"))("30 s");
+        assert!(text.contains("left in /shared/a, for 30 s now"), "{text}");
         // Nobody is there to warn any more.
         assert!(told.recv().is_err());
     }
