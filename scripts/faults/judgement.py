@@ -8,6 +8,8 @@ from playing import LIMIT, TIMEOUT, TOOLS
 CODES = {0, 2, 10, 11, 12, 13, 14, 15}
 # From docs/guarantees.md: an answer comes 10 s after the time-out at the latest. The meeting and a call may each wait for so long.
 LONGEST = 2 * TIMEOUT + 10
+# Who has given rank 0 up stays for so long for those who read what it alone keeps.
+STAYS = min(10, TIMEOUT)
 # A path, a host, an address or a line of the program; or a place that all know: the meeting, and the process that speaks.
 PLACE = re.compile(r"/|\bon \S+|\d:\d|in meeting of|could not meet|ulimit|start a thread|network runtime")
 
@@ -28,7 +30,7 @@ def judge(case, played):
     for who, ended in enumerate(played.ended):
         # Who hangs in the kernel cannot come back before the kernel does.
         own = int(case.action.partition(":")[2]) / 1000 if case.kind in ("hang", "stall", "stop") else 0
-        longest = LONGEST + own if who == case.victim or case.kind != "stall" else LONGEST
+        longest = LONGEST + own if who == case.victim or case.kind != "stall" else LONGEST + STAYS
         if ended.took > longest:
             wrong.append(f"process {who} took {ended.took:.1f} s")
     wrong += _judge_agreement(case, played)

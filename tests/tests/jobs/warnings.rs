@@ -66,13 +66,19 @@ fn a_rank_whose_warnings_nobody_reads_goes_on() {
     let _pipe = full_pipe(&path);
     let path = path.to_string_lossy().into_owned();
     let behind = ["sh", "-c", "exec 2>\"$0\"; exec \"$@\"", &path].map(str::to_owned);
-    // Rank 0 of each says so as it is set up: a program that listens to no log, and the command.
+    // Rank 0 says so as it is set up: of a program that listens to no log, and of the command.
     let world = World::new(2, place.path()).with("FSGATHER_TYPO", "1");
     let mut stage = Stage::new();
-    stage.start(&mut world.rank_behind(&behind, 0, "deaf join barrier close"));
-    stage.start(&mut world.rank(1, "join barrier close"));
-    stage.start(&mut world.tool_behind(&behind, 0, &["barrier"]));
-    stage.start(&mut world.tool(1, &["barrier"]));
+    let ranks = [
+        world.rank_behind(&behind, 0, "deaf join barrier close"),
+        world.rank(1, "join barrier close"),
+        world.tool_behind(&behind, 0, &["barrier"]),
+        world.tool(1, &["barrier"]),
+    ];
+    let job = |at: usize| ["of a program", "of commands"][at / 2];
+    for (at, mut command) in ranks.into_iter().enumerate() {
+        stage.start(command.env("FSGATHER_JOB", job(at)));
+    }
     let ends = stage.end_all(0..4);
     assert!(
         ends.iter().all(|end| end.code == 0),
