@@ -274,7 +274,7 @@ fn the_first_failure_counts_whatever_the_survivors_say() {
     assert!(done.stderr.contains("rank 2 (pid "), "{}", done.stderr);
     assert!(
         done.stderr
-            .ends_with("fsgather run: after that, ranks 0 1 exited with code 11\n"),
+            .ends_with("fsgather run: ranks 0 1 exited with code 11 as well\n"),
         "{}",
         done.stderr
     );
