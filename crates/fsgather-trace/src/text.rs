@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
-use fsgather_core::{Rank, duration_text};
+use fsgather_core::{Rank, duration_text, plain_line};
 
 use crate::{
     black_box::World,
@@ -43,7 +43,7 @@ pub fn summary(worlds: &[World], timeline: &Timeline, now: i64) -> String {
     text += &too_late(&late(timeline));
     for why in worlds.iter().flat_map(|world| &world.unread) {
         // Writing to a `String` cannot fail.
-        let _ = writeln!(text, "  not read: {why}");
+        let _ = writeln!(text, "  not read: {}", plain_line(why));
     }
     text
 }
@@ -51,7 +51,7 @@ pub fn summary(worlds: &[World], timeline: &Timeline, now: i64) -> String {
 fn head(worlds: &[World], timeline: &Timeline) -> String {
     let job = worlds.iter().find_map(World::job).map_or_else(
         || "a job without an id".to_owned(),
-        |job| format!("job {job}"),
+        |job| format!("job {}", plain_line(job)),
     );
     let mut hosts: Vec<&str> = timeline
         .lines
@@ -333,6 +333,25 @@ mod tests {
              barrier #2 at eval.py:95: ranks 0 2 wait for rank 1, since 41 min\n  \
              rank 1: computing after barrier #1 at eval.py:80, since 40 min 59 s\n\
              rank 1 came last in 1 of 1 calls and cost the others 796 us\n"
+        );
+    }
+
+    #[test]
+    fn the_name_of_a_job_stays_within_its_line() {
+        let mut only = left(0, 1, vec![call(0, "eval.py:80", [1, 2, 400])]);
+        only.header.job = Some("evil\nfsgather: rank 9: \u{1b}[31mred".into());
+        let timeline = Timeline::new(vec![only.clone()]);
+        let mut world = World::new(Uuid::from_u128(7));
+        world.boxes = vec![only];
+        world.unread = vec!["/a\nb: it is damaged".into()];
+        let text = summary(&[world], &timeline, timeline.end());
+        assert!(
+            text.starts_with("job evil?fsgather: rank 9: ?[31mred, 1 of 3 ranks"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("\n  not read: /a?b: it is damaged\n"),
+            "{text}"
         );
     }
 
