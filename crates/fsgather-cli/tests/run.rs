@@ -163,37 +163,6 @@ fn what_ranks_say_alike_is_said_of_each_of_them_once() {
 }
 
 #[test]
-fn the_rank_that_failed_first_is_named_with_its_own_error() {
-    let directory = tempfile::tempdir().unwrap();
-    let tool = fsgather(&[]).get_program().to_str().unwrap().to_owned();
-    let path = directory.path().display();
-    // Those that hear of it end long before the one that it happens to.
-    let script = format!(
-        "cd '{path}'; echo x >part.0; echo x >part.2
-         {tool} gather part.$RANK --concat=/dev/null --dir '{path}'; code=$?
-         if [ $RANK = 1 ]; then while [ ! -e go ]; do sleep 0.1; done; fi
-         exit $code"
-    );
-    let mut running = start(&mut run_script(3, &["--json", "--grace", "1h"], &script));
-    running.wait_for("exited with code 11: rank 1 on ");
-    fs::write(directory.path().join("go"), "").unwrap();
-    running.wait_for(") exited with code 12: cannot read part.1: No such file");
-    let done = running.finish();
-    assert_eq!(done.code, Some(12), "{}", done.stderr);
-    let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
-    assert_eq!(document["failed_first"], 1);
-    let cause = document["cause"].as_str().unwrap();
-    assert!(cause.starts_with("rank 1 (pid "), "{cause}");
-    assert!(
-        cause.contains("cannot read part.1: No such file"),
-        "{cause}"
-    );
-    let of = |rank: usize| document["ranks"][rank]["error"].as_str().unwrap();
-    assert!(of(1).starts_with("cannot read part.1"), "{document}");
-    assert!(of(0).starts_with("rank 1 on "), "{document}");
-}
-
-#[test]
 fn bytes_that_are_no_text_pass() {
     let done = finish(&mut run_script(1, &[], r"printf '\377\200\0x\n'"));
     assert_eq!(done.stdout, b"[0] \xff\x80\0x\n");
@@ -274,7 +243,7 @@ fn the_first_failure_counts_whatever_the_survivors_say() {
     assert!(done.stderr.contains("rank 2 (pid "), "{}", done.stderr);
     assert!(
         done.stderr
-            .ends_with("fsgather run: after that, ranks 0 1 exited with code 11\n"),
+            .ends_with("fsgather run: ranks 0 1 exited with code 11 as well\n"),
         "{}",
         done.stderr
     );

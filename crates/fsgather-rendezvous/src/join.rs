@@ -11,7 +11,7 @@ use std::{
 
 use fsgather_config::{environment::Variables, settings::Settings};
 use fsgather_control::{join, means_loopback_only};
-use fsgather_core::{Error, Exchange, Interrupt, Look, ProcessId, Start};
+use fsgather_core::{Error, Exchange, Interrupt, Look, ProcessId, Start, plain_line};
 use fsgather_store::liveness;
 use uuid::Uuid;
 
@@ -154,7 +154,10 @@ fn config(
         rank: settings.detection.rank,
         world_size: settings.detection.world_size,
         network_namespace: network_namespace(),
-        job: job.map_or_else(|| "an unnamed job".into(), |job| format!("job {job}")),
+        job: job.map_or_else(
+            || "an unnamed job".into(),
+            |job| format!("job {}", plain_line(job)),
+        ),
         timeout: settings.timeout.value,
         join_timeout: match (&prepared.context.problem, &prepared.introduction) {
             (None, None) => settings.join_timeout.value,

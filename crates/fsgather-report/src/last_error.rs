@@ -8,11 +8,13 @@ use std::{
     io::Write as _,
     path::{Path, PathBuf},
     sync::OnceLock,
+    time::Duration,
 };
 
 use fsgather_core::{Error, PeerFailure, Rank, plain_line};
 
 use fsgather_config::environment::{self, Variables};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::file_of_run;
 
@@ -30,6 +32,8 @@ pub struct LastError {
     /// Whom it blames: other ranks that it has lost, waited for in vain, or heard to have failed. Nobody if it has failed
     /// itself.
     pub blames: Vec<u32>,
+    /// When it said so, by the clock of this machine that only goes forward.
+    pub told_at: Duration,
     /// Why, as a sentence.
     pub text: String,
 }
@@ -59,8 +63,15 @@ impl LastError {
         Self {
             rank: rank.get(),
             blames: blamed.into_iter().map(Rank::get).collect(),
+            told_at: time(),
             text,
         }
+    }
+
+    /// How long ago that was.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        time().saturating_sub(self.told_at)
     }
 
     /// The last error of each rank in what ranks have left, in the order in which they have left them. Pure.
@@ -68,10 +79,11 @@ impl LastError {
     /// ```
     /// use fsgather_report::last_error::LastError;
     ///
-    /// let left = "1\t\tno room\n0\t1\trank 1 failed (no room)\n";
+    /// let left = "1\t\t70400\tno room\n0\t1\t70401\trank 1 failed (no room)\n";
     /// let errors = LastError::read(left);
     /// assert_eq!((errors[0].rank, errors[0].text.as_str()), (1, "no room"));
     /// assert_eq!(errors[1].blames, [1]);
+    /// assert_eq!(errors[1].told_at - errors[0].told_at, std::time::Duration::from_millis(1));
     /// ```
     #[must_use]
     pub fn read(left: &str) -> Vec<Self> {
@@ -94,12 +106,13 @@ impl LastError {
     }
 
     fn from_line(line: &str) -> Option<Self> {
-        let mut parts = line.splitn(3, '\t');
+        let mut parts = line.splitn(4, '\t');
         let rank = parts.next()?.parse().ok()?;
         let blames = parts.next()?.split(',').filter(|rank| !rank.is_empty());
         Some(Self {
             rank,
             blames: blames.map(str::parse).collect::<Result<_, _>>().ok()?,
+            told_at: Duration::from_millis(parts.next()?.parse().ok()?),
             // Others may have written parts of it: names of files, command lines.
             text: plain_line(parts.next()?).into_owned(),
         })
@@ -111,8 +124,18 @@ impl LastError {
         // Lines that are indented go on with what is said, such as what ranks are doing; others are of programs.
         let text = self.text[..end].replace("\n  ", "; ");
         let text = text.replace(['\n', '\t', '\r'], " ");
-        format!("{}\t{}\t{}\n", self.rank, blames.join(","), text.trim())
+        format!(
+            "{}\t{}\t{}\t{}\n",
+            self.rank,
+            blames.join(","),
+            self.told_at.as_millis(),
+            text.trim()
+        )
     }
+}
+
+fn time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
 }
 
 /// Where to leave errors, and as which rank.
@@ -148,6 +171,7 @@ pub fn record_own(text: &str) {
         let error = LastError {
             rank: place.rank.get(),
             blames: Vec::new(),
+            told_at: time(),
             text: text.to_owned(),
         };
         leave(&place.path, &error);
@@ -200,13 +224,15 @@ mod tests {
             leave(path, &LastError::of(Rank::new(rank), &raised(of)));
         }
         let mut left = std::fs::read_to_string(path).unwrap();
-        left.push_str("4\t\t\u{1b}[2J\nnonsense\n2\tx\ty\n3\t\tcut sho");
+        left.push_str("4\t\t1\t\u{1b}[2J\nnonsense\n2\tx\t1\ty\n5\t\tlong ago\tx\n3\t\t1\tcut sho");
         let mut errors = LastError::read(&left);
         assert!(!errors.pop().unwrap().text.contains('\u{1b}'));
         let ranks: Vec<u32> = errors.iter().map(|error| error.rank).collect();
         assert_eq!(ranks, [1, 0]);
         assert_eq!(errors[0].text, "no room left");
         assert_eq!(errors[1].blames, [1]);
+        assert!(errors[0].told_at <= errors[1].told_at);
+        assert!(errors[1].told_at <= time());
     }
 
     #[test]
@@ -214,24 +240,25 @@ mod tests {
         let told = LastError {
             rank: 1,
             blames: vec![0],
+            told_at: Duration::from_millis(1500),
             text: "timed out: waiting for rank 0\n  rank 0: stopped\n  rank 2: in load".into(),
         };
         assert_eq!(
             told.to_line(),
-            "1\t0\ttimed out: waiting for rank 0; rank 0: stopped; rank 2: in load\n"
+            "1\t0\t1500\ttimed out: waiting for rank 0; rank 0: stopped; rank 2: in load\n"
         );
     }
 
     #[test]
     fn who_ends_by_what_it_has_heard_still_blames_the_other() {
-        let heard = "1\t0\trank 0 failed (no room)\n";
-        let ended = "1\t\tPeerFailed: rank 0 failed (no room)\n";
+        let heard = "1\t0\t1\trank 0 failed (no room)\n";
+        let ended = "1\t\t2\tPeerFailed: rank 0 failed (no room)\n";
         let errors = LastError::read(&format!("{heard}{ended}"));
         assert_eq!(errors.len(), 1);
         assert_eq!(errors[0].blames, [0]);
         assert_eq!(errors[0].text, "PeerFailed: rank 0 failed (no room)");
         // Something else that it fails with later is its own.
-        let own = "1\t\tValueError: of its own\n";
+        let own = "1\t\t2\tValueError: of its own\n";
         let errors = LastError::read(&format!("{heard}{own}"));
         assert_eq!(errors[0].blames, [0; 0]);
     }

@@ -22,7 +22,7 @@ use crate::{
 /// How many calls are looked at where the last ones are enough.
 const LAST: u64 = 128;
 
-/// How many records may be missing in a file that is whole: the one that was being written.
+/// How many records may be missing in a file that is whole, where a process may write to it: the one that is being written.
 const BEING_WRITTEN: u64 = 1;
 
 /// How many calls of each rank are read.
@@ -88,7 +88,21 @@ impl BlackBox {
     fn missing_at_end(&self) -> u64 {
         let last = self.records.last().map_or(0, |last| last.count);
         let missing = self.begun.saturating_sub(last);
-        if missing > BEING_WRITTEN { missing } else { 0 }
+        // That it has made no call is not to be told of one that has.
+        let is_all = self.records.is_empty() && self.is_running != Some(true);
+        if missing > self.being_written() || is_all {
+            missing
+        } else {
+            0
+        }
+    }
+
+    /// How many of its records may be missing although nothing has been damaged.
+    const fn being_written(&self) -> u64 {
+        match self.is_running {
+            Some(false) => 0,
+            Some(true) | None => BEING_WRITTEN,
+        }
     }
 
     /// The same of all that are kept, and how many these are.
@@ -101,7 +115,7 @@ impl BlackBox {
             .filter(|record| record.count > last - kept)
             .count();
         let missing = kept.saturating_sub(within as u64);
-        if missing > BEING_WRITTEN {
+        if missing > self.being_written() {
             (missing, kept)
         } else {
             (0, kept)
@@ -273,18 +287,23 @@ pub fn worlds(
                 let found = BlackBox::of(&file, me);
                 let missing = found.missing_at_end();
                 if missing > 0 {
-                    world.unread.push(format!(
-                        "{}: its last {missing} of {} calls are missing or damaged",
-                        path.display(),
-                        file.count
-                    ));
+                    let which = match (missing, file.count) {
+                        (1, 1) => "its only call is".to_owned(),
+                        (1, all) => format!("the last of its {all} calls is"),
+                        (missing, all) if missing == all => format!("all of its {all} calls are"),
+                        (missing, all) => format!("the last {missing} of its {all} calls are"),
+                    };
+                    let place = path.display();
+                    let why = format!("{place}: {which} missing or damaged");
+                    world.unread.push(why);
                     continue;
                 }
                 let (missing, kept) = found.missing();
                 // What is written over meanwhile is read at several moments.
                 if missing > 0 && extent == Extent::All && found.is_running != Some(true) {
+                    let are = if missing == 1 { "is" } else { "are" };
                     world.unread.push(format!(
-                        "{}: {missing} of its last {kept} calls, which are missing or damaged",
+                        "{}: {missing} of its last {kept} calls, which {are} missing or damaged",
                         path.display()
                     ));
                 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
-use fsgather_core::{Rank, duration_text};
+use fsgather_core::{Rank, duration_text, plain_line};
 
 use crate::{
     black_box::World,
@@ -43,7 +43,7 @@ pub fn summary(worlds: &[World], timeline: &Timeline, now: i64) -> String {
     text += &too_late(&late(timeline));
     for why in worlds.iter().flat_map(|world| &world.unread) {
         // Writing to a `String` cannot fail.
-        let _ = writeln!(text, "  not read: {why}");
+        let _ = writeln!(text, "  not read: {}", plain_line(why));
     }
     text
 }
@@ -51,7 +51,7 @@ pub fn summary(worlds: &[World], timeline: &Timeline, now: i64) -> String {
 fn head(worlds: &[World], timeline: &Timeline) -> String {
     let job = worlds.iter().find_map(World::job).map_or_else(
         || "a job without an id".to_owned(),
-        |job| format!("job {job}"),
+        |job| format!("job {}", plain_line(job)),
     );
     let mut hosts: Vec<&str> = timeline
         .lines
@@ -118,8 +118,9 @@ fn open(standings: &[Standing]) -> String {
         };
         let who: Vec<Rank> = ranks.iter().map(|one| one.rank).collect();
         let whom = match first.waits_for.as_slice() {
-            [] => "others".to_owned(),
-            missing => named_ranks(missing),
+            [] if first.may_wait_for.is_empty() && !first.is_unclear => None,
+            [] => Some("others".to_owned()),
+            missing => Some(named_ranks(missing)),
         };
         let place = format!("{} at {}", call.name(), call.site);
         let who_text = named_ranks(&who);
@@ -135,21 +136,35 @@ fn open(standings: &[Standing]) -> String {
                 words => format!(" ({words})"),
             };
             // Whose doing it is stands there already.
-            let whom = if culprit.is_some() {
-                String::new()
-            } else {
-                format!(" for {whom}")
-            };
+            let whom = whom.filter(|_| culprit.is_none());
+            let whom = whom.map_or_else(String::new, |whom| format!(" for {whom}"));
             writeln!(
                 text,
                 "{place} has failed{why}: {who_text} waited{whom}, {waited}"
             )
         } else if first.doing == Doing::Ended {
-            writeln!(text, "{place}: {who_text} waited for {whom} to the end")
+            match whom {
+                Some(whom) => {
+                    let waited = at_least(first.since);
+                    writeln!(
+                        text,
+                        "{place}: {who_text} waited for {whom} as they ended{waited}"
+                    )
+                }
+                None => writeln!(text, "{place}: all had come as {who_text} ended"),
+            }
         } else {
             let verb = if who.len() == 1 { "waits" } else { "wait" };
             let since = nanoseconds_text(first.since);
-            writeln!(text, "{place}: {who_text} {verb} for {whom}, since {since}")
+            match whom {
+                Some(whom) => {
+                    writeln!(text, "{place}: {who_text} {verb} for {whom}, since {since}")
+                }
+                None => writeln!(
+                    text,
+                    "{place}: all have come, and {who_text} {verb}, since {since}"
+                ),
+            }
         };
         for missing in &first.waits_for {
             let of_world = |one: &&Standing| one.world == first.world && one.rank == *missing;
@@ -163,6 +178,16 @@ fn open(standings: &[Standing]) -> String {
         }
     }
     text
+}
+
+/// For how long ranks have waited that have ended meanwhile: nobody notes when a process ends, so that it is told until when
+/// others have noted something. That may be soon before, between two calls of a job that was as well as ever.
+fn at_least(nanoseconds: u64) -> String {
+    const LONG: u64 = 1_000_000_000;
+    match nanoseconds {
+        0..LONG => ", for how long is not known".to_owned(),
+        _ => format!(", for {} at least", nanoseconds_text(nanoseconds)),
+    }
 }
 
 /// The calls of ranks that were in different ones.
@@ -312,6 +337,25 @@ mod tests {
     }
 
     #[test]
+    fn the_name_of_a_job_stays_within_its_line() {
+        let mut only = left(0, 1, vec![call(0, "eval.py:80", [1, 2, 400])]);
+        only.header.job = Some("evil\nfsgather: rank 9: \u{1b}[31mred".into());
+        let timeline = Timeline::new(vec![only.clone()]);
+        let mut world = World::new(Uuid::from_u128(7));
+        world.boxes = vec![only];
+        world.unread = vec!["/a\nb: it is damaged".into()];
+        let text = summary(&[world], &timeline, timeline.end());
+        assert!(
+            text.starts_with("job evil?fsgather: rank 9: ?[31mred, 1 of 3 ranks"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("\n  not read: /a?b: it is damaged\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn of_a_job_that_was_ended_as_a_whole_it_is_told_who_waited_for_whom() {
         let waiting = |rank| {
             let mut second = call(1, "eval.py:95", [20, 21, 0]);
@@ -326,9 +370,56 @@ mod tests {
         let timeline = Timeline::new(boxes);
         assert_eq!(
             open(&standings(&timeline, timeline.end())),
-            "barrier #2 at eval.py:95: ranks 0 2 waited for rank 1 to the end\n  \
+            "barrier #2 at eval.py:95: ranks 0 2 waited for rank 1 as they ended, for how long is not known\n  \
              rank 1: has ended after barrier #1 at eval.py:80\n"
         );
+    }
+
+    #[test]
+    fn of_ranks_that_ended_it_is_told_how_long_they_waited_as_far_as_others_have_noted_anything() {
+        assert_eq!(at_least(10_000_000), ", for how long is not known");
+        assert_eq!(at_least(1_500_000_000), ", for 1.5 s at least");
+    }
+
+    #[test]
+    fn nobody_waits_for_others_where_all_have_come() {
+        let open_call = |rank, is_running| {
+            let mut second = call(1, "eval.py:95", [20, 21, 0]);
+            (second.decided, second.ended, second.outcome) = (None, None, Outcome::Open);
+            let mut left = left(rank, 1, vec![call(0, "eval.py:80", [1, 2, 400]), second]);
+            left.is_running = Some(is_running);
+            left
+        };
+        let told = |boxes: Vec<_>| {
+            let timeline = Timeline::new(boxes);
+            open(&standings(&timeline, timeline.end()))
+        };
+        assert_eq!(
+            told((0..3).map(|rank| open_call(rank, false)).collect()),
+            "barrier #2 at eval.py:95: all had come as ranks 0-2 ended\n"
+        );
+        let text = told((0..3).map(|rank| open_call(rank, true)).collect());
+        let running = "barrier #2 at eval.py:95: all have come, and ranks 0-2 wait, since ";
+        assert!(text.starts_with(running), "{text}");
+        // One has heard that all have, and two have not.
+        let decided = {
+            let mut ended = open_call(2, false);
+            ended.records[1] = call(1, "eval.py:95", [20, 21, 25]);
+            ended
+        };
+        assert_eq!(
+            told(vec![open_call(0, false), open_call(1, false), decided]),
+            "barrier #2 at eval.py:95: all had come as ranks 0 1 ended\n"
+        );
+        let failed = |rank| {
+            let mut left = open_call(rank, false);
+            (left.records[1].outcome, left.records[1].cause) = (Outcome::Failed, Cause::Timeout);
+            left.records[1].ended = Some(40_000);
+            left
+        };
+        let text = told((0..3).map(failed).collect());
+        let failed = "barrier #2 at eval.py:95 has failed (timed out): ranks 0-2 waited, ";
+        assert!(text.starts_with(failed), "{text}");
     }
 
     #[test]

@@ -168,6 +168,37 @@ fn a_later_attempt_waits_for_its_own_world_while_an_earlier_one_runs() {
 }
 
 #[test]
+fn the_name_of_a_job_begins_no_line_of_a_log() {
+    let place = place();
+    let job = Job::patient(place.path());
+    let rank = |rank, script| {
+        let mut command = job.rank(rank, 0, script);
+        command
+            .env("TORCHELASTIC_RUN_ID", "a\nfsgather: rank 9: all is well")
+            .env("FSGATHER_JOIN_TIMEOUT", "2s")
+            .env("FSGATHER_LOG", "debug");
+        command
+    };
+    let mut stage = Stage::new();
+    for number in 0..2 {
+        stage.start(&mut rank(number, "join at:running barrier close"));
+    }
+    stage.wait_at(everybody(2), "running");
+    let newcomer = stage.start(&mut rank(1, "join barrier close"));
+    let end = stage.end(newcomer);
+    assert_eq!(end.code, RENDEZVOUS, "{}", stage.transcript());
+    assert!(end.error().contains("job a?fsgather: rank 9: "), "{end:?}");
+    assert_eq!(said(&end, MET), 1, "{end:?}");
+    stage.go_all(everybody(2));
+    stage.succeed(everybody(2));
+    let mut ends = vec![end];
+    ends.extend(everybody(2).map(|rank| stage.end(rank)));
+    for line in ends.iter().flat_map(|end| &end.stderr) {
+        assert!(!line.starts_with("fsgather: rank 9"), "{line}");
+    }
+}
+
+#[test]
 fn a_later_attempt_meets_after_an_earlier_world_was_killed() {
     let place = place();
     let job = Job::patient(place.path());

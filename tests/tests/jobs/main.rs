@@ -38,6 +38,7 @@ mod storage;
 mod tracing;
 mod tracing_clocks;
 mod tracing_damaged;
+mod tracing_forming;
 mod verifying;
 mod warnings;
 mod without_files;

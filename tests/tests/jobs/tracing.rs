@@ -133,22 +133,6 @@ fn ps_tells_who_waits_for_whom_and_what_they_are_doing() {
 }
 
 #[test]
-fn a_world_whose_ranks_have_not_met_is_told_of() {
-    let place = place();
-    let mut stage = Stage::new();
-    let world = World::new(2, place.path());
-    stage.start(&mut world.rank(0, "join close"));
-    let root = format!(" (pid {}), for ", stage.pid(0));
-    stage.wait_until("told of", || {
-        let text = said(&["ps"], place.path());
-        text.contains("a world of 2 ranks is forming, or keeps no calls: its rank 0 is on ")
-            && text.contains(&root)
-    });
-    stage.start(&mut world.rank(1, "join close"));
-    stage.succeed(everybody(2));
-}
-
-#[test]
 fn a_rank_that_is_stopped_is_told_as_such_by_a_neighbour() {
     let place = place();
     let mut stage = Stage::new();

@@ -5,7 +5,13 @@
     reason = "functions that tests share fail them in the same way"
 )]
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command, thread};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+};
 
 use crate::common::{Stage, World, build::command_line_tool, everybody, place};
 use fsgather_testkit::process;
@@ -21,7 +27,20 @@ fn trace(directory: &Path) -> (Option<i32>, String) {
 
 /// What the header takes, and a record.
 const HEADER: usize = 4096;
+/// Where it says how many calls have begun.
+const COUNT: usize = HEADER - 8;
 const RECORD: usize = 192;
+
+/// The files of calls that lie in a directory, by rank.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory.join("all_gather_via_filesys")).expect("a directory");
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.to_string_lossy().contains("/calls-"))
+        .collect();
+    files.sort();
+    files
+}
 
 #[test]
 fn of_a_file_that_was_cut_no_older_call_is_taken_for_the_last_one() {
@@ -31,12 +50,7 @@ fn of_a_file_that_was_cut_no_older_call_is_taken_for_the_last_one() {
     let script = format!("join {}close", "barrier ".repeat(20));
     stage.start_all(&world, |_| script.clone());
     stage.succeed(everybody(2));
-    let entries = fs::read_dir(place.path().join("all_gather_via_filesys")).expect("a directory");
-    let mut files: Vec<_> = entries
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| path.to_string_lossy().contains("/calls-"))
-        .collect();
-    files.sort();
+    let files = files(place.path());
     let [_, file] = files.as_slice() else {
         panic!("{files:?}");
     };
@@ -86,6 +100,51 @@ fn of_a_file_that_was_cut_no_older_call_is_taken_for_the_last_one() {
     for file in &files {
         let why = format!("not read: {}: it is incomplete or damaged", file.display());
         assert!(said.contains(&why), "{said}");
+    }
+}
+
+#[test]
+fn a_rank_whose_last_call_is_damaged_is_not_said_to_have_ended_before_it() {
+    let place = place();
+    let world = World::new(2, place.path()).with("FSGATHER_TRACE", "always");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |rank| match rank {
+        0 => "join barrier barrier".to_owned(),
+        _ => "join barrier at:here".to_owned(),
+    });
+    stage.wait_at([1], "here");
+    let files = files(place.path());
+    let count = |file: &Path| {
+        let bytes = fs::read(file).expect("a file");
+        u64::from_ne_bytes(*bytes[COUNT..].first_chunk().expect("a number"))
+    };
+    stage.wait_until("one call and two", || {
+        [&files[0], &files[1]].map(|file| count(file)) == [2, 1]
+    });
+    for rank in everybody(2) {
+        stage.kill(rank);
+    }
+    for rank in everybody(2) {
+        stage.end(rank);
+    }
+    for (rank, file) in files.iter().enumerate() {
+        let whole = fs::read(file).expect("a file");
+        let last = HEADER + RECORD * usize::try_from(count(file) - 1).expect("a few");
+        let mut flipped = whole.clone();
+        flipped[last + 1] ^= 1;
+        for damaged in [flipped.as_slice(), &whole[..HEADER]] {
+            fs::write(file, damaged).expect("a file");
+            let (status, said) = trace(place.path());
+            assert_eq!(status, Some(0), "{said}");
+            let not_read = format!("  not read: {}: ", file.display());
+            assert!(said.contains(&not_read), "rank {rank}: {said}");
+            assert!(said.contains(" missing or damaged"), "rank {rank}: {said}");
+            assert!(
+                !said.contains("before its first call"),
+                "rank {rank}: {said}"
+            );
+        }
+        fs::write(file, whole).expect("a file");
     }
 }
 

@@ -52,7 +52,7 @@ mod tests {
     fn what_is_left_by_way_of_the_variable_is_read() {
         let errors = Errors::place().unwrap();
         let (_, path) = errors.variable();
-        for line in ["1\t\tno room\n", "0\t1\trank 1 failed\n"] {
+        for line in ["1\t\t1\tno room\n", "0\t1\t2\trank 1 failed\n"] {
             let mut file = File::options()
                 .append(true)
                 .open(path.clone().unwrap())

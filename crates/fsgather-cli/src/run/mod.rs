@@ -13,6 +13,7 @@ mod exec_rank;
 mod fold;
 mod guard;
 mod handshake;
+mod last_words;
 mod launch;
 mod lines;
 mod outcome;
@@ -23,6 +24,7 @@ mod report;
 mod screen;
 mod signals;
 mod supervision;
+mod told;
 mod variables;
 
 use std::{
@@ -38,6 +40,7 @@ use fsgather_config::{
     environment,
     settings::{Choice as _, Trace},
 };
+use fsgather_report::last_error::LastError;
 use rustix::process::Signal;
 
 pub(crate) use arguments::{RunArguments, check_open_files};
@@ -64,6 +67,7 @@ use report::RunReport;
 use screen::Screen;
 use signals::SignalWatch;
 use supervision::{Action, Input, Policy, Supervision};
+use told::Told;
 use variables::{Job, Variable};
 
 /// What happens while ranks run.
@@ -293,7 +297,7 @@ impl Run {
                     sources.push(if errors {
                         OutputSource::folded(started.stderr, rank)
                     } else {
-                        OutputSource::new(started.stderr, Stream::Stderr, lines(false))
+                        OutputSource::errors(started.stderr, rank)
                     });
                     processes.add(started.child);
                 }
@@ -359,7 +363,7 @@ impl Run {
                 let ended = self.processes.newly_ended();
                 if !ended.is_empty() {
                     // What a rank has left was left before it ended.
-                    self.feed(Input::Left(self.errors.read()));
+                    self.look_at_errors();
                     self.feed(Input::Ended(ended));
                 }
             }
@@ -368,6 +372,24 @@ impl Run {
             Event::Drained => self.feed(Input::Drained),
             Event::RelayEnded => self.feed(Input::RelayEnded),
         }
+    }
+
+    /// Tells the supervision what ranks have failed with by now, and whether they have gone on after that.
+    fn look_at_errors(&mut self) {
+        let errors = self.errors.read();
+        if errors.is_empty() {
+            return;
+        }
+        let last_words = self.relay.last_words();
+        let now = Instant::now();
+        let told = |error: LastError| {
+            let at = now.checked_sub(error.age()).unwrap_or(now);
+            let its = last_words.get(error.rank as usize);
+            let went_on = its.is_some_and(|its| its.go_on_after(&error.text, at));
+            Told { error, at, went_on }
+        };
+        let told = errors.into_iter().map(told).collect();
+        self.feed(Input::Told(told));
     }
 
     fn feed(&mut self, input: Input) {
@@ -391,6 +413,8 @@ impl Run {
     fn finish(&mut self) -> u8 {
         if !self.abandoned {
             self.relay.join();
+            // By now all is read that ranks have said.
+            self.look_at_errors();
         }
         self.guard.dismiss();
         self.processes.reap();

@@ -51,6 +51,13 @@ impl RankOutcome {
     }
 }
 
+impl RankOutcome {
+    /// The same of several ranks.
+    pub(super) fn of_several(self) -> String {
+        self.to_string().replacen("was ", "were ", 1)
+    }
+}
+
 impl fmt::Display for RankOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -85,6 +92,10 @@ mod tests {
             "was killed by signal 40"
         );
         assert_eq!(RankOutcome::Code(3).to_string(), "exited with code 3");
+        assert_eq!(
+            RankOutcome::Signal(9).of_several(),
+            "were killed by signal 9 (SIGKILL)"
+        );
     }
 
     #[test]

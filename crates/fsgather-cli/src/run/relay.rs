@@ -6,9 +6,12 @@
 use std::{
     io::{self, Write},
     os::{fd::OwnedFd, unix::net::UnixStream},
-    sync::mpsc::Sender,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver, Sender},
+    },
     thread::{self, JoinHandle},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use fsgather::{Rank, WorldSize};
@@ -18,7 +21,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Event, fold::Fold, lines::Lines, screen::Screen};
+use super::{Event, fold::Fold, last_words::LastWords, lines::Lines, screen::Screen};
 use crate::{
     colour::Paint,
     output::{self, Stream},
@@ -31,6 +34,9 @@ const CHUNK: usize = 64 * 1024;
 /// several times over, and not endless if something that ranks have left behind goes on writing.
 const LAST_ROUNDS: u32 = 16;
 
+/// How long the relay is waited for until it has read what ranks have printed: it may wait for who reads our output.
+const CATCH_UP: Duration = Duration::from_millis(200);
+
 /// Something to relay.
 #[derive(Debug)]
 pub(super) struct OutputSource {
@@ -38,6 +44,8 @@ pub(super) struct OutputSource {
     stream: Stream,
     lines: Lines,
     speaker: Speaker,
+    /// The rank whose standard error it is.
+    errors_of: Option<Rank>,
 }
 
 /// Whose lines they are, as far as that matters for passing them on.
@@ -59,6 +67,15 @@ impl OutputSource {
             stream,
             lines,
             speaker: Speaker::Anybody,
+            errors_of: None,
+        }
+    }
+
+    /// A rank's standard error, passed on unchanged.
+    pub(super) fn errors(fd: OwnedFd, rank: Rank) -> Self {
+        Self {
+            errors_of: Some(rank),
+            ..Self::new(fd, Stream::Stderr, Lines::unchanged())
         }
     }
 
@@ -69,6 +86,7 @@ impl OutputSource {
             stream: Stream::Stderr,
             lines: Lines::with_prefix(""),
             speaker: Speaker::Rank(rank),
+            errors_of: Some(rank),
         }
     }
 }
@@ -80,6 +98,10 @@ impl OutputSource {
 #[derive(Debug)]
 pub(super) struct Relay {
     voice: Option<UnixStream>,
+    /// Where the relay is asked to read what is there, and where it says that it has.
+    question: UnixStream,
+    answer: Receiver<()>,
+    last_words: Arc<Mutex<Vec<LastWords>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -99,10 +121,18 @@ impl Relay {
             stream: Stream::Stderr,
             lines: Lines::with_prefix(format!("fsgather {verb}: ")),
             speaker: Speaker::Ourselves,
+            errors_of: None,
         };
+        let (question, asked) = UnixStream::pair()?;
+        question.set_nonblocking(true)?;
+        let (answering, answer) = mpsc::channel();
+        let last_words = Arc::new(Mutex::new(vec![LastWords::default(); world.count()]));
         let mut pump = Pump {
             sources,
             ear: Some(ear),
+            asked: asked.into(),
+            answering,
+            last_words: Arc::clone(&last_words),
             broken: [false; 2],
             fold: Fold::new(world, Paint::of(Stream::Stderr)),
             screen,
@@ -115,8 +145,23 @@ impl Relay {
             .spawn(move || pump.run())?;
         Ok(Self {
             voice: Some(voice),
+            question,
+            answer,
+            last_words,
             thread: Some(thread),
         })
+    }
+
+    /// What each rank has said last on standard error, as far as it is read: all that ranks have said which have ended, but
+    /// where whoever reads our output keeps the relay.
+    pub(super) fn last_words(&mut self) -> Vec<LastWords> {
+        // One that came too late for the question before.
+        while self.answer.try_recv().is_ok() {}
+        if self.question.write_all(b"?").is_ok() {
+            let _ = self.answer.recv_timeout(CATCH_UP);
+        }
+        let last_words = self.last_words.lock();
+        last_words.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Says a line on standard error, after what ranks have printed until now.
@@ -147,6 +192,10 @@ struct Pump {
     sources: Vec<OutputSource>,
     /// Where our own lines come from; its end is the order to stop.
     ear: Option<OutputSource>,
+    /// Where we are asked to read what is there, and where that is answered.
+    asked: OwnedFd,
+    answering: Sender<()>,
+    last_words: Arc<Mutex<Vec<LastWords>>>,
     /// Whether standard output and standard error take nothing any more.
     broken: [bool; 2],
     fold: Fold,
@@ -179,8 +228,12 @@ impl Pump {
             let next = self.fold.next(now).into_iter().chain(drawn).min();
             let timeout = next.and_then(|next| Timespec::try_from(next).ok());
             let ready = self.wait(timeout.as_ref());
-            let spoken_to = ready.get(self.sources.len()) == Some(&true);
+            let is_asked = ready.get(self.sources.len()) == Some(&true);
+            let spoken_to = ready.get(self.sources.len() + 1) == Some(&true);
             self.relay(&ready);
+            if is_asked {
+                self.answer();
+            }
             // Last, so that what a rank has printed comes before what we say of it.
             if spoken_to && !self.listen() {
                 break;
@@ -189,7 +242,8 @@ impl Pump {
         self.screen = None;
         for _ in 0..LAST_ROUNDS {
             let ready = self.wait(Some(&Timespec::default()));
-            if !ready.contains(&true) {
+            let mut of_sources = ready.iter().take(self.sources.len());
+            if !of_sources.any(|ready| *ready) {
                 break;
             }
             self.relay(&ready);
@@ -203,13 +257,14 @@ impl Pump {
         self.tell(Event::RelayEnded);
     }
 
-    /// Waits until something can be read; returns which of the sources, and last whether the ear.
+    /// Waits until something can be read; returns which of the sources, then whether we are asked, and last whether the ear.
     fn wait(&self, timeout: Option<&Timespec>) -> Vec<bool> {
-        let mut fds: Vec<PollFd<'_>> = self
-            .sources
-            .iter()
-            .chain(&self.ear)
-            .map(|source| PollFd::new(&source.fd, PollFlags::IN))
+        let sources = self.sources.iter().map(|source| &source.fd);
+        let ear = self.ear.iter().map(|ear| &ear.fd);
+        let mut fds: Vec<PollFd<'_>> = sources
+            .chain([&self.asked])
+            .chain(ear)
+            .map(|fd| PollFd::new(fd, PollFlags::IN))
             .collect();
         // When waiting is interrupted, nothing is ready, and we wait again.
         let _ = poll(&mut fds, timeout);
@@ -240,6 +295,13 @@ impl Pump {
         open
     }
 
+    /// Says that what could be read when we were asked is read.
+    fn answer(&mut self) {
+        let _ = rustix::io::read(&self.asked, self.chunk.as_mut_slice());
+        // Who has asked may not have waited.
+        let _ = self.answering.send(());
+    }
+
     /// Reads once and delivers what is complete; false at the end.
     fn read(&mut self, source: &mut OutputSource) -> bool {
         let count = match rustix::io::read(&source.fd, self.chunk.as_mut_slice()) {
@@ -260,6 +322,17 @@ impl Pump {
     /// Writes the whole lines that have been collected, or has them wait for their like.
     fn pass_on(&mut self, source: &OutputSource) {
         let now = Instant::now();
+        if let Some(rank) = source.errors_of {
+            let mut last_words = self
+                .last_words
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            if let Some(its) = last_words.get_mut(rank.index()) {
+                for line in self.out.split_inclusive(|byte| *byte == b'\n') {
+                    its.hear(line, now);
+                }
+            }
+        }
         match source.speaker {
             Speaker::Anybody => return self.deliver(source.stream),
             Speaker::Rank(rank) => {

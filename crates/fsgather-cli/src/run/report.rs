@@ -72,12 +72,15 @@ impl<'a> RunReport<'a> {
         }
     }
 
-    /// What has not been said yet while the run went on: which ranks failed after the first one, one
-    /// line for each way of failing.
+    /// What has not been said yet while the run went on: which ranks failed besides the first one, one line for each way of
+    /// failing. One that blames another may have ended before that one.
     pub(super) fn lines(&self) -> Vec<String> {
         self.also_failed
             .iter()
-            .map(|(outcome, ranks)| format!("after that, {} {outcome}", rank_list(ranks)))
+            .map(|(outcome, ranks)| match ranks.as_slice() {
+                [_] => format!("{} {outcome} as well", rank_list(ranks)),
+                _ => format!("{} {} as well", rank_list(ranks), outcome.of_several()),
+            })
             .collect()
     }
 }

@@ -7,12 +7,12 @@ use std::{
 
 use fsgather::Rank;
 use fsgather_core::{Deadline, FIRST_WARNING, duration_text};
-use fsgather_report::last_error::LastError;
 use rustix::process::Signal;
 
 use super::{
     outcome::{RankOutcome, rank_list},
     signals,
+    told::{BEFORE, SOON, Told},
 };
 use crate::{exit, heeded::is_echo};
 
@@ -30,8 +30,8 @@ pub(super) struct Policy {
 pub(super) enum Input {
     /// These ranks were found to have ended since the last time.
     Ended(Vec<(Rank, RankOutcome)>),
-    /// All that ranks have left of what they have failed with.
-    Left(Vec<LastError>),
+    /// All that ranks have told of what they have failed with, in the order in which they have done so.
+    Told(Vec<Told>),
     /// Somebody has sent us a signal.
     Signal(Signal),
     /// Standard output takes nothing any more.
@@ -97,12 +97,14 @@ pub(super) struct Supervision {
     policy: Policy,
     pids: Vec<u32>,
     outcomes: Vec<Option<RankOutcome>>,
+    /// When it was found that a rank has ended.
+    ended: Vec<Option<Instant>>,
     stage: Stage,
     cause: Option<Cause>,
     /// Ranks that failed by themselves after the first one.
     also_failed: Vec<(Rank, RankOutcome)>,
     /// What ranks have failed with, as they say, in the order in which they have said it.
-    errors: Vec<LastError>,
+    told: Vec<Told>,
     /// The first signal that was passed on, the last one, and when that came.
     passed_on: Option<(Signal, Signal, Instant)>,
     drained: bool,
@@ -127,11 +129,12 @@ impl Supervision {
         Self {
             policy,
             outcomes: vec![None; pids.len()],
+            ended: vec![None; pids.len()],
             pids,
             stage: Stage::Running,
             cause: None,
             also_failed: Vec::new(),
-            errors: Vec::new(),
+            told: Vec::new(),
             passed_on: None,
             drained: false,
             early: Early::None,
@@ -160,13 +163,14 @@ impl Supervision {
         let mut actions = Vec::new();
         match input {
             Input::Ended(mut ended) => {
+                for (rank, outcome) in &ended {
+                    self.outcomes[rank.index()] = Some(*outcome);
+                    self.ended[rank.index()] = Some(now);
+                }
                 // Within one look at the ranks, the order of their ends is not known.
                 ended.sort_by_key(|(rank, outcome)| {
                     outcome.innocence(self.blames_another(*rank, *outcome))
                 });
-                for (rank, outcome) in &ended {
-                    self.outcomes[rank.index()] = Some(*outcome);
-                }
                 for (rank, outcome) in ended {
                     if outcome.is_failure() {
                         self.rank_failed(now, rank, outcome, &mut actions);
@@ -178,7 +182,7 @@ impl Supervision {
                     self.early = Early::Noted(Deadline::after(now, FIRST_WARNING));
                 }
             }
-            Input::Left(errors) => self.errors = errors,
+            Input::Told(told) => self.told = told,
             Input::Signal(signal) => self.signalled(now, signal, &mut actions),
             Input::OutputFailed(kind) => {
                 self.cause.get_or_insert(Cause::Output(kind));
@@ -251,7 +255,7 @@ impl Supervision {
 
     /// What a rank has failed with, as it says itself.
     pub(super) fn own_word(&self, rank: Rank) -> Option<&str> {
-        self.error_of(rank).map(|error| error.text.as_str())
+        self.word_of(rank).map(|told| told.error.text.as_str())
     }
 
     /// How each rank ended; `None` for those that were given up.
@@ -419,35 +423,83 @@ impl Supervision {
     /// How a rank has ended, and why: as it says itself, else as the first of the others says.
     fn sentence(&self, rank: Rank, outcome: RankOutcome) -> String {
         let how = format!("rank {rank} (pid {}) {outcome}", self.pids[rank.index()]);
-        let mut errors = self.errors.iter();
-        let of_others = || errors.find(|error| error.blames.contains(&rank.get()));
-        match self.error_of(rank).or_else(of_others) {
-            Some(own) if own.rank == rank.get() => format!("{how}: {}", own.text),
+        if let Some(own) = self.word_of(rank) {
+            let text = &own.error.text;
+            return match self.ended_of(rank).map(|ended| own.before(ended)) {
+                Some(before) if before > SOON => {
+                    format!("{how}, {} after it had said: {text}", duration_text(before))
+                }
+                _ => format!("{how}: {text}"),
+            };
+        }
+        let mut told = self.told.iter();
+        match told.find(|told| told.blames(rank) && self.is_of_end(told, rank)) {
             // What that one was at; why, it may not know.
-            Some(other) => format!("{how}; rank {} tells of it: {}", other.rank, other.text),
+            Some(Told { error, .. }) => {
+                format!("{how}; rank {} tells of it: {}", error.rank, error.text)
+            }
             None => how,
         }
     }
 
-    fn error_of(&self, rank: Rank) -> Option<&LastError> {
-        self.errors.iter().find(|error| error.rank == rank.get())
+    /// What a rank has failed with, as it says itself, if that may be what it has ended by.
+    fn word_of(&self, rank: Rank) -> Option<&Told> {
+        self.last_of(rank).filter(|told| !told.went_on)
+    }
+
+    fn last_of(&self, rank: Rank) -> Option<&Told> {
+        self.told.iter().find(|told| told.error.rank == rank.get())
+    }
+
+    fn ended_of(&self, rank: Rank) -> Option<Instant> {
+        self.ended.get(rank.index()).copied().flatten()
+    }
+
+    /// Whether what a rank tells of another one is about how that one has ended: not about something that either has got over.
+    fn is_of_end(&self, told: &Told, rank: Rank) -> bool {
+        let own = self.last_of(rank);
+        if own.is_some_and(|own| own.went_on && told.at <= own.at + BEFORE) {
+            return false;
+        }
+        let teller = Rank::new(told.error.rank);
+        let outcome = self.outcomes.get(teller.index()).copied().flatten();
+        if outcome.is_some_and(|outcome| !outcome.is_failure()) {
+            return false;
+        }
+        let is_near = |ended: Instant| told.before(ended) <= BEFORE;
+        self.ended_of(rank).is_none_or(is_near) || !told.went_on && self.has_failed_soon_after(told)
+    }
+
+    /// Whether a rank has failed by itself soon after it has told of an error.
+    fn has_failed_soon_after(&self, told: &Told) -> bool {
+        let teller = Rank::new(told.error.rank);
+        let mut also = self.also_failed.iter();
+        let has_failed =
+            self.failed_first() == Some(teller) || also.any(|(rank, _)| *rank == teller);
+        let ended = self.ended_of(teller);
+        has_failed && ended.is_some_and(|ended| told.before(ended) <= SOON)
+    }
+
+    /// What a rank has failed with, for whose doing it is: who has just met with an error may say how it ends in its own words.
+    fn blaming(&self, rank: Rank) -> Option<&Told> {
+        let ended = self.ended_of(rank);
+        self.last_of(rank)
+            .filter(|told| !told.went_on || ended.is_none_or(|ended| told.before(ended) <= SOON))
     }
 
     /// Whether a rank says by its exit code, or by what it has left, that another one is to blame.
     fn blames_another(&self, rank: Rank, outcome: RankOutcome) -> bool {
-        let left = self.error_of(rank);
         match outcome {
             RankOutcome::Signal(_) => false,
-            RankOutcome::Code(_) => left.map_or_else(
+            RankOutcome::Code(_) => self.blaming(rank).map_or_else(
                 || outcome.blames_another(),
-                |error| !error.blames.is_empty(),
+                |told| !told.error.blames.is_empty(),
             ),
         }
     }
 
     fn is_blamed_by(&self, rank: Rank, by: Rank) -> bool {
-        let error = self.error_of(by);
-        error.is_some_and(|error| error.blames.contains(&rank.get()))
+        self.blaming(by).is_some_and(|told| told.blames(rank))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fsgather_core::{Error, Rank, WorldSize};
+use fsgather_core::{Error, Rank, WorldSize, plain_line};
 
 use super::{
     family::{Family, LauncherRow},
@@ -222,7 +222,7 @@ impl Detection {
         let parts = [launched.job.clone(), launched.master_for_key()];
         let job = parts.into_iter().flatten().collect::<Vec<_>>().join(".");
         self.notes
-            .push(format!("job {job}, by {}", launched.family));
+            .push(format!("job {}, by {}", plain_line(&job), launched.family));
         self.job = Some(job);
         self.has_own_id = true;
         if launched.family != Family::Torchrun {

@@ -41,7 +41,7 @@ pub use variables::{Variable, variables};
 
 use std::{path::PathBuf, time::Duration};
 
-use fsgather_core::{Error, JobKey, Rank, WorldSize};
+use fsgather_core::{Error, JobKey, Rank, WorldSize, plain_line};
 
 use self::{read::SettingReader, value::SettingValue};
 use crate::{
@@ -161,6 +161,7 @@ impl Settings {
     /// Notes every setting and where it comes from, for whoever looks at the level of debugging.
     pub fn log(&self) {
         for (name, value, origin) in self.entries() {
+            let value = plain_line(&value);
             tracing::debug!("setting {name}: {value} ({origin})");
         }
     }

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Activity, Backoff, Error, Peer, PeerFailure, Phase, Rank};
+use fsgather_core::{Activity, Backoff, Error, Peer, PeerFailure, Phase, Rank, plain_line};
 use fsgather_system::{clock, random::fresh};
 use tokio::{sync::mpsc, task::JoinSet};
 use uuid::Uuid;
@@ -292,7 +292,7 @@ impl Seeker {
         }
         match event {
             JoinEvent::Forming { .. } | JoinEvent::OtherSize(_) => {}
-            JoinEvent::Formed(running) => self.has_formed(running),
+            JoinEvent::Formed(running) => self.has_formed(&running),
             JoinEvent::Elsewhere(why) => self.belongs_elsewhere(why),
             JoinEvent::Refused(cause) => {
                 self.forming.remove(&name);
@@ -339,7 +339,9 @@ impl Seeker {
     }
 
     /// Notes that a world of our key has formed without us: the job of another time, or of another attempt.
-    fn has_formed(&mut self, running: String) {
+    fn has_formed(&mut self, running: &str) {
+        // The name of a job is anything that the environment can hold.
+        let running = plain_line(running).into_owned();
         if self.failures.formed.as_ref() != Some(&running) {
             fsgather_core::warn!(
                 "found a world that has formed without this rank: {running}; looking for another rank 0. If this is another job, set \

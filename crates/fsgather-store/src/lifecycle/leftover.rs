@@ -69,7 +69,8 @@ pub struct Meeting {
     pub age: Duration,
     /// Who has written it, and runs.
     pub writer: ProcessId,
-    /// Whether that process has no gather directory here yet: the world forms, or needs none.
+    /// Whether that process is not seen to have a gather directory here: the world forms, or needs none. One whose ranks meet
+    /// through such a directory has it before.
     pub is_forming: bool,
     /// How many ranks the world will have, where [`Surveyor::reading`] has said how that is told.
     pub world_size: Option<WorldSize>,
@@ -183,7 +184,7 @@ impl Surveyor {
         Some(leftover)
     }
 
-    fn record(&self, path: &Path, view: View) -> Option<SurveyedEntry> {
+    pub(crate) fn record(&self, path: &Path, view: View) -> Option<SurveyedEntry> {
         let read = read_record(path, view.own);
         let rules = match &read {
             // Nobody needs so long to write one, and none that is torn is ever read.

@@ -273,6 +273,38 @@ impl Surveyor {
         Ok(survey)
     }
 
+    /// Looks at the records alone by which worlds that live find each other, and at no gather directory: whether there is
+    /// one is not told, nor what it holds, for which each of its files would be looked at.
+    ///
+    /// # Errors
+    ///
+    /// As of [`survey`](Self::survey).
+    pub fn meetings(&self, directory: &Path) -> Result<Vec<Meeting>, Error> {
+        let rendezvous = resolve(directory)?.rendezvous;
+        let names = match names_in(&rendezvous) {
+            Ok((names, _)) => names,
+            Err(error) if is_not_seen(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(Error::storage("list", &rendezvous, &error)),
+        };
+        let is_record = |name: &&String| {
+            matches!(
+                RendezvousEntry::parse(name),
+                Some(RendezvousEntry::Record(_))
+            )
+        };
+        let mut records = names.iter().filter(is_record).peekable();
+        if records.peek().is_none() {
+            return Ok(Vec::new());
+        }
+        let view = View::of(&rendezvous);
+        let record = |name: &String| self.record(&rendezvous.join(name), view);
+        let meeting = |entry| match entry {
+            SurveyedEntry::Meeting(meeting) => Some(meeting),
+            _ => None,
+        };
+        Ok(records.filter_map(record).filter_map(meeting).collect())
+    }
+
     fn look_at_all(
         &self,
         place: &SurveyedPlace,

@@ -280,6 +280,11 @@ fn what_a_world_that_lives_meets_by_was_not_left() {
     assert!(survey.meetings[0].is_forming && survey.leftovers[0].removable);
     made_by(place.path(), 1, me);
     assert!(!look().meetings[0].is_forming, "it has its directory");
+    let meetings = surveyor().meetings(place.path()).unwrap();
+    assert_eq!(meetings.len(), 1);
+    assert_eq!(meetings[0].path, survey.meetings[0].path);
+    let empty = tempfile::tempdir().unwrap();
+    assert!(surveyor().meetings(empty.path()).unwrap().is_empty());
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Tests what a run promises, without a single process.
 
+use fsgather_report::last_error::LastError;
+
 use super::*;
 use crate::heeded::ECHO;
 
@@ -282,15 +284,23 @@ fn a_signal_before_all_ranks_were_started_is_never_success() {
     assert_eq!(none.close(), 130);
 }
 
-fn left(rank: u32, blames: &[u32], text: &str) -> LastError {
-    let blames: Vec<String> = blames.iter().map(ToString::to_string).collect();
-    LastError::read(&format!("{rank}\t{}\t{text}\n", blames.join(","))).remove(0)
+fn left(rank: u32, blames: &[u32], text: &str) -> Told {
+    Told {
+        error: LastError {
+            rank,
+            blames: blames.to_vec(),
+            told_at: Duration::ZERO,
+            text: text.into(),
+        },
+        at: Instant::now(),
+        went_on: false,
+    }
 }
 
 #[test]
 fn the_rank_that_others_blame_counts_although_it_ends_after_them() {
     let mut run = Script::new(3);
-    run.on(Input::Left(vec![
+    run.on(Input::Told(vec![
         left(0, &[1], "rank 1 failed (no room)"),
         left(1, &[], "no room"),
     ]));
@@ -321,7 +331,7 @@ fn the_rank_that_others_blame_counts_although_it_ends_after_them() {
 #[test]
 fn of_ranks_that_end_together_the_one_that_blames_nobody_counts() {
     let mut run = Script::new(3);
-    run.on(Input::Left(vec![
+    run.on(Input::Told(vec![
         left(2, &[1], "rank 1 had already left"),
         left(1, &[], "KeyError: 'x'"),
     ]));
@@ -336,7 +346,7 @@ fn of_ranks_that_end_together_the_one_that_blames_nobody_counts() {
 #[test]
 fn a_rank_that_others_miss_is_told_of_in_their_words() {
     let mut run = Script::new(2);
-    run.on(Input::Left(vec![left(
+    run.on(Input::Told(vec![left(
         0,
         &[1],
         "rank 1 was lost while computing",
@@ -350,9 +360,97 @@ fn a_rank_that_others_miss_is_told_of_in_their_words() {
 }
 
 #[test]
+fn what_another_rank_got_over_is_not_told_of_a_failure() {
+    let over = || vec![left(0, &[1], "timed out: waiting for rank 1")];
+    // It has ended well.
+    let mut run = Script::new(2);
+    run.on(Input::Told(over()));
+    run.ended(&[(0, RankOutcome::Code(0))]);
+    let actions = run.ended(&[(1, RankOutcome::Code(9))]);
+    assert_eq!(said(&actions), "rank 1 (pid 1001) exited with code 9\n");
+    // It has gone on.
+    let mut run = Script::new(2);
+    run.on(Input::Told(over()));
+    run.now += BEFORE * 2;
+    run.ended(&[(1, RankOutcome::Code(9))]);
+    let why = "rank 1 (pid 1001) exited with code 9";
+    assert_eq!(run.supervision.reason().unwrap(), why);
+    run.due_after(GRACE);
+    run.ended(&[(0, RankOutcome::Signal(15))]);
+    assert_eq!(run.supervision.reason().unwrap(), why);
+}
+
+#[test]
+fn a_rank_that_ended_by_what_it_tells_of_another_is_heard() {
+    let mut run = Script::new(2);
+    run.on(Input::Told(vec![left(
+        0,
+        &[1],
+        "timed out: waiting for rank 1",
+    )]));
+    run.ended(&[(0, RankOutcome::Code(13))]);
+    run.now += BEFORE * 2;
+    let actions = run.ended(&[(1, RankOutcome::Code(9))]);
+    assert_eq!(
+        said(&actions),
+        "rank 1 (pid 1001) exited with code 9; rank 0 tells of it: timed out: waiting for rank 1\n"
+    );
+}
+
+#[test]
+fn an_error_after_which_a_rank_said_something_else_is_not_its_reason() {
+    let went_on = |rank, blames: &[u32]| Told {
+        went_on: true,
+        ..left(rank, blames, "rank 1 was lost")
+    };
+    let mut run = Script::new(2);
+    run.on(Input::Told(vec![went_on(0, &[1])]));
+    run.ended(&[(0, RankOutcome::Code(9))]);
+    let why = run.supervision.reason().unwrap();
+    assert_eq!(why, "rank 0 (pid 1000) exited with code 9");
+    assert_eq!(run.supervision.own_word(Rank::ZERO), None);
+    // What others have heard of that is no reason either.
+    let mut run = Script::new(2);
+    let heard = left(1, &[0], "rank 0 failed (rank 1 was lost)");
+    run.on(Input::Told(vec![went_on(0, &[]), heard]));
+    run.ended(&[(0, RankOutcome::Code(9))]);
+    assert_eq!(run.supervision.reason().unwrap(), why);
+
+    // It may have said in its own words that it ends by this.
+    let mut run = Script::new(2);
+    run.on(Input::Told(vec![went_on(0, &[1])]));
+    run.ended(&[(0, RankOutcome::Code(9))]);
+    run.ended(&[(1, RankOutcome::Code(3))]);
+    assert_eq!(run.supervision.failed_first(), Some(Rank::new(1)));
+
+    let mut run = Script::new(2);
+    run.on(Input::Told(vec![went_on(0, &[1])]));
+    run.now += SOON * 2;
+    run.ended(&[(0, RankOutcome::Code(9))]);
+    run.ended(&[(1, RankOutcome::Code(3))]);
+    assert_eq!(run.supervision.failed_first(), Some(Rank::ZERO));
+}
+
+#[test]
+fn an_error_of_long_ago_is_told_with_its_age() {
+    let mut run = Script::new(1);
+    let told = Told {
+        at: run.now,
+        ..left(0, &[], "no room")
+    };
+    run.on(Input::Told(vec![told]));
+    run.now += Duration::from_hours(1);
+    run.ended(&[(0, RankOutcome::Code(9))]);
+    assert_eq!(
+        run.supervision.reason().unwrap(),
+        "rank 0 (pid 1000) exited with code 9, 1 h after it had said: no room"
+    );
+}
+
+#[test]
 fn a_rank_that_fails_for_its_own_reason_after_another_does_not_take_its_place() {
     let mut run = Script::new(3);
-    run.on(Input::Left(vec![
+    run.on(Input::Told(vec![
         left(0, &[], "no room"),
         left(2, &[1], "rank 1 was lost"),
     ]));

@@ -2,24 +2,39 @@
 
 use std::path::PathBuf;
 
-use fsgather_core::duration_text;
+use fsgather_core::{ProcessId, duration_text};
 use fsgather_store::{Meeting, Rules};
+use fsgather_trace::black_box::Extent;
 
-use crate::{housekeeping::surveyor, table::plain};
+use crate::{housekeeping::surveyor, table::plain, verbs::trace::worlds_of};
 
-/// A line for each of these directories' worlds that are forming, or of which nobody keeps calls. Nothing of what cannot be looked at.
-pub(super) fn forming(directories: &[PathBuf]) -> String {
+/// These directories' worlds that are forming, or of which nobody keeps calls. Nothing of what cannot be looked at.
+///
+/// Who has met keeps calls from then on. That there is a gather directory tells nothing: ranks may meet through it.
+pub(super) fn forming(directories: &[PathBuf], me: &ProcessId) -> Vec<Meeting> {
     let Ok(surveyor) = surveyor(Rules::default()) else {
-        return String::new();
+        return Vec::new();
     };
-    let surveys = directories.iter().map(|place| surveyor.survey(place));
-    let meetings = surveys
-        .filter_map(Result::ok)
-        .flat_map(|survey| survey.meetings);
+    let places = directories.iter();
+    let mut meetings: Vec<Meeting> = places
+        .filter_map(|place| surveyor.meetings(place).ok())
+        .flatten()
+        .collect();
+    if meetings.is_empty() {
+        return meetings;
+    }
+    // Whose writer runs, runs on this host, where its calls are seen at once. They are looked for last: ranks may meet meanwhile.
+    let worlds = worlds_of(directories, &[], me, Extent::Last).unwrap_or_default();
+    meetings.retain(|meeting| {
+        let mut boxes = worlds.iter().flat_map(|world| &world.boxes);
+        !boxes.any(|one| one.header.process == meeting.writer)
+    });
     meetings
-        .filter(|meeting| meeting.is_forming)
-        .map(|meeting| line(&meeting))
-        .collect()
+}
+
+/// A line for each of them.
+pub(super) fn text(meetings: &[Meeting]) -> String {
+    meetings.iter().map(line).collect()
 }
 
 fn line(meeting: &Meeting) -> String {

@@ -21,7 +21,7 @@ use fsgather_trace::{
     timeline::Timeline,
 };
 
-use self::{forming::forming, patience::Patience};
+use self::patience::Patience;
 use super::{
     inspect::{directories, frames::Frames, is_read, settings, word},
     trace::{calendar, worlds_of},
@@ -57,7 +57,8 @@ stacks.
 
 With --json, standard output carries
   {schema_version, jobs: [{job, communicator, world_size, ranks, stacks,
-    stacks_left_out}]}";
+    stacks_left_out}],
+   forming: [{host, pid, world_size, age_seconds}]}";
 
 /// Show what the ranks of running jobs are at, and whom they wait for.
 #[derive(Args, Debug)]
@@ -145,12 +146,13 @@ pub(crate) fn ps(
                 return Ok(code);
             }
         }
+        let meetings = forming::forming(&named, &me);
         let shown = if json {
             if seen.is_empty() && !unread.is_empty() && !is_said {
                 output::say(text::unread(&unread).trim_end());
                 is_said = true;
             }
-            output::json(&report::report(&seen))
+            output::json(&report::report(&seen, &meetings))
         } else {
             let mut text = text::text(&seen, arguments.long, &TableStyle::of_output());
             if seen.is_empty() {
@@ -164,8 +166,8 @@ pub(crate) fn ps(
                     _ => format!("no job is seen in {places}, where calls of ranks lie\n"),
                 };
                 text += &text::unread(&unread);
-                text += &forming(&named);
             }
+            text += &forming::text(&meetings);
             frames.show(&text, &[], SystemTime::now())
         };
         if !(is_read(shown)? && arguments.watch) {

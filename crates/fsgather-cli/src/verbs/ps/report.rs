@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fsgather_core::{RollCall, Whereabouts};
+use fsgather_core::{RollCall, Whereabouts, WorldSize};
+use fsgather_store::Meeting;
 use fsgather_trace::{black_box::World, now::Standing};
 use serde::Serialize;
 
@@ -11,6 +12,17 @@ use super::Seen;
 #[derive(Serialize)]
 pub(super) struct PsReport {
     jobs: Vec<JobReport>,
+    /// Worlds that have not met, or keep no calls.
+    forming: Vec<FormingReport>,
+}
+
+/// A world of which its rank 0 alone is known.
+#[derive(Serialize)]
+struct FormingReport {
+    host: String,
+    pid: u32,
+    world_size: Option<u32>,
+    age_seconds: f64,
 }
 
 #[derive(Serialize)]
@@ -55,8 +67,8 @@ struct StackReport {
     frames: Vec<String>,
 }
 
-/// All jobs that were seen.
-pub(super) fn report(seen: &[Seen]) -> PsReport {
+/// All jobs that were seen, and worlds that are forming.
+pub(super) fn report(seen: &[Seen], forming: &[Meeting]) -> PsReport {
     let job = |seen: &Seen| {
         let world: &World = &seen.world;
         JobReport {
@@ -68,8 +80,15 @@ pub(super) fn report(seen: &[Seen]) -> PsReport {
             stacks_left_out: seen.stacks.as_ref().map_or(0, |told| told.left_out),
         }
     };
+    let world = |meeting: &Meeting| FormingReport {
+        host: meeting.writer.host.clone(),
+        pid: meeting.writer.pid,
+        world_size: meeting.world_size.map(WorldSize::get),
+        age_seconds: meeting.age.as_secs_f64(),
+    };
     PsReport {
         jobs: seen.iter().map(job).collect(),
+        forming: forming.iter().map(world).collect(),
     }
 }
 

@@ -1,0 +1,84 @@
+//! The cause that `fsgather run` tells for a failure, with real processes.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "functions that tests share fail them in the same way"
+)]
+
+mod common;
+
+use std::fs;
+
+use common::{finish, fsgather, run_script, start};
+
+#[test]
+fn the_rank_that_failed_first_is_named_with_its_own_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let tool = fsgather(&[]).get_program().to_str().unwrap().to_owned();
+    let path = directory.path().display();
+    // Those that hear of it end long before the one that it happens to.
+    let script = format!(
+        "cd '{path}'; echo x >part.0; echo x >part.2
+         {tool} gather part.$RANK --concat=/dev/null --dir '{path}'; code=$?
+         if [ $RANK = 1 ]; then while [ ! -e go ]; do sleep 0.1; done; fi
+         exit $code"
+    );
+    let mut running = start(&mut run_script(3, &["--json", "--grace", "1h"], &script));
+    running.wait_for("exited with code 11: rank 1 on ");
+    fs::write(directory.path().join("go"), "").unwrap();
+    running.wait_for(") exited with code 12: cannot read part.1: No such file");
+    let done = running.finish();
+    assert_eq!(done.code, Some(12), "{}", done.stderr);
+    let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(document["failed_first"], 1);
+    let cause = document["cause"].as_str().unwrap();
+    assert!(cause.starts_with("rank 1 (pid "), "{cause}");
+    assert!(
+        cause.contains("cannot read part.1: No such file"),
+        "{cause}"
+    );
+    let of = |rank: usize| document["ranks"][rank]["error"].as_str().unwrap();
+    assert!(of(1).starts_with("cannot read part.1"), "{document}");
+    assert!(of(0).starts_with("rank 1 on "), "{document}");
+}
+
+#[test]
+fn what_a_rank_got_over_is_not_the_cause_of_what_fails_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let tool = fsgather(&[]).get_program().to_str().unwrap().to_owned();
+    let cause = |mine: &str, others: &str| {
+        let path = directory.path().display();
+        let script = format!(
+            "cd '{path}'; rm -f gone; echo x >there; export FSGATHER_DIR='{path}'
+             if [ $RANK = 1 ]; then {mine}; else {others}; fi"
+        );
+        let script = script.replace("TOOL", &tool);
+        let done = finish(&mut run_script(2, &["--json", "--timeout", "1s"], &script));
+        let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+        let cause = document["cause"].as_str().unwrap().to_owned();
+        let pid = &document["ranks"][1]["pid"];
+        (
+            cause,
+            format!("rank 1 (pid {pid}) exited with code 9"),
+            done,
+        )
+    };
+    // Another rank waited for it in vain, and ended well.
+    let (told, plain, done) = cause(
+        "until [ -e gone ]; do sleep 0.05; done; exit 9",
+        "TOOL barrier || touch gone; exit 0",
+    );
+    assert_eq!(told, plain, "{}", done.stderr);
+    // It has said something else since.
+    let fails = "TOOL gather missing --concat=/dev/null";
+    let hears = "TOOL gather there --concat=/dev/null";
+    let (told, plain, done) = cause(
+        &format!("{fails}; echo segfault in user code >&2; exit 9"),
+        hears,
+    );
+    assert_eq!(told, plain, "{}", done.stderr);
+    // It ends by its error, with a code of its own.
+    let (told, plain, done) = cause(&format!("{fails}; exit 9"), hears);
+    let prefix = format!("{plain}: cannot read missing");
+    assert!(told.starts_with(&prefix), "{told}\n{}", done.stderr);
+}
