@@ -301,3 +301,25 @@ fn shaped<T, D: Dimension>(shape: &[usize], elements: Vec<T>) -> Result<Array<T,
         .and_then(Array::into_dimensionality::<D>)
         .map_err(wrong)
 }
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use super::*;
+
+    #[test]
+    fn an_axis_that_an_array_does_not_have_is_told_with_what_the_array_is() {
+        let communicator = Communicator::solo();
+        let array = Array2::<f32>::zeros((2, 3));
+        for axis in -2..2 {
+            let joined = communicator.all_gather_array(&array.view(), axis);
+            assert_eq!(joined.as_ref(), Ok(&array), "{axis}");
+        }
+        for axis in [-3, 2, 3] {
+            let joined = communicator.all_gather_array(&array.view(), axis);
+            let text = joined.unwrap_err().to_string();
+            assert!(text.contains("float32 [2, 3] no such axis"), "{text}");
+        }
+    }
+}

@@ -422,3 +422,49 @@ impl Drop for GroupState {
         blocking::wherever(|| self.leave(cause));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::WorldSize;
+
+    use super::*;
+
+    /// Rank 0 of a world of three.
+    fn rank_0(sets_up_later: bool) -> Arc<GroupState> {
+        let (world_size, process) = (WorldSize::new(3).unwrap(), ProcessId::default());
+        let limit = std::time::Duration::from_mins(1);
+        let exchange = fsgather_control::threads(world_size, &process, limit).remove(0);
+        let request = PathRequest {
+            transport: Transport::Auto,
+            directory: None,
+        };
+        let processes = vec![process; 3];
+        let context = LocalContext::nowhere();
+        let mut world = WorldState::new(Uuid::nil(), Rank::ZERO, processes, 0, request, context);
+        world.sets_up_later = sets_up_later;
+        GroupState::of_world(exchange, world)
+    }
+
+    #[test]
+    fn where_the_worlds_payloads_go_is_for_the_world_to_say_or_later_for_any_group_of_all_ranks() {
+        for sets_up_later in [false, true] {
+            let world = rank_0(sets_up_later);
+            let group = |ranks: &[u32]| {
+                let ranks: Vec<Rank> = ranks.iter().copied().map(Rank::new).collect();
+                world.group(&ranks).unwrap()
+            };
+            let (all, pair) = (group(&[2, 0, 1]), group(&[0, 1]));
+            let asked = world.default_request().clone();
+            assert!(world.settles_the_world(&asked));
+            assert_eq!(all.settles_the_world(&asked), sets_up_later);
+            assert!(!pair.settles_the_world(&asked));
+            let other = PathRequest {
+                transport: Transport::Filesys,
+                ..asked
+            };
+            for group in [&world, &all, &pair] {
+                assert!(!group.settles_the_world(&other));
+            }
+        }
+    }
+}

@@ -81,6 +81,8 @@ mod world_state;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+#[cfg(test)]
+mod heard;
 
 pub use builder::Builder;
 pub use call_builder::CallBuilder;

@@ -229,3 +229,32 @@ impl<R: Send + 'static> AwaitedCall for WatchedCall<R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Communicator;
+
+    /// As a forked child does, which has no thread that waits for all.
+    #[test]
+    fn a_call_that_a_thread_of_its_own_waits_for_is_handed_over() {
+        let handover = Arc::new(Handover {
+            slot: Mutex::new(Slot {
+                outcome: None,
+                has_ended: false,
+                waker: None,
+            }),
+            has_come: Condvar::new(),
+            is_given_up: AtomicBool::new(false),
+        });
+        let watched = WatchedCall {
+            call: Communicator::solo().start_all_gather(&7).unwrap(),
+            step: None,
+            handover: Arc::clone(&handover),
+        };
+        watched.wait();
+        let slot = lock(&handover.slot);
+        assert!(matches!(&slot.outcome, Some(Ok(Ok(all))) if *all == [7]));
+        assert!(slot.has_ended);
+    }
+}

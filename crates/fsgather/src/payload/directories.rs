@@ -152,3 +152,38 @@ fn survive(directory: &GatherDir, owner: Rank) -> Result<(), Error> {
     }
     directory.mark_aborted(&format!("rank {owner} was lost or has left"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::{heard::heard, payload::path::tests::in_use};
+
+    /// What is warned of when rank 0 ends alone, while others are still there.
+    fn warned_of(files: &FilesPath) -> Vec<String> {
+        let ending = Ending {
+            me: Rank::ZERO,
+            closed: false,
+            in_good_hands: false,
+            is_undecided: &|_, _| false,
+            is_lost: &|_| false,
+        };
+        heard(|| ending.end(files))
+    }
+
+    #[test]
+    fn a_directory_without_word_of_its_end_is_told_of_unless_it_is_gone() {
+        let place = tempfile::tempdir().unwrap();
+        let files = in_use(place.path(), None);
+        assert_eq!(warned_of(&files), [""; 0]);
+        assert!(files.directory().is_finished());
+        fs::rename(files.directory().path(), place.path().join("gone")).unwrap();
+        assert_eq!(warned_of(&files), [""; 0]);
+        // Somebody else's in its place.
+        fs::create_dir(files.directory().path()).unwrap();
+        let warnings = warned_of(&files);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("stays"), "{warnings:?}");
+    }
+}

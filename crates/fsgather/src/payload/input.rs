@@ -145,3 +145,32 @@ pub(super) fn joined(guard: &CallGuard, pieces: &[Bytes], len: u64) -> Result<By
     }
     Ok(bytes.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::{Call, Operation, Site};
+
+    use super::*;
+    use crate::Communicator;
+
+    #[test]
+    fn pieces_are_joined_in_order_and_what_is_in_one_alone_is_not_copied() {
+        let communicator = Communicator::solo();
+        let call = Call::new(Operation::AllGather, Site::named("a test"));
+        let guard = CallGuard::begin(&communicator.inner, call).unwrap();
+        let join = |pieces: &[&'static [u8]]| {
+            let pieces: Vec<Bytes> = pieces.iter().copied().map(Bytes::from_static).collect();
+            let len = pieces.iter().map(|piece| piece.len() as u64).sum();
+            joined(&guard, &pieces, len).unwrap()
+        };
+        let only = b"only";
+        let taken = join(&[b"", only, b""]);
+        assert_eq!((&taken[..], taken.as_ptr()), (&only[..], only.as_ptr()));
+        assert_eq!(
+            join(&[b"one ", b"", b"after ", b"another"]),
+            "one after another"
+        );
+        assert_eq!(join(&[b"", b""]), "");
+        guard.succeed();
+    }
+}

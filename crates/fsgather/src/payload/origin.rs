@@ -270,6 +270,15 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_do_not_leave_their_process_are_not_looked_at_only_how_many_they_are() {
+        let group = reordered();
+        let own = PayloadOrigin::own(&group.inner.world, &ticket(&group.inner, 0));
+        let seal = |bytes: &'static [u8]| own.seal(&group.inner, &[Bytes::from_static(bytes)]);
+        assert_eq!(seal(b"these"), seal(b"those"));
+        assert_ne!(seal(b"these"), seal(b"this"));
+    }
+
+    #[test]
     fn a_rank_seals_by_its_number_in_the_world() {
         let group = reordered();
         let now = ticket(&group.inner, 0);

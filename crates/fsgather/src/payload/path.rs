@@ -234,3 +234,83 @@ impl FilesPath {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::{fs, path::Path, process::Command, time::Duration, time::Instant};
+
+    use fsgather_core::{ProcessId, WorldSize};
+    use fsgather_rendezvous::local_context::LocalContext;
+    use fsgather_store::{Janitor, this_process};
+    use fsgather_testkit::{
+        pace::{patience, rest},
+        process,
+    };
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::heard::heard;
+
+    const JOB: &str = "4711";
+
+    /// A gather directory that this process has made for a job.
+    pub(crate) fn gather_dir(place: &Path, process: ProcessId) -> GatherDir {
+        let mut context = LocalContext::nowhere();
+        context.job = Some(JOB.into());
+        let (rendezvous, own) = context.enter(place).unwrap();
+        let one = WorldSize::new(1).unwrap();
+        let owner = context.owner(&[process], one, Uuid::nil());
+        GatherDir::create(&rendezvous, 0o700, &owner, own).unwrap()
+    }
+
+    /// One that rank 0 uses, which looks after it so often.
+    pub(crate) fn in_use(place: &Path, beat: Option<Duration>) -> FilesPath {
+        let directory = gather_dir(place, this_process().unwrap());
+        let janitor = Janitor::start(&directory).unwrap();
+        let care = janitor.care_for(directory.clone(), beat);
+        let policy = CollectPolicy::default();
+        FilesPath::new(directory, policy, ChannelId::WORLD, Rank::ZERO, care)
+    }
+
+    /// A process of this host that has ended.
+    pub(crate) fn ended() -> ProcessId {
+        let mut process = process::spawn(&mut Command::new("true")).unwrap();
+        process.wait().unwrap();
+        ProcessId {
+            pid: process.id(),
+            ..this_process().unwrap()
+        }
+    }
+
+    pub(crate) fn wait_until(is_so: impl Fn() -> bool) {
+        let since = Instant::now();
+        while !is_so() {
+            assert!(since.elapsed() < patience(), "it is not so");
+            rest();
+        }
+    }
+
+    #[test]
+    fn a_directory_that_somebody_has_removed_is_not_used_any_more() {
+        let place = tempfile::tempdir().unwrap();
+        let files = in_use(place.path(), Some(Duration::from_millis(5)));
+        files.check().unwrap();
+        // All at once, so that no beat comes between.
+        fs::rename(files.directory().path(), place.path().join("gone")).unwrap();
+        wait_until(|| files.check().is_err());
+        let text = files.check().unwrap_err().to_string();
+        let path = files.directory().path().display().to_string();
+        assert!(text.contains(&path), "{text}");
+    }
+
+    #[test]
+    fn what_an_earlier_attempt_has_left_goes_and_nobody_is_warned_at_the_end() {
+        let place = tempfile::tempdir().unwrap();
+        let left = gather_dir(place.path(), ended());
+        let files = in_use(place.path(), None);
+        files.sweep(Some(JOB.into()));
+        wait_until(|| !left.path().exists());
+        assert_eq!(heard(|| files.finish()), [""; 0]);
+        assert!(files.directory().path().exists());
+    }
+}

@@ -15,8 +15,8 @@ use crate::{
 };
 
 /// The length from which payloads go there, in bytes; those of up to `inline_limit` can travel with announcements.
-pub(super) const fn least(share: &Share, inline_limit: usize) -> u64 {
-    match share.reach() {
+pub(super) const fn least(reach: Reach, inline_limit: usize) -> u64 {
+    match reach {
         // What goes to other hosts with the announcement is there sooner.
         Reach::Host if inline_limit as u64 >= SMALLEST => inline_limit as u64 + 1,
         Reach::Host | Reach::Recipients => SMALLEST,
@@ -64,4 +64,23 @@ pub(super) fn announced<'b>(
         own,
         len,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_announcement_takes_to_other_hosts_goes_into_no_memory_that_ranks_of_one_share() {
+        for (reach, inline_limit, from) in [
+            (Reach::Host, 65_536, 65_537),
+            (Reach::Host, 4096, 4097),
+            (Reach::Host, 4095, SMALLEST),
+            (Reach::Host, 0, SMALLEST),
+            (Reach::Recipients, 65_536, SMALLEST),
+            (Reach::Recipients, 0, SMALLEST),
+        ] {
+            assert_eq!(least(reach, inline_limit), from, "{reach:?} {inline_limit}");
+        }
+    }
 }

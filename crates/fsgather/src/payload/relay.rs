@@ -120,7 +120,37 @@ pub(crate) fn run(
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use fsgather_core::Table;
+
     use super::*;
+
+    #[test]
+    fn what_rounds_bring_is_put_together_by_rank_and_counted() {
+        let (mut received, moved) = (Vec::new(), Cell::new(0));
+        let mut bring = |bodies: Option<[&'static [u8]; 3]>| {
+            let table = bodies.map(|bodies| Table {
+                bodies: bodies.map(Bytes::from_static).into(),
+                acknowledge: false,
+            });
+            let verdict = Verdict {
+                table,
+                further_rounds: 0,
+                last: None,
+                missing: Vec::new(),
+            };
+            append(&mut received, verdict, |bytes| {
+                moved.set(moved.get() + bytes);
+            });
+        };
+        bring(Some([b"the first", b"", b"the "]));
+        // Where this rank receives nothing.
+        bring(None);
+        bring(Some([b"", b"", b"last"]));
+        assert_eq!(received, [&b"the first"[..], b"", b"the last"]);
+        assert_eq!(moved.get(), 17);
+    }
 
     #[test]
     fn a_payload_takes_as_many_rounds_as_pieces() {

@@ -37,23 +37,12 @@ impl Spool {
 
     /// Appends to it.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let written = match (&*self.file).write(rest) {
-                Ok(0) => Err(std::io::ErrorKind::WriteZero.into()),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(0),
-                other => other,
-            };
-            let written = written.map_err(|error| {
-                let what = format!(
-                    "keep a stream of {} or more in",
-                    bytes_text(self.len + rest.len() as u64)
-                );
-                Error::storage(what, Path::new(PLACE), &error)
-            })?;
-            self.len += written as u64;
-            rest = &rest[written..];
-        }
+        let becomes = self.len + bytes.len() as u64;
+        (&*self.file).write_all(bytes).map_err(|error| {
+            let what = format!("keep a stream of {} or more in", bytes_text(becomes));
+            Error::storage(what, Path::new(PLACE), &error)
+        })?;
+        self.len = becomes;
         Ok(())
     }
 

@@ -209,7 +209,7 @@ impl<'a> InputWriter<'a> {
         };
         let len: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let keeps = matches!(source, InputSource::Shared(_));
-        let is_too_short = len < placing::least(share, self.inline_limit);
+        let is_too_short = len < placing::least(share.reach(), self.inline_limit);
         (!is_too_short && !self.bound.is_exceeded_by(len))
             .then(|| share.place(&self.guard.inner, &self.guard.ticket, &pieces, keeps))?
     }

@@ -327,7 +327,90 @@ fn pause(orders: &Orders, pause: Duration) {
 
 #[cfg(test)]
 mod tests {
+    use std::{path::Path, time::SystemTime};
+
+    use fsgather_core::ProcessId;
+    use fsgather_store::make_rendezvous;
+
     use super::*;
+    use crate::payload::path::tests::{ended, wait_until};
+
+    fn header(rank: u32, world_size: u32) -> CallsHeader {
+        CallsHeader {
+            process: ProcessId::default(),
+            communicator: uuid::Uuid::nil(),
+            rank: Rank::new(rank),
+            called: Rank::new(rank),
+            world_size,
+            began: 0,
+            job: None,
+        }
+    }
+
+    /// A rank that keeps its calls in this directory, and has nothing else to do.
+    fn worker(own: &Path, rank: u32) -> Worker {
+        let header = header(rank, 4);
+        let (file, path) = calls::create(own, &header, recorder::LEN).unwrap();
+        let recorder = Recorder::begin_in(&file, &path, Instant::now()).unwrap();
+        Worker {
+            recorder: Arc::new(recorder),
+            header,
+            file,
+            swept: None,
+            copy: None,
+            asked: Vec::new(),
+            known: BTreeMap::new(),
+            onlooker: None,
+            names: RankNames::default(),
+        }
+    }
+
+    /// Calls that nobody has looked at for two days, of a process that has ended.
+    fn old_calls(place: &Path) -> PathBuf {
+        let header = CallsHeader {
+            process: ended(),
+            communicator: uuid::Uuid::from_u128(7),
+            ..header(3, 4)
+        };
+        let (file, path) = calls::create(place, &header, recorder::LEN).unwrap();
+        let then = SystemTime::now() - Duration::from_hours(48);
+        file.set_modified(then).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_thread_removes_old_calls_of_its_host_and_there_is_none_where_nothing_is_to_be_done() {
+        let place = tempfile::tempdir().unwrap();
+        let old = old_calls(place.path());
+        assert!(worker(place.path(), 1).start().is_none());
+        let worker = Worker {
+            swept: Some(place.path().into()),
+            ..worker(place.path(), 2)
+        };
+        let orders = worker.start().unwrap();
+        wait_until(|| !old.exists());
+        orders.give(Order::End { stays: false });
+        orders.wait_for_end();
+    }
+
+    #[test]
+    fn rank_0_removes_old_calls_where_its_first_copy_goes() {
+        for (rank, removes) in [(0, true), (1, false)] {
+            let (own, afar) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let place = make_rendezvous(afar.path()).unwrap();
+            let old = old_calls(&place);
+            let mut worker = worker(own.path(), rank);
+            worker.copy = Some(Copying {
+                place,
+                header: worker.header.clone(),
+                made: None,
+                copied: vec![0; recorder::LEN_OF_RECORDS],
+                changes: 0,
+            });
+            worker.copy();
+            assert_eq!(old.exists(), !removes, "rank {rank}");
+        }
+    }
 
     #[test]
     fn an_order_is_carried_out_once_and_the_last_one_is_to_end() {
@@ -350,15 +433,6 @@ mod tests {
 
     #[test]
     fn ranks_take_turns_in_copying_for_the_first_time() {
-        let header = |rank, world_size| CallsHeader {
-            process: fsgather_core::ProcessId::default(),
-            communicator: uuid::Uuid::nil(),
-            rank: Rank::new(rank),
-            called: Rank::new(rank),
-            world_size,
-            began: 0,
-            job: None,
-        };
         for (rank, ranks, tenths) in [
             (0, 4, 300),
             (1, 4, 325),

@@ -55,7 +55,17 @@ pub(super) fn share_a_host(processes: &[ProcessId]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use fsgather_store::this_process;
+
     use super::*;
+    use crate::payload::path::tests::gather_dir;
+
+    #[test]
+    fn what_lies_in_a_directory_of_this_machine_stays_on_its_host() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = gather_dir(place.path(), this_process().unwrap());
+        assert!(stays_on_its_host(&directory));
+    }
 
     fn on(boot: &str) -> ProcessId {
         ProcessId {

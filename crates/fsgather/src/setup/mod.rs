@@ -24,6 +24,8 @@ mod links;
 mod messages;
 mod plain_text;
 mod shared_memory;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeSet,

@@ -1,13 +1,17 @@
 //! Calls end before they have a result: by interrupts, by groups that are dropped, by panics, by payloads beyond their bound.
 
 use std::{
+    fs,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Barrier,
 };
 
-use fsgather::{ErrorKind, Interrupt, Transport};
+use fsgather::{ErrorKind, Interrupt, Transport, Verify};
 
-use super::{RANKS, met::on_all};
+use super::{
+    RANKS, bytes_of,
+    met::{gather_directories, on_all},
+};
 
 #[test]
 fn an_interrupt_of_the_builder_ends_the_calls_of_all() {
@@ -119,4 +123,34 @@ fn values_that_need_more_than_their_bound_are_told_and_those_that_fill_it_come()
             }
         }
     }
+}
+
+#[test]
+fn a_payload_that_has_no_place_in_a_directory_that_was_named_is_told_to_all_and_goes_no_other_way()
+{
+    let place = tempfile::tempdir().unwrap();
+    let (named, directory) = (place.path().to_owned(), place.path().to_owned());
+    let is_gone = Barrier::new(RANKS as usize);
+    let kinds = on_all(
+        move |builder| {
+            // What is verified lies in no memory that ranks share.
+            let builder = builder.transport(Transport::Auto).verify(Verify::Always);
+            builder.directory(&named)
+        },
+        move |communicator| {
+            let communicator = communicator.unwrap();
+            let me = communicator.rank().get();
+            communicator.barrier().unwrap();
+            if me == 0 {
+                for name in gather_directories(&directory) {
+                    let used = directory.join("all_gather_via_filesys").join(name);
+                    fs::remove_dir(used.join("payloads")).unwrap();
+                }
+            }
+            is_gone.wait();
+            let got = communicator.all_gather_bytes(&bytes_of(me, 1)[..]);
+            got.map(drop).unwrap_err().kind()
+        },
+    );
+    assert_eq!(kinds, [ErrorKind::Storage; RANKS as usize]);
 }

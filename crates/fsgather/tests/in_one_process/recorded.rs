@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path, sync::Barrier, thread, time::Duration};
 
-use fsgather::{Communicator, ErrorKind, Transport};
+use fsgather::{Communicator, ErrorKind, Transport, Verify};
 use fsgather_testkit::pace::rest;
 use fsgather_trace::{
     black_box::BlackBox,
@@ -18,7 +18,7 @@ use super::{
 const LEN: usize = 100_000;
 
 /// The last call but `before`.
-fn last(communicator: &Communicator, before: usize) -> CallRecord {
+pub(super) fn last(communicator: &Communicator, before: usize) -> CallRecord {
     let (count, bytes) = communicator.last_calls().unwrap();
     let mut records = BlackBox::from_bytes(&bytes).unwrap().records;
     assert_eq!(records.last().unwrap().count, count);
@@ -75,6 +75,62 @@ fn each_way_is_told_with_what_it_has_moved() {
             },
         );
     }
+}
+
+#[test]
+fn of_what_goes_round_in_a_ring_each_payload_is_counted_once() {
+    on_all(
+        // What is verified lies in no memory that ranks share.
+        |builder| builder.transport(Transport::Memory).verify(Verify::Always),
+        move |communicator| {
+            let communicator = communicator.unwrap();
+            communicator.all_gather_bytes(&vec![7; LEN][..]).unwrap();
+            let call = last(&communicator, 0);
+            assert_eq!((call.way, call.bytes), (Way::Link, LEN as u64));
+            // Besides them the heads of streams.
+            let all = u64::from(RANKS) * LEN as u64;
+            let moved = call.moved;
+            assert!((all..all + 1000).contains(&moved), "{moved}");
+            communicator.close().unwrap();
+        },
+    );
+}
+
+#[test]
+fn parts_for_a_root_of_the_same_host_lie_in_memory_that_ranks_share() {
+    on_all(
+        |builder| builder.transport(Transport::Memory),
+        move |communicator| {
+            let communicator = communicator.unwrap();
+            let me = communicator.rank().get();
+            for _ in 0..3 {
+                let parts = communicator.gather_bytes(&vec![7; LEN][..], 1).unwrap();
+                if let Some(parts) = parts {
+                    assert!(parts.map(Result::unwrap).all(|(_, part)| part.len() == LEN));
+                }
+            }
+            if me != 1 {
+                assert_eq!(last(&communicator, 0).way, Way::SharedMemory);
+            }
+            communicator.close().unwrap();
+        },
+    );
+}
+
+#[test]
+fn the_end_of_a_group_is_told_as_the_last_of_its_calls() {
+    on_all(
+        |builder| builder,
+        |communicator| {
+            let communicator = communicator.unwrap();
+            let group = communicator.group(&[2, 1, 0]).unwrap();
+            group.close().unwrap();
+            let call = last(&communicator, 0);
+            assert_eq!((call.operation.as_str(), call.ranks), ("close", RANKS));
+            assert_eq!((call.outcome, call.cause), (Outcome::Done, Cause::None));
+            communicator.close().unwrap();
+        },
+    );
 }
 
 /// A stream that gives little at a time, as pipes do.

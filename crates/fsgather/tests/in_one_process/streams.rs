@@ -1,8 +1,9 @@
 //! Payloads that come from a stream and are read as one, piece by piece, by each way that they take.
 
 use std::{
+    fs,
     io::{self, Read},
-    sync::LazyLock,
+    sync::{Barrier, LazyLock},
 };
 
 use fsgather::{
@@ -139,4 +140,41 @@ fn a_stream_that_breaks_is_told_to_all_with_its_rank_and_reason() {
             );
         }
     }
+}
+
+/// How many files of this length this process has open that have no name.
+fn nameless_files(len: u64) -> usize {
+    let opened = fs::read_dir("/proc/self/fd").unwrap();
+    let paths = opened.filter_map(|entry| Some(entry.ok()?.path()));
+    let nameless = paths.filter(|path| {
+        let name = fs::read_link(path).unwrap_or_default();
+        name.to_string_lossy().ends_with(" (deleted)")
+    });
+    nameless
+        .filter(|path| fs::metadata(path).is_ok_and(|found| found.len() == len))
+        .count()
+}
+
+#[test]
+fn a_long_stream_is_kept_in_a_file_until_the_root_has_asked_for_it() {
+    // Of no other test.
+    const LONG: u64 = (8 << 20) + 4711;
+    let is_seen = Barrier::new(RANKS as usize);
+    on_all(
+        |builder| builder.transport(Transport::Memory),
+        move |communicator| {
+            let communicator = communicator.unwrap();
+            let is_long = communicator.rank().get() == 0;
+            let len = if is_long { LONG } else { 5 };
+            let mut own = io::repeat(7).take(len);
+            let parts = communicator.gather_from(&mut own, 1).unwrap();
+            let files = nameless_files(LONG);
+            is_seen.wait();
+            assert_eq!(files, 1);
+            let lens = parts.map(|parts| parts.map(|part| part.unwrap().1.len() as u64));
+            assert!(lens.is_none_or(|lens| lens.eq([LONG, 5, 5])));
+            communicator.close().unwrap();
+            assert_eq!(nameless_files(LONG), 0);
+        },
+    );
 }
