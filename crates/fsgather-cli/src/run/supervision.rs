@@ -423,14 +423,19 @@ impl Supervision {
     /// How a rank has ended, and why: as it says itself, else as the first of the others says.
     fn sentence(&self, rank: Rank, outcome: RankOutcome) -> String {
         let how = format!("rank {rank} (pid {}) {outcome}", self.pids[rank.index()]);
-        if let Some(own) = self.word_of(rank) {
+        if let Some(own) = self.last_of(rank) {
             let text = &own.error.text;
-            return match self.ended_of(rank).map(|ended| own.before(ended)) {
-                Some(before) if before > SOON => {
-                    format!("{how}, {} after it had said: {text}", duration_text(before))
+            let before = self.ended_of(rank).map(|ended| own.before(ended));
+            match before {
+                Some(before) if own.went_on && before <= BEFORE => {
+                    return format!("{how}, right after it had said: {text}");
                 }
-                _ => format!("{how}: {text}"),
-            };
+                _ if own.went_on => {}
+                Some(before) if before > SOON => {
+                    return format!("{how}, {} after it had said: {text}", duration_text(before));
+                }
+                _ => return format!("{how}: {text}"),
+            }
         }
         let mut told = self.told.iter();
         match told.find(|told| told.blames(rank) && self.is_of_end(told, rank)) {

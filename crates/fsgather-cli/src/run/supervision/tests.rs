@@ -405,6 +405,7 @@ fn an_error_after_which_a_rank_said_something_else_is_not_its_reason() {
     };
     let mut run = Script::new(2);
     run.on(Input::Told(vec![went_on(0, &[1])]));
+    run.now += BEFORE * 2;
     run.ended(&[(0, RankOutcome::Code(9))]);
     let why = run.supervision.reason().unwrap();
     assert_eq!(why, "rank 0 (pid 1000) exited with code 9");
@@ -413,8 +414,19 @@ fn an_error_after_which_a_rank_said_something_else_is_not_its_reason() {
     let mut run = Script::new(2);
     let heard = left(1, &[0], "rank 0 failed (rank 1 was lost)");
     run.on(Input::Told(vec![went_on(0, &[]), heard]));
+    run.now += BEFORE * 2;
     run.ended(&[(0, RankOutcome::Code(9))]);
     assert_eq!(run.supervision.reason().unwrap(), why);
+    // Where it ends at once it is told, but as no more than what it is.
+    let mut run = Script::new(2);
+    let told = went_on(0, &[1]);
+    run.now = told.at;
+    run.on(Input::Told(vec![told]));
+    run.ended(&[(0, RankOutcome::Code(9))]);
+    assert_eq!(
+        run.supervision.reason().unwrap(),
+        "rank 0 (pid 1000) exited with code 9, right after it had said: rank 1 was lost"
+    );
 
     // It may have said in its own words that it ends by this.
     let mut run = Script::new(2);
