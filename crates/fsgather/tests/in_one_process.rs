@@ -6,8 +6,6 @@
 mod ends;
 #[path = "in_one_process/late.rs"]
 mod late;
-#[path = "in_one_process/links.rs"]
-mod links;
 #[path = "in_one_process/met.rs"]
 mod met;
 #[path = "in_one_process/own.rs"]

@@ -28,7 +28,7 @@ fn who_is_late_is_told_by_its_rank_in_the_group_and_takes_back_what_it_hands_in(
             if is_late {
                 is_decided.wait();
             }
-            let call = group.call().deadline(allowed(Duration::from_millis(300)));
+            let call = group.call().deadline(allowed(Duration::from_secs(1)));
             let partial = call.gather_partial(&"x".repeat(300_000), 0).unwrap();
             let missing: Vec<Rank> = partial.missing.iter().map(|late| late.rank).collect();
             assert_eq!(missing, [2]);
