@@ -9,6 +9,9 @@ use std::{
 
 use fsgather_core::{FIRST_WARNING, duration_text, warning_after};
 
+/// How long a warning that is under way at the end may take.
+const LAST_WARNING: Duration = Duration::from_secs(1);
+
 /// Looks at a place, or works there. While that does not come back, a warning with this text for so long a wait says so, after 30 seconds
 /// for the first time: nothing else can, since calls of the system cannot be cut short.
 ///
@@ -54,8 +57,11 @@ fn watched_from<R>(
     look: impl FnOnce() -> R,
 ) -> R {
     let (looking, has_looked) = channel::<()>();
+    let (warning, has_warned) = channel::<()>();
     let began = Instant::now();
     let watch = move || {
+        // Gone once nothing more is said.
+        let _warning = warning;
         let mut next = first;
         while has_looked.recv_timeout(next.saturating_sub(began.elapsed()))
             == Err(RecvTimeoutError::Timeout)
@@ -70,8 +76,10 @@ fn watched_from<R>(
         .spawn(watch);
     let looked = look();
     drop(looking);
-    // No thread is left that a program which forks next would have to reckon with.
-    if let Ok(watching) = watching {
+    // No thread is left that a program which forks next would have to reckon with; unless who listens to the log keeps it, as an
+    // interpreter does that has come to its end.
+    let is_over = has_warned.recv_timeout(LAST_WARNING) == Err(RecvTimeoutError::Disconnected);
+    if let (Ok(watching), true) = (watching, is_over) {
         let _ = watching.join();
     }
     looked
@@ -105,5 +113,20 @@ mod tests {
         let warn = move |lasts| tell.send(lasts).unwrap();
         assert_eq!(watched_from(FIRST_WARNING, warn, || 7), 7);
         assert!(told.recv().is_err());
+    }
+
+    #[test]
+    fn who_listens_and_does_not_come_back_keeps_nobody() {
+        let (tell, told) = channel();
+        let (_never, comes_back) = channel::<()>();
+        let warn = move |lasts| {
+            tell.send(lasts).unwrap();
+            let _ = comes_back.recv();
+        };
+        let look = || told.recv().unwrap();
+        assert_eq!(
+            watched_from(Duration::from_millis(20), warn, look).as_millis(),
+            20
+        );
     }
 }

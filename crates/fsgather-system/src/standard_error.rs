@@ -3,7 +3,7 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
-    sync::Mutex,
+    sync::{Condvar, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -18,8 +18,8 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// A pipe that can be written to takes so much at once (`PIPE_BUF`).
 const AT_ONCE: usize = 4096;
 
-/// Whether the last line was not taken whole; only one thread writes at a time.
-static IS_FULL: Mutex<bool> = Mutex::new(false);
+/// Where all threads of this process take turns.
+static TURNS: Turns = Turns::new();
 
 /// Standard error for what is said beside the work: a line that it does not take within 0.2 s is lost, and as long as it takes none
 /// others are lost at once.
@@ -38,14 +38,62 @@ pub struct StandardError;
 
 impl io::Write for StandardError {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut is_full = crate::lock(&IS_FULL);
-        let patience = if *is_full { Duration::ZERO } else { PATIENCE };
-        *is_full = !is_taken(io::stderr().as_fd(), bytes, patience);
+        if let Some(mut turn) = TURNS.take(PATIENCE * 2) {
+            let patience = if turn.is_full {
+                Duration::ZERO
+            } else {
+                PATIENCE
+            };
+            turn.is_full = !is_taken(io::stderr().as_fd(), bytes, patience);
+        }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Who writes, one thread at a time.
+struct Turns {
+    /// Whether the last line was not taken whole; none while somebody writes.
+    is_full: Mutex<Option<bool>>,
+    ended: Condvar,
+}
+
+/// A thread's turn to write, which ends when this is dropped.
+struct Turn<'a> {
+    turns: &'a Turns,
+    is_full: bool,
+}
+
+impl Turns {
+    const fn new() -> Self {
+        Self {
+            is_full: Mutex::new(Some(false)),
+            ended: Condvar::new(),
+        }
+    }
+
+    /// This thread's turn, if it comes within this time: in a child that was forked while another thread wrote it never does.
+    fn take(&self, patience: Duration) -> Option<Turn<'_>> {
+        let is_taken = |is_full: &mut Option<bool>| is_full.is_none();
+        let waited = self
+            .ended
+            .wait_timeout_while(crate::lock(&self.is_full), patience, is_taken);
+        let (mut is_full, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let is_full = is_full.take()?;
+        Some(Turn {
+            turns: self,
+            is_full,
+        })
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *crate::lock(&self.turns.is_full) = Some(self.is_full);
+        self.turns.ended.notify_one();
     }
 }
 
@@ -84,7 +132,10 @@ fn is_writable(file: BorrowedFd<'_>, deadline: Instant) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, pipe};
+    use std::{
+        io::{Read, pipe},
+        thread,
+    };
 
     use super::*;
 
@@ -117,7 +168,7 @@ mod tests {
     fn a_line_that_does_not_fit_at_once_is_whole_where_somebody_reads() {
         let (mut reader, writer) = pipe().unwrap();
         let text: Vec<u8> = (0..1 << 20).map(|at: u32| at.to_le_bytes()[1]).collect();
-        let reading = std::thread::spawn(move || {
+        let reading = thread::spawn(move || {
             let mut all = Vec::new();
             reader.read_to_end(&mut all).unwrap();
             all
@@ -125,6 +176,20 @@ mod tests {
         assert!(is_taken(writer.as_fd(), &text, Duration::from_mins(1)));
         drop(writer);
         assert_eq!(reading.join().unwrap(), text);
+    }
+
+    #[test]
+    fn threads_take_turns_and_none_waits_for_one_that_never_comes() {
+        let turns = Turns::new();
+        let mut held = turns.take(Duration::ZERO).unwrap();
+        assert!(turns.take(Duration::from_millis(5)).is_none());
+        held.is_full = true;
+        thread::scope(|scope| {
+            let next = scope.spawn(|| turns.take(Duration::from_mins(1)).map(|next| next.is_full));
+            drop(held);
+            assert_eq!(next.join().unwrap(), Some(true));
+        });
+        assert!(turns.take(Duration::ZERO).is_some());
     }
 
     #[test]
