@@ -251,7 +251,7 @@ macro_rules! settings_table {
             log: String {
                 variable {
                     LOG = "FSGATHER_LOG":
-                    "What the command says on standard error, and Python programs that have set up no logging; beyond warnings with the time. A program in Rust without a `tracing` subscriber says its warnings there, unless this is `error` or `off`; what else is said goes to its subscriber. `debug` says of each call how long it took, who came last, and how long that was waited for. `-q` and `-v` win, but those of `fsgather run` not over what its ranks find in this."
+                    "What the command says on standard error, and Python programs that have set up no logging; beyond warnings with the time. A program in Rust without a `tracing` subscriber says its warnings there, unless this, or what it says of `fsgather`, is `error` or `off`; what else is said goes to its subscriber. `debug` says of each call how long it took, who came last, and how long that was waited for. `-q` and `-v` win, but those of `fsgather run` not over what its ranks find in this."
                 }
                 help { "what is said of the work, such as info; see -v" }
                 value { default "warn".to_owned(), such as "fsgather=debug" }
