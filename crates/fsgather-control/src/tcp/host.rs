@@ -348,7 +348,8 @@ pub(crate) fn enter(
     let machines = Machines::of_member(config.rank, &welcome)?;
     let processes = welcome.processes;
     let node = Arc::new(TcpNode::over_tcp(machines, 1));
-    let (serial, frames) = node.attach(Rank::ZERO);
+    let serial = node.next_serial();
+    let frames = node.attach(Rank::ZERO, serial);
     runtime.spawn(frames.write_to(writer));
     let its = Arc::clone(&node);
     runtime.spawn(async move { its.serve_coordinator(serial, reader).await });

@@ -30,7 +30,7 @@ use crate::{
 
 /// A connection's queue of frames.
 struct Outbox {
-    /// Tells a rank's connection from an earlier one of the same rank.
+    /// Tells a rank's connection from another one of the same rank: the later one has the higher number.
     serial: usize,
     frames: UnboundedSender<Bytes>,
 }
@@ -98,16 +98,20 @@ impl Connections {
 }
 
 impl Connections {
-    /// Makes a connection the one of `rank`: its number, and the frames that have to be written to it.
-    fn attach(&mut self, rank: Rank) -> (usize, Frames) {
-        self.serials += 1;
-        let serial = self.serials;
+    /// Makes the connection of this number the one of `rank`: the frames that have to be written to it.
+    fn attach(&mut self, rank: Rank, serial: usize) -> Frames {
         let (frames, queue) = mpsc::unbounded_channel();
         if let Some(outbox) = self.outboxes.get_mut(rank.index()) {
             *outbox = Some(Outbox { serial, frames });
         }
         let backlog = Arc::clone(&self.backlog);
-        (serial, Frames { queue, backlog })
+        Frames { queue, backlog }
+    }
+
+    /// Whether `rank` has a connection that is later than this one.
+    fn has_later(&self, rank: Rank, serial: usize) -> bool {
+        let current = self.outboxes.get(rank.index()).and_then(Option::as_ref);
+        current.is_some_and(|current| current.serial > serial)
     }
 
     /// Forgets a connection that has ended; whether it was the one of `rank`.
@@ -238,9 +242,16 @@ impl TcpNode {
         self.notifier.backlog.is_clear()
     }
 
-    /// Makes a connection the one of `rank`: its number, and the frames that have to be written to it.
-    pub(crate) fn attach(&self, rank: Rank) -> (usize, Frames) {
-        self.lock().medium.attach(rank)
+    /// Makes the connection of this number the one of `rank`: the frames that have to be written to it.
+    pub(crate) fn attach(&self, rank: Rank, serial: usize) -> Frames {
+        self.lock().medium.attach(rank, serial)
+    }
+
+    /// A number for a connection that has just been made, higher than those of all before.
+    pub(crate) fn next_serial(&self) -> usize {
+        let medium = &mut self.lock().medium;
+        medium.serials += 1;
+        medium.serials
     }
 
     /// Closes all queues: their writers say goodbye to the connections once they are empty.
@@ -248,21 +259,32 @@ impl TcpNode {
         self.lock().medium.outboxes.fill_with(|| None);
     }
 
-    /// Handles a process that asks to be a rank; `attach` runs when it is accepted, before
-    /// anything is said to it.
-    pub(crate) fn join(&self, join: Join, attach: impl FnOnce(usize, Frames)) -> Option<ToMember> {
+    /// Handles a process that asks to be a rank over the connection of this number; `attach` runs when it is accepted,
+    /// before anything is said to it.
+    ///
+    /// What it has asked over a connection before is old where it has asked again meanwhile: it has given that one up, whose end
+    /// would be taken for its own.
+    pub(crate) fn join(
+        &self,
+        join: Join,
+        serial: usize,
+        attach: impl FnOnce(Frames),
+    ) -> Option<ToMember> {
         let rank = join.rank;
         // One change for all of it: what the machine says to the new rank must find its queue.
-        self.change(
-            |state, now| match state.machines.coordinator.as_mut()?.join(join, now) {
+        self.change(|state, now| {
+            let coordinator = state.machines.coordinator.as_mut()?;
+            if coordinator.knows(rank, join.nonce) && state.medium.has_later(rank, serial) {
+                return None;
+            }
+            match coordinator.join(join, now) {
                 JoinAnswer::Accepted => {
-                    let (serial, frames) = state.medium.attach(rank);
-                    attach(serial, frames);
+                    attach(state.medium.attach(rank, serial));
                     None
                 }
                 JoinAnswer::Refused(message) => Some(message),
-            },
-        )
+            }
+        })
     }
 
     /// Handles the end of a connection, unless it was replaced by another one.

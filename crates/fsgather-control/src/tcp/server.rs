@@ -29,6 +29,7 @@ pub(crate) async fn serve(
     let answering = |stream| {
         answer(
             Arc::clone(&node),
+            node.next_serial(),
             stream,
             credentials.clone(),
             Arc::clone(&is_running),
@@ -52,6 +53,7 @@ fn give_up(node: &TcpNode, error: &io::Error) {
 /// so that this one is finished, and not to be aborted, once the other side is known.
 async fn answer(
     node: Arc<TcpNode>,
+    serial: usize,
     stream: TcpStream,
     credentials: Credentials,
     is_running: Arc<IsRunning>,
@@ -73,7 +75,7 @@ async fn answer(
             let rank = join.rank;
             let mut refused = Some(connection);
             let its = Arc::clone(&node);
-            let refusal = node.join(join, |serial, frames| {
+            let refusal = node.join(join, serial, |frames| {
                 if let Some(Connection { reader, writer }) = refused.take() {
                     tokio::spawn(frames.write_to(writer));
                     tokio::spawn(async move {
@@ -218,16 +220,16 @@ mod tests {
             }
         }
 
+        async fn connect(&self) -> Connection {
+            let purpose = ConnectionPurpose::Control;
+            let (to, rank) = (self.address, Rank::ZERO);
+            let connection = Connection::open(to, &self.credentials, purpose, rank);
+            connection.await.unwrap()
+        }
+
         /// Asks to be rank 1, and is told that the world is forming.
         async fn ask(&self) -> Connection {
-            let mut connection = Connection::open(
-                self.address,
-                &self.credentials,
-                ConnectionPurpose::Control,
-                Rank::ZERO,
-            )
-            .await
-            .unwrap();
+            let mut connection = self.connect().await;
             let join = ToCoordinator::Join(join(1));
             connection.writer.send(&join).await.unwrap();
             let answer = connection.reader.next::<ToMember>().await.unwrap();
@@ -260,7 +262,7 @@ mod tests {
         within_a_minute(async {
             let server = TestServer::open().await;
             assert!(server.node.is_flushed());
-            let (_, frames) = server.node.attach(Rank::new(1));
+            let frames = server.node.attach(Rank::new(1), 1);
             let joins = |coordinator: &mut Coordinator, now| coordinator.join(join(1), now);
             let answer = server.node.coordinate(joins);
             assert_eq!(answer, Some(JoinAnswer::Accepted));
@@ -294,6 +296,27 @@ mod tests {
             let failure = server.failure().await.to_string();
             assert!(failure.contains("rank 1"), "{failure}");
             assert!(asked.elapsed() < Duration::from_secs(3));
+        });
+    }
+
+    #[test]
+    fn what_was_asked_over_a_connection_before_is_old_and_replaces_none() {
+        within_a_minute(async {
+            let server = TestServer::open().await;
+            let mut before = server.connect().await;
+            let mut again = server.ask().await;
+            // It has been on its way for longer.
+            let join = ToCoordinator::Join(join(1));
+            before.writer.send(&join).await.unwrap();
+            let end = before.reader.next::<ToMember>().await.unwrap_err();
+            assert!(matches!(end, TransportError::Closed), "{end:?}");
+            drop(before);
+            let welcome = again.reader.next::<ToMember>().await.unwrap();
+            assert!(matches!(welcome, ToMember::Welcome(_)), "{welcome:?}");
+            again.writer.send(&ToCoordinator::Ask).await.unwrap();
+            let answer = again.reader.next::<ToMember>().await.unwrap();
+            assert!(matches!(answer, ToMember::Here), "{answer:?}");
+            assert_eq!(server.node.coordinate(|c, _| c.failure()), Some(None));
         });
     }
 
