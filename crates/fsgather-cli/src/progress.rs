@@ -1,9 +1,8 @@
 //! Shows the progress of long work: a [`bar`], or a [`Line`] that changes, on a terminal; elsewhere what one rank says after a
 //! second and now and then ([`Received`]).
 
-use fsgather_core::lock;
 use std::{
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write},
     sync::{Arc, Mutex, mpsc},
     thread,
     time::{Duration, Instant},
@@ -14,11 +13,12 @@ use fsgather_config::{
     environment::Variables,
     settings::{Settings, ShowProgress},
 };
+use fsgather_core::{StandardError, lock, plain_text};
 use fsgather_report::progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{
-    log, output,
+    log,
     picture::{Moved, Picture, ShownCall, Stage, Standing},
 };
 
@@ -135,7 +135,9 @@ impl Received {
             let say = move |picture: &Picture, now| {
                 let line = picture.line(now);
                 if let Some(line) = &line {
-                    output::say(&format!("fsgather: rank {rank}: {line}"));
+                    let line = format!("fsgather: rank {rank}: {line}\n");
+                    // Others wait for this rank, which must not wait for whoever reads that.
+                    let _ = StandardError.write_all(plain_text(&line).as_bytes());
                 }
                 line.is_some()
             };
@@ -187,10 +189,14 @@ impl Received {
     }
 }
 
+/// How long a terminal may take to have the line taken away.
+const LAST_LINE: Duration = Duration::from_millis(500);
+
 /// A thread that shows how far this process has come, until this is dropped.
 struct Showing {
     stop: Option<mpsc::Sender<()>>,
-    thread: Option<thread::JoinHandle<()>>,
+    /// Its end is that of the thread.
+    shown: mpsc::Receiver<()>,
 }
 
 impl Showing {
@@ -204,8 +210,10 @@ impl Showing {
     ) -> Self {
         progress::watch();
         let (stop, stopped) = mpsc::channel();
+        let (showing, shown) = mpsc::channel::<()>();
         let tally = Arc::clone(tally);
         let work = move || {
+            let _showing = showing;
             let mut picture = Picture::of_one(window);
             let mut due = Instant::now() + first;
             picture.look(Instant::now(), [standing(&tally)]);
@@ -223,12 +231,12 @@ impl Showing {
             }
         };
         // Without a thread nothing is shown, which is no reason to fail.
-        let thread = thread::Builder::new()
+        let _ = thread::Builder::new()
             .name("fsgather-progress".into())
             .spawn(work);
         Self {
             stop: Some(stop),
-            thread: thread.ok(),
+            shown,
         }
     }
 }
@@ -236,10 +244,8 @@ impl Showing {
 impl Drop for Showing {
     fn drop(&mut self) {
         self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            // It takes its line away before anything else is written.
-            let _ = thread.join();
-        }
+        // It takes its line away before anything else is written, unless nobody takes that.
+        let _ = self.shown.recv_timeout(LAST_LINE);
     }
 }
 

@@ -1,14 +1,15 @@
 //! Lines on standard error, for which nobody waits long: [`StandardError`].
 
 use std::{
-    io,
-    os::fd::{AsFd, BorrowedFd},
+    io::{self, IsTerminal},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Condvar, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fs::{Mode, OFlags, open},
     io::Errno,
 };
 
@@ -17,6 +18,12 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A pipe that can be written to takes so much at once (`PIPE_BUF`).
 const AT_ONCE: usize = 4096;
+
+/// Between two tries.
+const A_MOMENT: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 5_000_000,
+};
 
 /// Where all threads of this process take turns.
 static TURNS: Turns = Turns::new();
@@ -44,7 +51,10 @@ impl io::Write for StandardError {
             } else {
                 PATIENCE
             };
-            turn.is_full = !is_taken(io::stderr().as_fd(), bytes, patience);
+            let stream = io::stderr();
+            let terminal = stream.is_terminal().then(unhurried_terminal).flatten();
+            let stream = terminal.as_ref().map_or(stream.as_fd(), AsFd::as_fd);
+            turn.is_full = !is_taken(stream, bytes, patience);
         }
         Ok(bytes.len())
     }
@@ -52,6 +62,13 @@ impl io::Write for StandardError {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// The terminal of standard error, opened once more so that no write to it waits: one that says that it can be written to may take less
+/// than a line, and wait for the rest. How others write to it stays as it is.
+fn unhurried_terminal() -> Option<OwnedFd> {
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    open("/proc/self/fd/2", flags, Mode::empty()).ok()
 }
 
 /// Who writes, one thread at a time.
@@ -106,7 +123,11 @@ fn is_taken(file: BorrowedFd<'_>, mut bytes: &[u8], patience: Duration) -> bool 
         }
         match rustix::io::write(file, &bytes[..bytes.len().min(AT_ONCE)]) {
             Ok(written) => bytes = &bytes[written..],
-            Err(Errno::INTR | Errno::AGAIN) if Instant::now() < deadline => {}
+            Err(Errno::INTR) if Instant::now() < deadline => {}
+            // It has said that it takes something, and takes less than it is asked to.
+            Err(Errno::AGAIN) if Instant::now() < deadline => {
+                let _ = poll(&mut [], Some(&A_MOMENT));
+            }
             Err(_) => return false,
         }
     }

@@ -426,11 +426,13 @@ impl Supervision {
         if let Some(own) = self.last_of(rank) {
             let text = &own.error.text;
             let before = self.ended_of(rank).map(|ended| own.before(ended));
+            // Nobody is killed by an error of its own.
+            let is_earlier = own.went_on || outcome == RankOutcome::Signal(Signal::KILL.as_raw());
             match before {
-                Some(before) if own.went_on && before <= BEFORE => {
+                Some(before) if is_earlier && before <= BEFORE => {
                     return format!("{how}, right after it had said: {text}");
                 }
-                _ if own.went_on => {}
+                _ if is_earlier => {}
                 Some(before) if before > SOON => {
                     return format!("{how}, {} after it had said: {text}", duration_text(before));
                 }
@@ -495,6 +497,10 @@ impl Supervision {
     /// Whether a rank says by its exit code, or by what it has left, that another one is to blame.
     fn blames_another(&self, rank: Rank, outcome: RankOutcome) -> bool {
         match outcome {
+            // It has aborted by what it had heard, as programs do that catch no error.
+            RankOutcome::Signal(signal) if signal == Signal::ABORT.as_raw() => self
+                .blaming(rank)
+                .is_some_and(|told| !told.error.blames.is_empty()),
             RankOutcome::Signal(_) => false,
             RankOutcome::Code(_) => self.blaming(rank).map_or_else(
                 || outcome.blames_another(),

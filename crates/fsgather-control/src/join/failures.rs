@@ -147,6 +147,10 @@ impl ExpiredSearch<'_> {
                 Some(told) => format!(
                     "{told}; give all ranks the same world size, or FSGATHER_JOB a different name for each job"
                 ),
+                None if self.coordinator.is_some() => format!(
+                    "{unanswered}see whether rank 0 is stopped or its host unreachable, or set FSGATHER_JOIN_TIMEOUT to \
+                     wait longer{earlier}"
+                ),
                 None => format!(
                     "{unanswered}see whether rank 0 was started and looks in the same place, or set \
                      FSGATHER_JOIN_TIMEOUT to wait longer{earlier}"

@@ -1,11 +1,18 @@
 //! The worlds that are forming and count on this rank: [`FormingWorlds`].
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
-use fsgather_core::Error;
+use fsgather_core::{AwakeClock, Error, duration_text};
 
 use crate::{
     files::Searching,
+    member::silence::{Due, Silence},
     message::ToCoordinator,
     tcp::{attempt::Joining, connection::TransportError},
 };
@@ -23,8 +30,43 @@ struct FormingWorld {
 
 /// How to talk to a world that is forming.
 pub(crate) enum JoinRoute {
-    Tcp(Box<Joining>),
+    Tcp(Box<Joining>, Listening),
     Files(Arc<Searching>),
+}
+
+/// Whether rank 0 of a world is there still, which says nothing to those that wait with it: it would tell for whom, were it not stopped.
+pub(crate) struct Listening {
+    /// How often it has said something.
+    words: Arc<AtomicUsize>,
+    heard: usize,
+    clock: AwakeClock,
+    since: Instant,
+    heard_at: Instant,
+    silence: Silence,
+}
+
+impl Listening {
+    /// Listens from now on to who counts its `words`.
+    pub(crate) fn new(words: Arc<AtomicUsize>, now: Instant) -> Self {
+        Self {
+            words,
+            heard: 0,
+            clock: AwakeClock::new(now),
+            since: now,
+            heard_at: now,
+            silence: Silence::new(now),
+        }
+    }
+
+    /// What is due now.
+    fn look(&mut self, now: Instant) -> Option<Due> {
+        let now = self.clock.look(now);
+        let words = self.words.load(Ordering::Relaxed);
+        if words != self.heard {
+            (self.heard, self.heard_at) = (words, now);
+        }
+        self.silence.look(self.since, self.heard_at, now)
+    }
 }
 
 /// Worlds that have taken this rank in; one, where all is well.
@@ -76,10 +118,33 @@ impl FormingWorlds {
         for (index, forming) in self.0.iter_mut().enumerate() {
             let other = names[(index + 1) % names.len()].clone();
             match &mut forming.route {
-                JoinRoute::Tcp(joining) => {
+                JoinRoute::Tcp(joining, _) => {
                     let _ = joining.writer.send(&ToCoordinator::Rival { other }).await;
                 }
                 JoinRoute::Files(searching) => searching.report_rival(other),
+            }
+        }
+    }
+
+    /// Asks those that have said nothing for long whether they are there, and warns if they do not answer. Over files the silence of
+    /// a host is noticed by other means.
+    pub(crate) async fn look_at_silence(&mut self, now: Instant) {
+        for forming in &mut self.0 {
+            let JoinRoute::Tcp(joining, listening) = &mut forming.route else {
+                continue;
+            };
+            match listening.look(now) {
+                None => {}
+                Some(Due::Ask) => {
+                    let asked = joining.writer.send(&ToCoordinator::Ask);
+                    let _ = tokio::time::timeout(GOODBYE_LIMIT, asked).await;
+                }
+                Some(Due::Warning(silent)) => fsgather_core::warn!(
+                    "rank 0 ({}) has accepted this rank, and has not said for {} that it is there; see whether it is stopped \
+                     or its host unreachable",
+                    forming.coordinator,
+                    duration_text(silent)
+                ),
             }
         }
     }
@@ -88,7 +153,7 @@ impl FormingWorlds {
     pub(crate) async fn say_goodbye(self, cause: &Error) {
         for forming in self.0 {
             match forming.route {
-                JoinRoute::Tcp(mut joining) => {
+                JoinRoute::Tcp(mut joining, _) => {
                     let cause = Some(cause.clone());
                     let told = async {
                         joining.writer.send(&ToCoordinator::Leave { cause }).await?;
@@ -101,5 +166,30 @@ impl FormingWorlds {
                 JoinRoute::Files(searching) => searching.will_not_come(cause.clone()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_0_that_says_nothing_is_asked_and_then_told_of_and_one_that_answers_is_not() {
+        let (words, start) = (Arc::new(AtomicUsize::new(0)), Instant::now());
+        let mut listening = Listening::new(Arc::clone(&words), start);
+        let mut due = Vec::new();
+        for second in 0..=70 {
+            if second == 21 {
+                // It has answered the first time.
+                words.fetch_add(1, Ordering::Relaxed);
+            }
+            let now = start + Duration::from_secs(second);
+            due.extend(listening.look(now).map(|what| (second, what)));
+        }
+        let silent = Due::Warning(Duration::from_secs(30));
+        assert_eq!(due, [(20, Due::Ask), (41, Due::Ask), (51, silent)]);
+        // A stop of this process is no silence of the other.
+        let mut listening = Listening::new(words, start);
+        assert_eq!(listening.look(start + Duration::from_hours(1)), None);
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     join::{
         event::{EnteredTcp, JoinEvent, JoinFailure, JoinedWorld},
         failures::{self, ExpiredSearch, SearchFailures},
-        forming::{FormingWorlds, GOODBYE_LIMIT, JoinRoute},
+        forming::{FormingWorlds, GOODBYE_LIMIT, JoinRoute, Listening},
         other_sizes::OtherSizes,
         record::UnreachableReport,
         search::{Search, Whereabouts},
@@ -115,6 +115,7 @@ async fn seek_with(
                     Some(looked) => looked?,
                     None => return Err(seeker.out_of_time(slow_since(began))),
                 }
+                seeker.forming.look_at_silence(clock::now()).await;
                 continue;
             }
             // Rank 0 speaks for the world that has taken this rank in.
@@ -370,11 +371,13 @@ impl Seeker {
         let route = match connection {
             Some((joining, reader)) => {
                 let (events, its) = (self.events.clone(), name.clone());
+                let words = Arc::default();
+                let listening = Listening::new(Arc::clone(&words), clock::now());
                 tokio::spawn(async move {
-                    let event = await_welcome(reader).await;
+                    let event = await_welcome(reader, &words).await;
                     let _ = events.send((its, event));
                 });
-                JoinRoute::Tcp(joining)
+                JoinRoute::Tcp(joining, listening)
             }
             None => match self.searches.get(&name) {
                 Some(searching) => JoinRoute::Files(Arc::clone(searching)),
@@ -418,7 +421,7 @@ impl Seeker {
         }
         let nonce = join.nonce;
         match self.forming.remove(name) {
-            Some(JoinRoute::Tcp(joining)) => Ok(JoinedWorld::Tcp(Box::new(EnteredTcp {
+            Some(JoinRoute::Tcp(joining, _)) => Ok(JoinedWorld::Tcp(Box::new(EnteredTcp {
                 welcome,
                 nonce,
                 connection: Connection {

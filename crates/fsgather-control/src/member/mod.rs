@@ -4,7 +4,7 @@ mod calls;
 mod channel;
 mod keeping;
 mod leaving;
-mod silence;
+pub(crate) mod silence;
 mod staying;
 mod time;
 mod watching;

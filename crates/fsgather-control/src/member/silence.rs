@@ -59,7 +59,7 @@ impl StalledCall {
 
 /// What is to be done about rank 0's silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(crate) enum Due {
     /// Ask it whether it is there.
     Ask,
     /// Tell the user that it has said nothing for so long.
@@ -68,7 +68,7 @@ pub(super) enum Due {
 
 /// What has been done about rank 0's silence.
 #[derive(Clone, Debug)]
-pub(super) struct Silence {
+pub(crate) struct Silence {
     /// When rank 0 last said something.
     heard: Instant,
     is_asked: bool,
@@ -76,7 +76,7 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    pub(super) const fn new(now: Instant) -> Self {
+    pub(crate) const fn new(now: Instant) -> Self {
         Self {
             heard: now,
             is_asked: false,
@@ -85,7 +85,7 @@ impl Silence {
     }
 
     /// What is due now, once, for who has waited `since` then and last `heard` from rank 0 then.
-    pub(super) fn look(&mut self, since: Instant, heard: Instant, now: Instant) -> Option<Due> {
+    pub(crate) fn look(&mut self, since: Instant, heard: Instant, now: Instant) -> Option<Due> {
         if heard > self.heard {
             *self = Self::new(heard);
         }

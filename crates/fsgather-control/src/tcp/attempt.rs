@@ -1,6 +1,9 @@
 //! One try to be taken in over TCP: [`attempt`], and what follows it: [`await_welcome`].
 
-use std::net::SocketAddr;
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use fsgather_core::{Error, Rank};
 use tokio::task::JoinSet;
@@ -124,10 +127,12 @@ async fn ask(
     }
 }
 
-/// Waits for the end of a world's forming, as long as it takes: rank 0 keeps the time.
-pub(crate) async fn await_welcome(mut reader: ConnectionReader) -> JoinEvent {
+/// Waits for the end of a world's forming, as long as it takes: rank 0 keeps the time. Counts what rank 0 says meanwhile.
+pub(crate) async fn await_welcome(mut reader: ConnectionReader, words: &AtomicUsize) -> JoinEvent {
     loop {
-        match reader.next::<ToMember>().await {
+        let said = reader.next::<ToMember>().await;
+        words.fetch_add(1, Ordering::Relaxed);
+        match said {
             Ok(ToMember::Welcome(welcome)) => return JoinEvent::WelcomeOverTcp(welcome, reader),
             Ok(ToMember::Abort { cause, .. }) => return JoinEvent::Refused(cause),
             Ok(ToMember::Bye { .. }) => return JoinEvent::Lost("it left".into()),

@@ -444,6 +444,34 @@ fn an_error_after_which_a_rank_said_something_else_is_not_its_reason() {
 }
 
 #[test]
+fn who_is_killed_is_not_killed_by_an_error_of_its_own() {
+    let mut run = Script::new(2);
+    let told = left(1, &[], "no room");
+    run.now = told.at;
+    run.on(Input::Told(vec![told]));
+    run.now += BEFORE * 2;
+    run.ended(&[(1, KILLED)]);
+    let why = run.supervision.reason().unwrap();
+    assert_eq!(why, "rank 1 (pid 1001) was killed by signal 9 (SIGKILL)");
+}
+
+#[test]
+fn who_aborts_by_what_it_has_heard_is_not_the_first_to_fail() {
+    let abort = RankOutcome::Signal(Signal::ABORT.as_raw());
+    let mut run = Script::new(3);
+    let heard = left(1, &[2], "rank 2 failed (KeyError)");
+    run.on(Input::Told(vec![heard, left(2, &[], "KeyError")]));
+    run.ended(&[(1, abort)]);
+    run.ended(&[(2, RankOutcome::Code(1))]);
+    assert_eq!(run.supervision.failed_first(), Some(Rank::new(2)));
+    // One that has heard of nobody else is.
+    let mut run = Script::new(2);
+    run.ended(&[(1, abort)]);
+    run.ended(&[(0, RankOutcome::Code(1))]);
+    assert_eq!(run.supervision.failed_first(), Some(Rank::new(1)));
+}
+
+#[test]
 fn an_error_of_long_ago_is_told_with_its_age() {
     let mut run = Script::new(1);
     let told = Told {
