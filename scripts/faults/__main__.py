@@ -119,6 +119,8 @@ def main():
                 done.result()
         except KeyboardInterrupt:
             print("interrupted: what is under way is still judged", flush=True)
+            # `timeout` says it twice.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             stopped.set()
             for done in working:
                 done.result()
