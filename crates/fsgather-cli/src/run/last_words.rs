@@ -34,19 +34,18 @@ pub(super) struct LastWords {
 }
 
 impl LastWords {
-    /// Takes a line, with or without its line break.
-    pub(super) fn hear(&mut self, line: &[u8], now: Instant) {
-        let line = &line[..line.len().min(LONGEST)];
-        let line = String::from_utf8_lossy(line);
-        let is_warning = line.contains("Warning: ") || line.contains("warning: ");
-        if line.trim().is_empty() || line.starts_with([' ', '\t']) || is_warning {
-            return;
+    /// Takes lines, the last with or without its line break. Of many the last ones alone are looked at.
+    pub(super) fn hear(&mut self, said: &[u8], now: Instant) {
+        let mut begun = said.rsplit(|byte| *byte == b'\n').filter_map(beginning);
+        let latest: Vec<String> = begun.by_ref().take(KEPT).collect();
+        self.is_more |= latest.len() == KEPT && begun.next().is_some();
+        for line in latest.into_iter().rev() {
+            if self.lines.len() == KEPT {
+                self.lines.pop_front();
+                self.is_more = true;
+            }
+            self.lines.push_back((now, line));
         }
-        if self.lines.len() == KEPT {
-            self.lines.pop_front();
-            self.is_more = true;
-        }
-        self.lines.push_back((now, line.trim_end().to_owned()));
     }
 
     /// Whether the rank has said something else after an error that it has met with at that time.
@@ -64,6 +63,18 @@ impl LastWords {
             .next()
             .is_some_and(|(_, next)| !LED_TO.iter().any(|words| next.contains(words)))
     }
+}
+
+/// A line, if it begins something that a program may end by.
+fn beginning(line: &[u8]) -> Option<String> {
+    let line = &line[..line.len().min(LONGEST)];
+    if line.first().is_none_or(|first| b" \t".contains(first)) {
+        return None;
+    }
+    let line = String::from_utf8_lossy(line);
+    let is_warning = line.contains("Warning: ") || line.contains("warning: ");
+    let line = line.trim_end();
+    (!is_warning && !line.is_empty()).then(|| line.to_owned())
 }
 
 /// Whether a line says an error, or a part of it.
@@ -163,5 +174,15 @@ mod tests {
         }
         assert!(words.go_on_after(ERROR, told_at));
         assert!(words.lines.len() == KEPT);
+        // Nor are they where they come together, of which the last are kept.
+        let mut words = LastWords::default();
+        let many: Vec<String> = (0..1000).map(|at| format!("#{at}")).collect();
+        words.hear(many.join("\n").as_bytes(), told_at);
+        let kept: Vec<&str> = words.lines.iter().map(|(_, line)| line.as_str()).collect();
+        assert_eq!(
+            (kept.len(), kept[0], kept[KEPT - 1]),
+            (KEPT, "#968", "#999")
+        );
+        assert!(words.is_more);
     }
 }

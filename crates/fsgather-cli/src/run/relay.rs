@@ -328,9 +328,7 @@ impl Pump {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
             if let Some(its) = last_words.get_mut(rank.index()) {
-                for line in self.out.split_inclusive(|byte| *byte == b'\n') {
-                    its.hear(line, now);
-                }
+                its.hear(&self.out, now);
             }
         }
         match source.speaker {

@@ -181,6 +181,19 @@ pub(crate) fn another_secret(rank: Rank, coordinator: &str) -> Error {
 mod tests {
     use super::*;
 
+    /// One in a directory, whose last look was not answered for so long.
+    fn search(unanswered: Option<Duration>) -> ExpiredSearch<'static> {
+        ExpiredSearch {
+            rank: Rank::new(3),
+            timeout: Duration::from_secs(15),
+            place: "/shared",
+            is_address: false,
+            coordinator: None,
+            other_size: None,
+            unanswered,
+        }
+    }
+
     #[test]
     fn a_search_beside_the_end_of_another_meeting_says_what_that_came_to() {
         let failures = SearchFailures {
@@ -188,45 +201,28 @@ mod tests {
             earlier: Some("a meeting had failed: rank 2 was lost".into()),
             ..SearchFailures::default()
         };
-        let search = ExpiredSearch {
-            rank: Rank::new(3),
-            timeout: Duration::from_secs(15),
-            place: "/shared",
-            is_address: false,
-            coordinator: None,
-            other_size: None,
-            unanswered: None,
-        };
-        let said = failures.out_of_time(&search).to_string();
+        let said = failures.out_of_time(&search(None)).to_string();
         let wanted = "tried vm: its connection closed; a meeting had failed: rank 2 was lost.";
         assert!(said.contains(wanted), "{said}");
     }
+
     #[test]
     fn a_search_that_hangs_in_its_file_system_says_so_at_its_end() {
-        let mut search = ExpiredSearch {
-            rank: Rank::new(3),
-            timeout: Duration::from_secs(15),
-            place: "/shared",
-            is_address: false,
-            coordinator: None,
-            other_size: None,
-            unanswered: Some(Duration::from_secs(12)),
-        };
+        let search_that_hangs = search(Some(Duration::from_secs(12)));
         let hangs = "the file system of /shared has not answered for 12 s";
         let mut failures = SearchFailures::default();
-        let said = failures.out_of_time(&search).to_string();
+        let said = failures.out_of_time(&search_that_hangs).to_string();
         assert!(
             said.contains(&format!("; {hangs}; see whether rank 0 was")),
             "{said}"
         );
         failures.by_world.insert("vm".into(), "refused".into());
-        let said = failures.out_of_time(&search).to_string();
+        let said = failures.out_of_time(&search_that_hangs).to_string();
         assert!(
             said.contains(&format!("tried vm: refused; {hangs}.")),
             "{said}"
         );
-        search.unanswered = None;
-        let said = failures.out_of_time(&search).to_string();
+        let said = failures.out_of_time(&search(None)).to_string();
         assert!(!said.contains("answered"), "{said}");
     }
 
