@@ -15,7 +15,7 @@ use fsgather_core::{
     Activity, Call, ChannelId, Contribution, Epoch, Error, Leaves, Operation, PeerFailure, Phase,
     Rank, Round, Site, Step, Ticket,
 };
-use fsgather_testkit::pace::up_to;
+use fsgather_testkit::pace::cases;
 
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 
@@ -147,7 +147,7 @@ impl Room {
 fn a_hundred_thousand_groups_leave_nothing() {
     let mut room = Room::new(4);
     let cause = Error::config("not this one");
-    for number in 1..=up_to(1_000, 100_000) {
+    for number in 1..=cases(1_000, 100_000) {
         let channel = ChannelId::new(number);
         let members: &[u32] = if number % 2 == 0 {
             &[2, 0, 1]

@@ -1,29 +1,23 @@
-//! Says how long something may take on this machine, as busy as it is: [`allowed`], and how long a test waits for it: [`patience`].
+//! How many cases a test tries, and how long it waits before it gives up a hang: [`cases`], [`patience`].
 
 use std::{fs, sync::mpsc, thread, time::Duration};
 
-/// Whether few cases are to be tried and nothing is to be waited for long: `QUICK_TESTS` is set, as `scripts/quick-tests.sh` does.
+/// Returns `full` if `FSGATHER_TESTS=full` is set, as `scripts/test.sh full` does, and `quick` otherwise.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "it is for tests alone")]
-pub fn is_quick() -> bool {
-    std::env::var_os("QUICK_TESTS").is_some()
+pub fn cases<N>(quick: N, full: N) -> N {
+    if std::env::var_os("FSGATHER_TESTS").is_some_and(|tier| tier == "full") {
+        full
+    } else {
+        quick
+    }
 }
 
-/// As many cases, ranks or rounds as a test tries: `few` where tests are to be quick, `many` otherwise.
-#[must_use]
-pub fn up_to<N>(few: N, many: N) -> N {
-    if is_quick() { few } else { many }
-}
-
-/// How long a test waits for what comes at once where nothing is broken. Quick tests do so for 10 s on a quiet machine, others for so
-/// long that no busy machine makes them fail.
+/// Returns how long a test waits for an event that comes at once unless the code is broken. It only ends a hang, so it is long enough for
+/// every busy machine.
 #[must_use]
 pub fn patience() -> Duration {
-    if is_quick() {
-        allowed(Duration::from_secs(10))
-    } else {
-        Duration::from_mins(2)
-    }
+    Duration::from_mins(2)
 }
 
 /// Leaves the processor to others for a moment, between two looks at something that nobody announces.

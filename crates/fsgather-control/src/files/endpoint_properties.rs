@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fsgather_core::{ChannelId, Epoch};
-use fsgather_testkit::pace::up_to;
+use fsgather_testkit::pace::cases;
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
@@ -238,7 +238,7 @@ fn pick(files: &[InboundMessage], seen: &[prop::sample::Index]) -> Vec<InboundMe
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(up_to(64, 512)))]
+    #![proptest_config(ProptestConfig::with_cases(cases(64, 512)))]
 
     #[test]
     fn every_message_is_heard_once_and_in_order(steps in vec(step(), 0..150)) {

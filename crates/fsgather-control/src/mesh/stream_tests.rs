@@ -1,7 +1,7 @@
 //! Tests of payloads as bytes.
 
 use fsgather_core::{ChannelId, Epoch};
-use fsgather_testkit::pace::up_to;
+use fsgather_testkit::pace::cases;
 use proptest::prelude::*;
 
 use super::*;
@@ -88,7 +88,7 @@ fn lens() -> impl Strategy<Value = usize> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(up_to(24, 48)))]
+    #![proptest_config(ProptestConfig::with_cases(cases(24, 48)))]
 
     #[test]
     fn payloads_survive_any_cut(

@@ -11,7 +11,7 @@ use fsgather_core::{Call, Operation, Rank, Site};
 use fsgather_testkit::{
     MemoryMailbox,
     exchange_conformance::{self, RankExchange},
-    pace::up_to,
+    pace::cases,
 };
 
 use crate::bed::{Bed, on_threads};
@@ -34,7 +34,7 @@ fn a_post_that_shows_everything_at_once_conforms() {
 
 #[test]
 fn a_post_with_faults_conforms() {
-    on_threads(1..=up_to(1, 2), |seed| {
+    on_threads(1..=cases(1, 2), |seed| {
         conform(|| MemoryMailbox::with_faults(seed), 3);
     });
 }
@@ -86,7 +86,7 @@ fn make_call(exchange: &RankExchange, call: u32, releases: &AtomicUsize) {
 
 #[test]
 fn hundreds_of_calls_under_faults_deliver_what_was_contributed() {
-    let calls: u32 = up_to(40, 200);
+    let calls: u32 = cases(40, 200);
     let stress = |seed| {
         let bed = Bed {
             by_host: 2,
@@ -107,7 +107,7 @@ fn hundreds_of_calls_under_faults_deliver_what_was_contributed() {
         assert_eq!(releases.into_inner(), 4 * calls as usize, "seed {seed}");
         assert_eq!(bed.post.places(), 0, "seed {seed}: nothing is left");
     };
-    on_threads(11..=up_to(11, 14), stress);
+    on_threads(11..=cases(11, 14), stress);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn messages_are_taken_back_however_long_the_job_runs() {
         for exchange in bed.world() {
             let post = &bed.post;
             scope.spawn(move || {
-                for turn in 0..up_to(300, 2000) {
+                for turn in 0..cases(300, 2000) {
                     exchange.barrier(Site::named("here")).unwrap();
                     let held = post.held();
                     assert!(held < 3 * BOUND_FOR_EACH_RANK, "{held} after {turn}");

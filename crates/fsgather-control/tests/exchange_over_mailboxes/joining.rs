@@ -15,7 +15,7 @@ use fsgather_core::{Error, PeerFailure, ProcessId, Rank, RendezvousBackend, Site
 use fsgather_testkit::{
     MemoryBackend, MemoryMailbox,
     exchange_conformance::RankExchange,
-    pace::{allowed, up_to},
+    pace::{allowed, cases},
     process::TIME_LIMIT,
 };
 use uuid::Uuid;
@@ -175,11 +175,11 @@ fn two_processes_of_one_rank_end_the_world_for_all() {
 
 #[test]
 fn a_latecomer_is_told_that_the_world_has_formed_and_disturbs_nobody() {
-    on_threads(71..=71 + up_to(0, 2), |seed| {
+    on_threads(71..=71 + cases(0, 2), |seed| {
         let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         let world = bed.world();
         let late = Bed {
-            join_timeout: Duration::from_secs(up_to(1, 3)),
+            join_timeout: Duration::from_secs(cases(1, 3)),
             ..bed.clone()
         };
         let config = late.config(2, late.twin(2, 1));
@@ -189,7 +189,7 @@ fn a_latecomer_is_told_that_the_world_has_formed_and_disturbs_nobody() {
         thread::scope(|scope| {
             for exchange in world {
                 scope.spawn(move || {
-                    let until = Instant::now() + Duration::from_secs(up_to(2, 4));
+                    let until = Instant::now() + Duration::from_secs(cases(2, 4));
                     let mut last = false;
                     while !last {
                         last = Instant::now() > until;
@@ -234,7 +234,7 @@ fn two_worlds_that_form_in_one_place_are_told_of_each_other() {
 
 #[test]
 fn a_rank_that_gives_up_before_its_answer_comes_is_not_waited_for() {
-    for seed in 91..=91 + up_to(0, 2) {
+    for seed in 91..=91 + cases(0, 2) {
         let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         let running = [bed.start(0, rank_1_is_gone), bed.start(2, rank_1_is_gone)];
         // It sees no answer, and its process goes on.

@@ -12,7 +12,7 @@ use fsgather_core::{
 use fsgather_testkit::{
     MemoryMailbox,
     exchange_conformance::RankExchange,
-    pace::{allowed, up_to},
+    pace::{allowed, cases},
 };
 
 use crate::bed::{Bed, Running, on_threads};
@@ -79,7 +79,7 @@ fn lost(error: &Error) -> (Rank, &PeerFailure) {
 
 #[test]
 fn a_member_that_vanishes_is_named_alike_by_all() {
-    on_threads(up_to(22, 21)..=up_to(22, 26), |seed| {
+    on_threads(cases(22, 21)..=cases(22, 26), |seed| {
         let by_host = if seed % 2 == 0 { 4 } else { 2 };
         let bed = Bed {
             by_host,
@@ -103,7 +103,7 @@ fn a_member_that_vanishes_is_named_alike_by_all() {
 
 #[test]
 fn a_rank_0_that_vanishes_is_named_by_all() {
-    on_threads(31..=31 + up_to(1, 5), |seed| {
+    on_threads(31..=31 + cases(1, 5), |seed| {
         let by_host = if seed % 2 == 0 { 4 } else { 2 };
         let bed = Bed {
             by_host,

@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc, thread};
 use fsgather_arena::{Arena, Arenas, Filling, Host, Leased, Location, Placement, Visitor};
 use fsgather_control::mesh::{Halted, HostMemory, Mesh, Passed, RingPart};
 use fsgather_core::{CallId, Error, Rank};
-use fsgather_testkit::pace::up_to;
+use fsgather_testkit::pace::cases;
 use proptest::prelude::*;
 
 use crate::bed::{Bed, call, on_all, payload, ranks};
@@ -220,7 +220,7 @@ fn any_host() -> impl Strategy<Value = Members> {
         Just(0),
         1..1000_usize,
         1_048_570..1_048_580_usize,
-        0..up_to(300_000, 3_000_000_usize)
+        0..cases(300_000, 3_000_000_usize)
     ];
     let payloads = prop::collection::vec((len, any::<bool>()), 1..=3);
     (payloads, prop::bool::weighted(0.8))
@@ -228,7 +228,7 @@ fn any_host() -> impl Strategy<Value = Members> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(up_to(4, 16)))]
+    #![proptest_config(ProptestConfig::with_cases(cases(4, 16)))]
 
     #[test]
     fn what_comes_to_a_host_comes_to_all_its_members(

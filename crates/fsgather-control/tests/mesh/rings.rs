@@ -4,18 +4,18 @@ use std::sync::Mutex;
 
 use fsgather_control::mesh::{Mesh, RingPart, neighbours};
 use fsgather_core::Rank;
-use fsgather_testkit::pace::up_to;
+use fsgather_testkit::pace::cases;
 use proptest::prelude::*;
 
 use crate::bed::{Bed, call, check, ignore, in_bytes, on_all, on_channel, payload, ranks, ring};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(up_to(2, 16)))]
+    #![proptest_config(ProptestConfig::with_cases(cases(2, 16)))]
 
     #[test]
     fn a_ring_brings_everything_to_everybody(
         lens in proptest::collection::vec(
-            prop_oneof![Just(0), 1..1000_usize, 1_048_570..1_048_580_usize, 0..up_to(300_000, 3_000_000_usize)],
+            prop_oneof![Just(0), 1..1000_usize, 1_048_570..1_048_580_usize, 0..cases(300_000, 3_000_000_usize)],
             1..=6,
         ),
     ) {
@@ -48,13 +48,13 @@ fn a_ring_without_checksums_brings_the_same() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(up_to(2, 12)))]
+    #![proptest_config(ProptestConfig::with_cases(cases(2, 12)))]
 
     #[test]
     fn a_ring_of_hosts_brings_everything_to_everybody_and_enters_each_host_once(
         hosts in proptest::collection::vec(
             proptest::collection::vec(
-                prop_oneof![Just(0), 1..1000_usize, 1_048_570..1_048_580_usize, 0..up_to(300_000, 3_000_000_usize)],
+                prop_oneof![Just(0), 1..1000_usize, 1_048_570..1_048_580_usize, 0..cases(300_000, 3_000_000_usize)],
                 1..=3,
             ),
             1..=4,
@@ -208,7 +208,7 @@ fn empty_payloads_need_no_links() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(up_to(2, 12)))]
+    #![proptest_config(ProptestConfig::with_cases(cases(2, 12)))]
 
     #[test]
     fn a_group_has_its_own_order(
@@ -217,7 +217,7 @@ proptest! {
             let all: Vec<u32> = (0..7).collect();
             (prop::sample::subsequence(all, hosts.len()).prop_shuffle(), Just(hosts))
         }),
-        lens in prop::collection::vec(prop_oneof![Just(0), 1..1000_usize, 1_048_576..up_to(1_048_580, 2_000_000_usize)], 6),
+        lens in prop::collection::vec(prop_oneof![Just(0), 1..1000_usize, 1_048_576..cases(1_048_580, 2_000_000_usize)], 6),
     ) {
         let meshes = Bed::new(7).meshes();
         let members: Vec<Rank> = members.into_iter().map(Rank::new).collect();

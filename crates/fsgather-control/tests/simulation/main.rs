@@ -18,7 +18,7 @@ mod script;
 use std::time::{Duration, Instant};
 
 use fsgather_core::{Error, PeerFailure, Rank};
-use fsgather_testkit::pace::{allowed, up_to};
+use fsgather_testkit::pace::{allowed, cases};
 use mixtures::scripts;
 use network::{run as run_script, run_in_turn};
 use promises::Ledger;
@@ -37,7 +37,7 @@ const FEW_SCRIPTS: u32 = 30;
 fn config() -> ProptestConfig {
     let asked = std::env::var("SIMULATION_SCRIPTS");
     let asked = asked.ok().and_then(|scripts| scripts.parse().ok());
-    ProptestConfig::with_cases(asked.unwrap_or(up_to(FEW_SCRIPTS, SCRIPTS)))
+    ProptestConfig::with_cases(asked.unwrap_or(cases(FEW_SCRIPTS, SCRIPTS)))
 }
 
 fn run(script: &Script) -> Result<Ledger, TestCaseError> {

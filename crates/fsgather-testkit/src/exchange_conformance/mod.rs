@@ -23,7 +23,7 @@ use fsgather_core::{
     Site, Table,
 };
 
-use crate::pace::{allowed, is_quick, patience, rest, up_to, within_patience};
+use crate::pace::{allowed, cases, patience, rest, within_patience};
 
 /// One rank's exchange.
 pub type RankExchange = Box<dyn Exchange>;
@@ -36,7 +36,7 @@ const HASTY: Duration = Duration::from_millis(400);
 
 /// The same on a busy machine, where quick tests wait no longer than they have to.
 fn hasty() -> Duration {
-    allowed(HASTY).min(up_to(2 * HASTY, Duration::MAX))
+    allowed(HASTY).min(cases(2 * HASTY, Duration::MAX))
 }
 
 /// One thing that is checked, on a world of so many ranks.
@@ -49,10 +49,10 @@ const AT_ONCE: usize = 6;
 ///
 /// Several worlds are there at the same time.
 pub fn run(make: &MakeWorld<'_>, largest: u32) {
-    let largest = largest.min(up_to(2, largest));
+    let largest = largest.min(cases(2, largest));
     let mut checks: Vec<(Check, u32)> = Vec::new();
     // Takes seconds whatever the size.
-    if largest > 1 && !is_quick() {
+    if largest > 1 && cases(false, true) {
         checks.push((progress_postpones_the_time_out, largest));
     }
     for ranks in (1..=largest).rev() {

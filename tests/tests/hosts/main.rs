@@ -1,0 +1,4 @@
+//! Jobs on several hosts, which are network namespaces on this machine. Needs root: `scripts/prove hosts`.
+
+#[path = "../common/mod.rs"]
+mod common;
