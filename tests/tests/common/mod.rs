@@ -229,6 +229,19 @@ impl Stage {
         self.processes[index].ended.is_none()
     }
 
+    /// When a process wrote its first line that fits, which is waited for.
+    pub(crate) fn time_of(
+        &mut self,
+        index: usize,
+        what: &str,
+        fits: impl Fn(&str) -> bool,
+    ) -> Instant {
+        self.wait_for_where(index, what, &fits);
+        let mut lines = self.processes[index].lines.iter();
+        let line = lines.find(|line| fits(&line.text));
+        line.expect("it was waited for").at
+    }
+
     /// Waits until a process has ended.
     pub(crate) fn end(&mut self, index: usize) -> End {
         loop {
@@ -272,8 +285,8 @@ impl Stage {
         let mut text = String::new();
         for (index, process) in self.processes.iter().enumerate() {
             let _ = writeln!(text, "--- process {index} (pid {})", process.pid);
-            for (stream, line) in &process.lines {
-                let _ = writeln!(text, "{stream}: {line}");
+            for line in &process.lines {
+                let _ = writeln!(text, "{}: {}", line.stream, line.text);
             }
             let _ = writeln!(text, "ended: {:?}", process.ended.map(|(code, _)| code));
         }
@@ -309,7 +322,7 @@ impl Stage {
     fn record(&mut self, (index, what): Event) {
         let process = &mut self.processes[index];
         match what {
-            What::Line(stream, line) => process.lines.push((stream, line)),
+            What::Line(line) => process.lines.push(line),
             What::Silence => process.silent_streams += 1,
             What::Ended(code, at) => process.ended = Some((code, at)),
         }

@@ -16,19 +16,27 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 pub(crate) type Event = (usize, What);
 
 pub(crate) enum What {
-    /// A line on stream 1 or 2.
-    Line(u8, String),
+    Line(Line),
     /// The end of a stream.
     Silence,
     /// Its exit code or 128 + its signal.
     Ended(i32, Instant),
 }
 
+/// One line that a process has written.
+pub(crate) struct Line {
+    /// 1 for standard output, 2 for standard error.
+    pub(crate) stream: u8,
+    pub(crate) text: String,
+    /// When it was read.
+    pub(crate) at: Instant,
+}
+
 pub(crate) struct Process {
     pub(crate) pid: u32,
     handle: OwnedFd,
     pub(crate) stdin: Option<ChildStdin>,
-    pub(crate) lines: Vec<(u8, String)>,
+    pub(crate) lines: Vec<Line>,
     /// Which lines have been waited for.
     seen: Vec<bool>,
     pub(crate) silent_streams: u8,
@@ -54,8 +62,12 @@ impl Process {
             thread::spawn(move || {
                 for line in BufReader::new(source).split(b'\n') {
                     let Ok(line) = line else { break };
-                    let line = String::from_utf8_lossy(&line).into_owned();
-                    let _ = events.send((index, What::Line(stream, line)));
+                    let line = Line {
+                        stream,
+                        text: String::from_utf8_lossy(&line).into_owned(),
+                        at: Instant::now(),
+                    };
+                    let _ = events.send((index, What::Line(line)));
                 }
                 let _ = events.send((index, What::Silence));
             });
@@ -83,10 +95,10 @@ impl Process {
     pub(crate) fn find(&mut self, fits: impl Fn(&str) -> bool) -> Option<String> {
         self.seen.resize(self.lines.len(), false);
         let lines = self.lines.iter().zip(&mut self.seen);
-        for ((_, line), seen) in lines {
-            if !*seen && fits(line) {
+        for (line, seen) in lines {
+            if !*seen && fits(&line.text) {
                 *seen = true;
-                return Some(line.clone());
+                return Some(line.text.clone());
             }
         }
         None
@@ -100,8 +112,8 @@ impl Process {
     pub(crate) fn end(&self) -> Option<super::End> {
         let (code, at) = self.ended.filter(|_| self.is_silent())?;
         let of = |wanted| {
-            let lines = self.lines.iter().filter(|(stream, _)| *stream == wanted);
-            lines.map(|(_, line)| line.clone()).collect()
+            let lines = self.lines.iter().filter(|line| line.stream == wanted);
+            lines.map(|line| line.text.clone()).collect()
         };
         Some(super::End {
             code,
