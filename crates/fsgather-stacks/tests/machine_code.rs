@@ -68,7 +68,7 @@ fn told(calls: &[&str], work: impl FnOnce() + Send + 'static) -> Whereabouts {
         {
             return seen;
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "{seen}");
+        assert!(start.elapsed() < Duration::from_mins(2), "{seen}");
         thread::yield_now();
     }
 }
@@ -116,22 +116,6 @@ fn who_waits_for_a_lock_sleeps_or_reads_is_told_with_the_functions_that_have_led
         "machine_code::reads (waiting, in read on a pipe)"
     );
     drop(writer);
-}
-
-#[test]
-fn a_look_takes_no_longer_than_a_glance() {
-    let _alone = alone();
-    told(&["futex"], || {
-        naps(Duration::from_mins(1));
-    });
-    let took = (0..5).map(|_| {
-        let start = Instant::now();
-        look(None).unwrap();
-        start.elapsed()
-    });
-    // One of them is not disturbed, on a busy machine.
-    let least = took.min().unwrap();
-    assert!(least < Duration::from_millis(200), "{least:?}");
 }
 
 #[test]

@@ -105,6 +105,20 @@ fn two_starts_on_a_host_without_rank_0_fail_the_world() {
 }
 
 #[test]
+fn rank_that_does_not_ask_again_is_lost_after_the_grace() {
+    let now = Instant::now();
+    let mut coordinator = world(now, None);
+    coordinator.join(join(1, 201, "n1", None), now);
+    coordinator.disconnected(Rank::new(1), "its connection closed", now);
+    assert!(coordinator.is_missed(Rank::new(1)).is_some());
+    coordinator.tick(now + Duration::from_millis(4999));
+    assert!(coordinator.failure().is_none());
+    coordinator.tick(now + Duration::from_secs(5));
+    let failure = coordinator.failure().unwrap().to_string();
+    assert!(failure.contains("its connection closed"), "{failure}");
+}
+
+#[test]
 fn only_the_process_that_has_joined_as_a_rank_watches_as_it() {
     let now = Instant::now();
     let mut coordinator = world(now, None);

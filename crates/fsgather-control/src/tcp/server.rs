@@ -170,7 +170,8 @@ mod tests {
         message::Join,
     };
 
-    /// Rank 0 of a world of two ranks that is forming, with its server open.
+    /// Rank 0 of a world of two ranks that is forming, with its server open. It has no timer, so nothing
+    /// fails here because time has passed.
     struct TestServer {
         node: Arc<TcpNode>,
         address: SocketAddr,
@@ -210,8 +211,6 @@ mod tests {
             let address = listener.local_addr().unwrap();
             let (its, known) = (Arc::clone(&node), credentials.clone());
             tokio::spawn(serve(its, vec![listener], known, is_running));
-            let its = Arc::clone(&node);
-            tokio::spawn(async move { its.keep_time().await });
             Self {
                 node,
                 address,
@@ -291,11 +290,9 @@ mod tests {
                 activity: Activity::outside(Phase::Computing),
             };
             again.writer.send(&word).await.unwrap();
-            let asked = Instant::now();
             drop(again);
             let failure = server.failure().await.to_string();
             assert!(failure.contains("rank 1"), "{failure}");
-            assert!(asked.elapsed() < Duration::from_secs(3));
         });
     }
 
@@ -326,24 +323,9 @@ mod tests {
             let server = TestServer::open().await;
             let connection = server.ask().await;
             server.runs.store(false, Ordering::SeqCst);
-            let closed = Instant::now();
             drop(connection);
             let failure = server.failure().await.to_string();
             assert!(failure.contains("rank 1"), "{failure}");
-            assert!(closed.elapsed() < Duration::from_secs(3));
-        });
-    }
-
-    #[test]
-    fn who_gives_a_try_up_and_does_not_come_again_is_lost_after_some_seconds() {
-        within_a_minute(async {
-            let server = TestServer::open().await;
-            drop(server.ask().await);
-            let closed = Instant::now();
-            let failure = server.failure().await.to_string();
-            assert!(failure.contains("its connection closed"), "{failure}");
-            let after = closed.elapsed();
-            assert!(after > Duration::from_secs(4), "{after:?}");
         });
     }
 }

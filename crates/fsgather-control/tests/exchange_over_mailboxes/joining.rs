@@ -1,9 +1,12 @@
 //! Tests how worlds come together, and what gets in the way.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use fsgather_control::{
@@ -15,12 +18,23 @@ use fsgather_core::{Error, PeerFailure, ProcessId, Rank, RendezvousBackend, Site
 use fsgather_testkit::{
     MemoryBackend, MemoryMailbox,
     exchange_conformance::RankExchange,
-    pace::{allowed, cases},
-    process::TIME_LIMIT,
+    pace::{cases, rest, within_patience},
 };
 use uuid::Uuid;
 
 use crate::bed::{Bed, Running, on_threads, start};
+
+fn wait_until(it_is_so: impl Fn() -> bool) {
+    within_patience(|| {
+        while !it_is_so() {
+            rest();
+        }
+    });
+}
+
+fn wait_for_messages(post: &MemoryMailbox, count: usize) {
+    wait_until(|| post.held() >= count);
+}
 
 fn barrier(exchange: &RankExchange) -> Result<(), Error> {
     exchange.barrier(Site::named("here"))
@@ -83,11 +97,10 @@ impl RendezvousBackend for OneOfTwo {
     }
 }
 
-#[test]
-fn a_rank_that_was_told_another_size_says_so_at_its_end() {
+/// Has rank 0 wait so long for a rank 1 that was told another world size; what both say at their ends.
+fn join_by_two_sizes(join_timeout: Duration) -> [String; 2] {
     let bed = Bed {
-        // It is looked for at half of it.
-        join_timeout: allowed(Duration::from_secs(2)),
+        join_timeout,
         ..Bed::new(MemoryMailbox::new(), 3)
     };
     let keyed = |config: Config, size: u64| Config {
@@ -97,7 +110,6 @@ fn a_rank_that_was_told_another_size_says_so_at_its_end() {
         },
         ..config
     };
-    let root = keyed(bed.config(0, bed.process(0)), 3);
     let board = OneOfTwo {
         own: MemoryBackend::default(),
         other: Arc::clone(&bed.board),
@@ -105,13 +117,22 @@ fn a_rank_that_was_told_another_size_says_so_at_its_end() {
     let misled = Config {
         meeting: Meeting::Board(Arc::new(board)),
         world_size: WorldSize::new(4).unwrap(),
+        // It looks for other sizes at half of it, when rank 0 still waits.
+        join_timeout: join_timeout / 2,
         ..keyed(bed.config(1, bed.process(1)), 4)
     };
-    let running = [root, misled].map(|config| start(config, |joined| joined.err().unwrap()));
-    for error in running.map(Running::result) {
-        let told = error.to_string();
-        assert!(told.contains("was told that there are 4 ranks"), "{told}");
-    }
+    let join = |config| start(config, |joined| joined.err().unwrap().to_string());
+    let root = join(keyed(bed.config(0, bed.process(0)), 3));
+    wait_until(|| !bed.board.records().unwrap().is_empty());
+    [root, join(misled)].map(Running::result)
+}
+
+#[test]
+fn a_rank_that_was_told_another_size_says_so_at_its_end() {
+    // On a busy machine they may not hear of each other before their time is over.
+    let mut said = [2, 8, 32].map(Duration::from_secs).into_iter().map(join_by_two_sizes);
+    let is_named = |text: &String| text.contains("was told that there are 4 ranks");
+    assert!(said.any(|both| both.iter().all(is_named)));
 }
 
 /// A process on a host of which nothing can be seen.
@@ -128,7 +149,7 @@ fn elsewhere(which: u64) -> ProcessId {
 
 #[test]
 fn places_of_earlier_worlds_neither_capture_nor_hang_a_world() {
-    for seed in 51..=53 {
+    for seed in 51..=cases(51, 53) {
         let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         // Its rank 0 is gone, and so is the place of another one.
         let ended = bed.twin(0, 1);
@@ -136,20 +157,14 @@ fn places_of_earlier_worlds_neither_capture_nor_hang_a_world() {
         bed.post.kill(&ended);
         // Rank 0 of this one cannot be seen and never answers.
         leave_stale(&bed, elsewhere(1), 2 << 100);
-        let started = Instant::now();
         barrier_and_close(bed.world());
-        assert!(
-            started.elapsed() < allowed(Duration::from_secs(10)),
-            "seed {seed}"
-        );
     }
 }
 
 #[test]
 fn two_processes_of_one_rank_end_the_world_for_all() {
-    for seed in 61..=64 {
+    for seed in 61..=cases(61, 64) {
         let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
-        let started = Instant::now();
         let join = |rank, which| {
             let config = bed.config(rank, bed.twin(rank, which));
             start(config, |exchange: Result<RankExchange, Error>| {
@@ -166,10 +181,6 @@ fn two_processes_of_one_rank_end_the_world_for_all() {
                 "{text}"
             );
         }
-        assert!(
-            started.elapsed() < allowed(Duration::from_secs(20)),
-            "seed {seed}"
-        );
     }
 }
 
@@ -179,20 +190,23 @@ fn a_latecomer_is_told_that_the_world_has_formed_and_disturbs_nobody() {
         let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         let world = bed.world();
         let late = Bed {
-            join_timeout: Duration::from_secs(cases(1, 3)),
+            join_timeout: Duration::from_secs(1),
             ..bed.clone()
         };
         let config = late.config(2, late.twin(2, 1));
-        let latecomer = start(config, |exchange: Result<RankExchange, Error>| {
+        let was_told = Arc::new(AtomicBool::new(false));
+        let its = Arc::clone(&was_told);
+        let latecomer = start(config, move |exchange: Result<RankExchange, Error>| {
+            its.store(true, Ordering::SeqCst);
             exchange.map(drop).unwrap_err()
         });
         thread::scope(|scope| {
             for exchange in world {
+                let was_told = &was_told;
                 scope.spawn(move || {
-                    let until = Instant::now() + Duration::from_secs(cases(2, 4));
                     let mut last = false;
                     while !last {
-                        last = Instant::now() > until;
+                        last = was_told.load(Ordering::SeqCst);
                         let body = vec![u8::from(last)];
                         let call = fsgather_core::Call::new(
                             fsgather_core::Operation::AllGather,
@@ -212,7 +226,7 @@ fn a_latecomer_is_told_that_the_world_has_formed_and_disturbs_nobody() {
 
 #[test]
 fn two_worlds_that_form_in_one_place_are_told_of_each_other() {
-    for seed in 81..=83 {
+    for seed in 81..=cases(81, 83) {
         let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         let join = |rank, which| {
             let config = bed.config(rank, bed.twin(rank, which));
@@ -245,12 +259,7 @@ fn a_rank_that_gives_up_before_its_answer_comes_is_not_waited_for() {
         bed.post.set_blind(&bed.process(1), true);
         let gives_up = hasty.start(1, |exchange| exchange.map(drop).unwrap_err());
         gives_up.result();
-        let started = Instant::now();
         running.into_iter().for_each(Running::result);
-        assert!(
-            started.elapsed() < allowed(Duration::from_secs(10)),
-            "seed {seed}"
-        );
     }
 }
 
@@ -264,14 +273,6 @@ fn rank_1_is_gone(exchange: Result<RankExchange, Error>) {
     };
     assert_eq!(peer.rank, Rank::new(1));
     assert!(matches!(failure, PeerFailure::Raised { .. }), "{error}");
-}
-
-fn wait_for_messages(post: &MemoryMailbox, count: usize) {
-    let deadline = Instant::now() + TIME_LIMIT;
-    while post.held() < count {
-        assert!(Instant::now() < deadline, "only {} messages", post.held());
-        thread::yield_now();
-    }
 }
 
 #[test]

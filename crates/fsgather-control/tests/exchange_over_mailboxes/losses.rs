@@ -1,9 +1,6 @@
 //! Ranks that vanish, and messages that cannot be left.
 
-use std::{
-    mem, thread,
-    time::{Duration, Instant},
-};
+use std::{mem, thread};
 
 use bytes::Bytes;
 use fsgather_core::{
@@ -12,7 +9,7 @@ use fsgather_core::{
 use fsgather_testkit::{
     MemoryMailbox,
     exchange_conformance::RankExchange,
-    pace::{allowed, cases},
+    pace::cases,
 };
 
 use crate::bed::{Bed, Running, on_threads};
@@ -38,7 +35,7 @@ fn die(bed: &Bed, process: &ProcessId, exchange: RankExchange) {
 type Told = (bool, Error);
 
 /// Kills a rank in its second call, which the others make: before it contributes, or after.
-fn vanish(bed: &Bed, victim: u32, contributes: bool) -> (Vec<Told>, Duration) {
+fn vanish(bed: &Bed, victim: u32, contributes: bool) -> Vec<Told> {
     let running: Vec<Running<Option<Told>>> = (0..bed.world_size.get())
         .map(|rank| {
             let bed_of_rank = bed.clone();
@@ -65,9 +62,7 @@ fn vanish(bed: &Bed, victim: u32, contributes: bool) -> (Vec<Told>, Duration) {
             })
         })
         .collect();
-    let started = Instant::now();
-    let told = running.into_iter().filter_map(Running::result).collect();
-    (told, started.elapsed())
+    running.into_iter().filter_map(Running::result).collect()
 }
 
 fn lost(error: &Error) -> (Rank, &PeerFailure) {
@@ -85,7 +80,7 @@ fn a_member_that_vanishes_is_named_alike_by_all() {
             by_host,
             ..Bed::new(MemoryMailbox::with_faults(seed), 4)
         };
-        let (told, took) = vanish(&bed, 3, seed % 4 < 2);
+        let told = vanish(&bed, 3, seed % 4 < 2);
         assert_eq!(told.len(), 3);
         for one in &told {
             assert_eq!(one, &told[0], "seed {seed}");
@@ -93,11 +88,6 @@ fn a_member_that_vanishes_is_named_alike_by_all() {
             assert_eq!(rank, Rank::new(3));
             assert!(matches!(failure, PeerFailure::Lost { .. }), "{failure:?}");
         }
-        let limit = if by_host == 4 { 5 } else { 12 };
-        assert!(
-            took < allowed(Duration::from_secs(limit)),
-            "seed {seed}: {took:?}"
-        );
     });
 }
 
@@ -109,7 +99,7 @@ fn a_rank_0_that_vanishes_is_named_by_all() {
             by_host,
             ..Bed::new(MemoryMailbox::with_faults(seed), 4)
         };
-        let (told, took) = vanish(&bed, 0, seed % 4 < 2);
+        let told = vanish(&bed, 0, seed % 4 < 2);
         assert_eq!(told.len(), 3);
         for (_, error) in &told {
             let (rank, failure) = lost(error);
@@ -122,19 +112,12 @@ fn a_rank_0_that_vanishes_is_named_by_all() {
                 "seed {seed}: {failure:?}"
             );
         }
-        // Where only others see it, somebody on its host has to miss its signs first.
-        let limit = if by_host == 4 { 5 } else { 20 };
-        assert!(
-            took < allowed(Duration::from_secs(limit)),
-            "seed {seed}: {took:?}"
-        );
     });
 }
 
 #[test]
 fn ranks_that_vanish_one_after_the_other_do_not_keep_the_rest_waiting() {
     let bed = Bed::new(MemoryMailbox::with_faults(41), 4);
-    let started = Instant::now();
     let running: Vec<_> = (0..4)
         .map(|rank| {
             let its = bed.clone();
@@ -152,7 +135,6 @@ fn ranks_that_vanish_one_after_the_other_do_not_keep_the_rest_waiting() {
     let told: Vec<Error> = running.into_iter().filter_map(Running::result).collect();
     assert_eq!(told[0], told[1]);
     assert!(lost(&told[0]).0 >= Rank::new(2));
-    assert!(started.elapsed() < allowed(Duration::from_secs(6)));
 }
 
 #[test]
@@ -187,7 +169,6 @@ fn all_learn_why_a_rank_could_not_leave_a_message() {
 #[test]
 fn the_last_message_is_left_although_it_fails_for_a_moment() {
     let bed = Bed::new(MemoryMailbox::new(), 2);
-    let started = Instant::now();
     thread::scope(|scope| {
         for exchange in bed.world() {
             let (post, process) = (&bed.post, bed.process(1));
@@ -206,5 +187,4 @@ fn the_last_message_is_left_although_it_fails_for_a_moment() {
         }
     });
     assert_eq!(bed.post.places(), 0);
-    assert!(started.elapsed() < allowed(Duration::from_secs(5)));
 }

@@ -10,6 +10,7 @@ use std::{
 
 use fsgather_control::mesh::{Mesh, Source};
 use fsgather_core::{Error, PeerFailure, Rank};
+use fsgather_testkit::pace::cases;
 
 use crate::{
     bed::{Bed, call, check, ignore, on_all, payload, ranks, ring},
@@ -276,20 +277,20 @@ fn a_rank_that_is_stopped_before_there_is_a_link_times_out_as_any_other() {
         other => panic!("{other}"),
     }
     let error = mesh
-        .prepare_for(call(0), Rank::new(1), timeout, &mut ignore)
+        .prepare_for(call(0), Rank::new(1), timeout / 10, &mut ignore)
         .unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
 }
 
 #[test]
 fn a_rank_that_goes_on_after_a_stop_is_reached() {
-    // Longer than ranks of a world look for a way to each other before the first call.
-    const STOP: Duration = Duration::from_secs(11);
+    // In full, longer than ranks of a world look for a way to each other before the first call.
+    let stop = Duration::from_secs(cases(1, 11));
     let (meshes, proxy) = with_a_stopped_rank(Duration::from_mins(1));
     let mesh = &meshes[0];
     let mut look = |_| {
         let idle = mesh.stalled(call(0)).map(|(_, idle)| idle);
-        if idle.is_some_and(|idle| idle >= STOP) {
+        if idle.is_some_and(|idle| idle >= stop) {
             proxy.seen.holds_back.store(false, Ordering::SeqCst);
         }
         Ok(())

@@ -348,12 +348,12 @@ impl MessageDir {
     /// Where clients go by time stamps, a message that was left within a tick of another change may stay
     /// invisible until its writer touches the directory again; after this call nobody would.
     fn linger(&self) {
+        let is_local = self.is_local();
+        self.linger_for(if is_local { Duration::ZERO } else { LINGER });
+    }
+
+    fn linger_for(&self, wait: Duration) {
         self.torn.remove();
-        let wait = if self.is_local() {
-            Duration::ZERO
-        } else {
-            LINGER
-        };
         let mut retries = RetryBudget::new(wait);
         let nobody: &mut Progress<'_> = &mut |_| Ok(());
         while !listing::names(self.directory.path()).is_err_and(|error| is_not_seen(&error)) {

@@ -87,9 +87,8 @@ mod tests {
 
     #[test]
     fn a_wait_is_cut_short_by_the_progress_hook() {
-        let started = Instant::now();
         let mut calls = 0;
-        let result = sleep(Duration::from_mins(1), &mut |_| {
+        let result = sleep(Duration::from_hours(1), &mut |_| {
             calls += 1;
             if calls == 2 {
                 Err(Error::config("interrupted"))
@@ -98,6 +97,5 @@ mod tests {
             }
         });
         assert_eq!(result, Err(Error::config("interrupted")));
-        assert!(started.elapsed() < Duration::from_secs(30));
     }
 }

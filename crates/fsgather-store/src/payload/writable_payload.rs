@@ -140,15 +140,12 @@ mod tests {
         address
     }
 
-    /// A file, and a payload that maps it; `None` where that cannot be.
-    fn mapped(content: &[u8]) -> Option<(File, Payload)> {
-        let mut file = tempfile::tempfile().unwrap();
+    /// A file, and a payload that maps it.
+    fn mapped(content: &[u8]) -> (File, Payload) {
+        let mut file = map::tests::mappable_file();
         file.write_all(content).unwrap();
-        let payload = Payload::map_file(&file).unwrap();
-        if payload.is_none() {
-            println!("skipped: the temporary directory is not on a mappable file system");
-        }
-        Some((file, payload?))
+        let payload = Payload::map_file(&file).unwrap().unwrap();
+        (file, payload)
     }
 
     fn content_of(file: &File) -> Vec<u8> {
@@ -160,9 +157,7 @@ mod tests {
     #[test]
     fn a_mapping_is_written_to_in_place_and_the_file_never_changes() {
         let content = b"abc".repeat(5000);
-        let Some((file, payload)) = mapped(&content) else {
-            return;
-        };
+        let (file, payload) = mapped(&content);
         // Another mapping of the same file, as another process of the host has one.
         let other = Payload::map_file(&file).unwrap().unwrap();
         let address = payload.as_ptr();
@@ -174,12 +169,9 @@ mod tests {
     #[test]
     fn a_part_of_a_mapping_keeps_its_bounds() {
         let content = [vec![1; 128], vec![2; 9000]].concat();
-        let mut file = tempfile::tempfile().unwrap();
+        let mut file = map::tests::mappable_file();
         file.write_all(&content).unwrap();
-        let Some(mapping) = map::Mapping::of(&file, content.len() as u64).unwrap() else {
-            println!("skipped: the temporary directory is not on a mappable file system");
-            return;
-        };
+        let mapping = map::Mapping::of(&file, content.len() as u64).unwrap().unwrap();
         let payload = Payload::in_file(mapping, 8000);
         let address = payload.as_ptr();
         let own = payload.into_writable();
@@ -191,9 +183,7 @@ mod tests {
     #[test]
     fn other_holders_of_a_mapping_never_see_a_write() {
         let content = vec![7; 3 << 20];
-        let Some((_file, payload)) = mapped(&content) else {
-            return;
-        };
+        let (_file, payload) = mapped(&content);
         let other = payload.clone();
         let address = overwrite(payload.into_writable(), &content);
         assert_ne!(address, other.as_ptr());

@@ -4,7 +4,7 @@ use std::{sync::Barrier, time::Duration};
 
 use fsgather::{Rank, Transport};
 use fsgather_config::words::Word;
-use fsgather_testkit::pace::{allowed, rest};
+use fsgather_testkit::pace::rest;
 use fsgather_trace::record::Way;
 
 use super::{
@@ -28,7 +28,7 @@ fn who_is_late_is_told_by_its_rank_in_the_group_and_takes_back_what_it_hands_in(
             if is_late {
                 is_decided.wait();
             }
-            let call = group.call().deadline(allowed(Duration::from_secs(1)));
+            let call = group.call().deadline(Duration::from_secs(2));
             let partial = call.gather_partial(&"x".repeat(300_000), 0).unwrap();
             let missing: Vec<Rank> = partial.missing.iter().map(|late| late.rank).collect();
             assert_eq!(missing, [2]);

@@ -17,7 +17,7 @@ use fsgather::{
     Bootstrap, Builder, Communicator, Control, Error, ErrorKind, Payload, Pieces, Rendezvous,
     Transport, Verify,
 };
-use fsgather_testkit::pace::{allowed, rest, within_patience};
+use fsgather_testkit::pace::{rest, within_patience};
 
 use super::{RANKS, bytes_of, everything, plain};
 
@@ -336,10 +336,8 @@ fn a_payload_that_something_has_removed_is_told_at_once_within_a_host() {
                     fs::remove_file(file.unwrap().path()).unwrap();
                 }
             }
-            let since = Instant::now();
             let read: Result<Vec<_>, Error> = parts.by_ref().collect();
             assert_eq!(read.unwrap_err().kind(), ErrorKind::Storage);
-            assert!(since.elapsed() < allowed(Duration::from_secs(5)));
         },
     );
 }
@@ -506,42 +504,4 @@ fn who_starts_call_after_call_and_waits_for_none_is_heard_and_hears() {
             },
         );
     }
-}
-
-#[test]
-fn a_call_that_is_started_is_sent_at_once_although_its_rank_goes_on_to_compute() {
-    // Between calls what is said is sent within some 20 ms, and now and then at once by chance.
-    const AT_ONCE: Duration = Duration::from_millis(10);
-    const TIMES: u32 = 3;
-    const TRIES: u32 = 40;
-    let started = Arc::new(Mutex::new(None));
-    let times = on_all(
-        |builder| builder,
-        move |communicator| {
-            let communicator = communicator.unwrap();
-            let is_late = communicator.rank().get() == 1;
-            let mut times = 0;
-            for _ in 0..TRIES {
-                communicator.barrier().unwrap();
-                if is_late {
-                    compute(Duration::from_millis(60));
-                    *started.lock().unwrap() = Some(Instant::now());
-                }
-                let pending = communicator.start_all_gather(&0_u32).unwrap();
-                if is_late {
-                    compute(Duration::from_millis(60));
-                }
-                pending.wait().unwrap();
-                let since: Option<Instant> = *started.lock().unwrap();
-                times += u32::from(since.unwrap().elapsed() < AT_ONCE);
-                // Whether that was often enough is for one to say.
-                if communicator.broadcast(&times, 0).unwrap() >= TIMES {
-                    break;
-                }
-            }
-            communicator.close().unwrap();
-            times
-        },
-    );
-    assert!(times[0] >= TIMES, "{times:?} times of {TRIES}");
 }

@@ -38,8 +38,8 @@ pub(crate) fn run(script: &Script) -> Result<World, Broken> {
     Ok(run.world)
 }
 
-/// Runs large worlds: everything that can happen happens in turn, and time passes last.
-pub(crate) fn run_in_turn(script: &Script) -> Result<World, Broken> {
+/// Runs large worlds: everything that can happen happens in turn, and time passes last. Returns the number of events, too.
+pub(crate) fn run_in_turn(script: &Script) -> Result<(World, usize), Broken> {
     let mut run = Run::new(script)?;
     loop {
         let events = run.world.possible();
@@ -61,7 +61,7 @@ pub(crate) fn run_in_turn(script: &Script) -> Result<World, Broken> {
         }
     }
     run.world.finish()?;
-    Ok(run.world)
+    Ok((run.world, run.events))
 }
 
 /// A world, and what its script says of the order of events.
