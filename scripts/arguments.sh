@@ -1,7 +1,7 @@
-# Arguments of the scripts beside this, which read it from the root of the repository: what a script does not know is refused before
-# anything is built, and `--help` prints the head of the script.
+# Arguments of the scripts that read this from the root of the repository. A script refuses what it does not know before it builds anything;
+# `--help` prints the comment at its head.
 
-# explain ARGUMENT...: prints the head and ends, if one of the arguments asks for that.
+# explain ARGUMENT...: prints the head of the script and ends it if one of the arguments asks for help.
 explain() {
     local argument
     for argument in "$@"; do
@@ -14,13 +14,13 @@ explain() {
     done
 }
 
-# refuse WHY: ends the script.
+# refuse REASON: ends the script.
 refuse() {
-    echo "$1; scripts/${0##*/} --help says what there is" >&2
+    echo "$1; see scripts/${0##*/}${name:+ $name} --help" >&2
     exit 2
 }
 
-# at_most N ARGUMENT...: no more words than these, and no options.
+# at_most N ARGUMENT...: refuses options, and more than N arguments.
 at_most() {
     local most=$1 argument
     shift
@@ -30,15 +30,15 @@ at_most() {
         -*) refuse "there is no option $argument" ;;
         esac
     done
-    [ $# -le "$most" ] || refuse "there is nothing more to say than $most words: ${*:most+1}"
+    [ $# -le "$most" ] || refuse "unexpected argument: ${*:most+1}"
 }
 
-# number WHAT TEXT: refuses what is no number.
+# number NAME TEXT: refuses a text that is not a number.
 number() {
-    [[ $2 =~ ^[0-9]+$ ]] || refuse "$1 is a number, not \"$2\""
+    [[ $2 =~ ^[0-9]+$ ]] || refuse "$1 must be a number, not \"$2\""
 }
 
-# value OPTION [VALUE]...: refuses an option that is the last word.
+# value OPTION [VALUE]...: refuses an option without a value.
 value() {
     [ $# -ge 2 ] || refuse "$1 needs a value"
 }

@@ -1,21 +1,43 @@
 #!/usr/bin/env bash
-# Builds everything, then runs all unit, documentation and integration tests.
-# The same as `cargo test --workspace`, with a word on how it went. Arguments go to cargo test.
+# Runs the quick tests, the full tests, or both. No failure stops it; failures are repeated at the end, with the commands that repeat them.
+#
+#   scripts/test.sh [quick|full]
+#
+# CONTRIBUTING.md says what each tier has. Exit code 1: something failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/arguments.sh
-explain "$@"
+at_most 1 "$@"
+case ${1:-} in
+'' | quick | full) ;;
+*) refuse "there is no tier $1" ;;
+esac
 
-cargo build --workspace --all-targets
+QUICK=("cargo test --workspace --no-fail-fast")
+FULL=(
+    "FSGATHER_TESTS=full cargo test -p fsgather-tests --test jobs --test over_markers --test errors --no-fail-fast"
+    "scripts/python-tests.sh"
+)
 
-output=$(mktemp)
-trap 'rm -f "$output"' EXIT
-status=0
-cargo test --workspace "$@" 2>&1 | tee "$output" || status=$?
+steps=()
+[ "${1:-quick}" != quick ] || steps+=("${QUICK[@]}")
+[ "${1:-full}" != full ] || steps+=("${FULL[@]}")
 
-results=$(grep '^test result:' "$output" || true)
-sum() { awk -v word="$1" '{ for (i = 2; i <= NF; i++) if ($i == word ";") n += $(i - 1) } END { print n + 0 }' <<<"$results"; }
-echo "summary: $(sum passed) passed, $(sum failed) failed, $(sum ignored) ignored"
-# Last, where it is seen: how the last test program ended, or why cargo stopped.
-if ((status)); then tail -n 1 "$output"; else tail -n 1 <<<"$results"; fi
-exit "$status"
+failed=()
+for step in "${steps[@]}"; do
+    printf '\n== %s\n' "$step"
+    SECONDS=0
+    if bash -c "$step"; then
+        echo "ok in $SECONDS s"
+    else
+        echo "FAILED in $SECONDS s"
+        failed+=("$step")
+    fi
+done
+echo
+if [ ${#failed[@]} -gt 0 ]; then
+    echo "FAILED, to be repeated by:"
+    printf '    %s\n' "${failed[@]}"
+    exit 1
+fi
+echo "all tests have passed"

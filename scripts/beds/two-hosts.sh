@@ -12,9 +12,9 @@
 
 BEDS=(fuse nfs3 nfs4 nfs4-nocto smb gluster ceph sshfs sshfs-default s3fs rclone moosefs juicefs seaweedfs bindfs mergerfs unionfs)
 
-# build_programs: fully static, since guests have no libraries. Where none is a guest, $BED_PROGRAMS may be a directory of
+# build_static_programs: fully static, since guests have no libraries. Where none is a guest, $BED_PROGRAMS may be a directory of
 # programs that are there already, such as target/debug.
-build_programs() {
+build_static_programs() {
   if [ -n "${BED_PROGRAMS:-}" ]; then
     built=$(realpath "$BED_PROGRAMS")
     return
@@ -34,7 +34,7 @@ script_of() {
     sshfs | sshfs-default | s3fs | rclone | moosefs | juicefs | seaweedfs | bindfs | mergerfs | unionfs) echo "$beds/fuse-clients.sh" ;;
     nfs*) echo "$beds/nfs-uml.sh" ;;
     smb) echo "$beds/smb-uml.sh" ;;
-    *) echo "there is no bed $1; there are: ${BEDS[*]}" >&2 && return 2 ;;
+    *) echo "there is no file system $1; there are: ${BEDS[*]}" >&2 && return 2 ;;
   esac
 }
 

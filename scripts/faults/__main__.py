@@ -1,4 +1,4 @@
-"""A fault at each system call of real ranks: see scripts/test-faults.sh, which builds what this needs."""
+"""A fault at each system call of real ranks: see scripts/proofs/faults.sh, which builds what this needs."""
 
 import argparse
 import collections
@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from faults import Case, every, sample
 from judgement import judge
@@ -19,7 +19,7 @@ from playing import TOOLS, VICTIMS, WORLDS, Stage
 
 
 def options():
-    parser = argparse.ArgumentParser(prog="scripts/test-faults.sh")
+    parser = argparse.ArgumentParser(prog="scripts/prove faults")
     parser.add_argument("--seconds", type=float, default=180, help="how long cases are drawn (default 180)")
     parser.add_argument("--all", action="store_true", help="every case, however long it takes")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="what is drawn")
@@ -30,9 +30,9 @@ def options():
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many worlds at once")
     parser.add_argument("--case", nargs="+", help="these cases, with all that was said")
     parser.add_argument("--counts", action="store_true", help="how often a good run makes each call, and no more")
-    parser.add_argument("--programs", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--injector", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--only-understand", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--programs", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--injector", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--only-parse", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -51,7 +51,7 @@ class Report:
             self.counts[case.scenario, case.kind, outcome] += 1
             self.broken += bool(wrong)
             if wrong or self.loud:
-                print(f"{'WRONG' if wrong else outcome} scripts/test-faults.sh --case {case}  # {played.took:.1f} s, {played.hit}", flush=True)
+                print(f"{'WRONG' if wrong else outcome} scripts/prove faults --case {case}  # {played.took:.1f} s, {played.hit}", flush=True)
                 for line in wrong:
                     print(f"    {line}", flush=True)
             if self.loud:
@@ -74,7 +74,7 @@ def indent(text):
 
 def main():
     chosen = options()
-    if chosen.only_understand:
+    if chosen.only_parse:
         return 0
     stage = Stage(chosen.programs, chosen.injector, chosen.directory)
     report = Report(bool(chosen.case))

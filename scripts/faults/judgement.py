@@ -2,10 +2,9 @@
 
 import re
 
-from playing import LIMIT, TIMEOUT, TOOLS
+from jobs.judgement import LIBRARY_ERRORS, different, judge_end
+from playing import TIMEOUT, TOOLS
 
-# The exit codes of docs/reference/errors.md but 1, by which the rank program says that data is wrong.
-CODES = {0, 2, 10, 11, 12, 13, 14, 15}
 # From docs/guarantees.md: an answer comes 10 s after the time-out at the latest. The meeting and a call may each wait for so long.
 LONGEST = 2 * TIMEOUT + 10
 # Who has given rank 0 up stays for so long for those who read what it alone keeps.
@@ -40,15 +39,12 @@ def judge(case, played):
 
 def _judge_one(case, played, who, ended):
     is_victim = who == case.victim
-    if ended.code is None:
-        return [f"process {who} hangs for more than {LIMIT} s"]
-    if "panicked" in ended.err:
-        return [f"process {who} panics"]
-    if is_victim and case.kind == "kill" and played.hit and ended.code == 137:
-        return []
+    was_killed = is_victim and case.kind == "kill" and played.hit and ended.code == 137
     # The command has errors of its own, with 1.
-    if ended.code not in CODES | ({1} if case.scenario in TOOLS else set()):
-        return [f"process {who} ends with {ended.code}: {ended.error[:200]}"]
+    codes = {0, 2, *LIBRARY_ERRORS} | ({1} if case.scenario in TOOLS else set()) | ({137} if was_killed else set())
+    wrong = judge_end(f"process {who}", ended, codes)
+    if wrong or was_killed:
+        return wrong
     if ended.code == 0:
         if case.scenario not in TOOLS and "done close" not in ended.out:
             return [f"process {who} ends early without an error"]
@@ -62,7 +58,6 @@ def _judge_one(case, played, who, ended):
         return [f"process {who} does not wait for one that pauses: {ended.error[:200]}"]
     if case.scenario in TOOLS:
         return [] if "/" in ended.error else [f"an error without a path: {ended.error[:200]}"]
-    wrong = []
     # The victim need not say its own number where it names the place. A connection that breaks has two ends, and either may be the one that is lost.
     who_is_named = r"\d+" if case.call.endswith(".socket") and case.kind != "kill" else case.victim
     if not is_victim and not re.search(rf"\brank {who_is_named}\b", ended.error):
@@ -76,8 +71,8 @@ def _judge_agreement(case, played):
     """All who hear rank 0 are told the same. Who has not met them says its own, and who stalls over marker files is not heard."""
     if case.scenario in TOOLS or not case.call.endswith(".file") or case.kind in ("kill", "stall"):
         return []
-    errors = {ended.error for ended in played.ended if ended.error and "done join" in ended.out}
-    return [f"ranks are told different things: {' | '.join(sorted(errors))[:400]}"] if len(errors) > 1 else []
+    errors = different(ended.error for ended in played.ended if ended.error and "done join" in ended.out)
+    return [f"ranks report different errors: {' | '.join(errors)[:400]}"] if errors else []
 
 
 def _judge_what_is_left(case, played):

@@ -1,17 +1,15 @@
 """Runs a scenario with a fault in one of its processes, and what comes after it in the same directory."""
 
 import os
-import re
 import shutil
-import signal
-import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jobs.processes import RENDEZVOUS, Command, Processes, clean
+
 RANKS = 3
-RENDEZVOUS = "all_gather_via_filesys"
 # How long calls and the meeting wait; the documented answer comes at most 10 s later.
 TIMEOUT = 8
 # A world that is not done by then hangs.
@@ -30,23 +28,6 @@ WORLDS = {
 }
 TOOLS = {"clean": ["clean", "--execute"], "inspect": ["inspect"]}
 VICTIMS = {**dict.fromkeys(WORLDS, (0, 2)), "sweep": (0,), **dict.fromkeys(TOOLS, (0,))}
-
-
-@dataclass
-class Ended:
-    """How a process has ended; the code is None if it had to be killed."""
-
-    code: int
-    out: str
-    err: str
-    # How long it ran, in seconds.
-    took: float
-
-    @property
-    def error(self):
-        """The error that a rank or the command has printed."""
-        found = re.search(r"^(?:error|fsgather[^:\n]*): (.*(?:\n  .*)*)", self.err, re.M)
-        return found.group(1) if found else ""
 
 
 @dataclass
@@ -119,50 +100,21 @@ class Stage:
 
     def _run(self, work, directory, commands, variables=None):
         """Runs processes to their end: ranks with these variables, or tools."""
-        began = time.monotonic()
-        started = []
-        for rank, command in enumerate(commands):
-            out, err = (open(work / f"{name}{rank}", "w+") for name in ("out", "err"))
-            process = subprocess.Popen(
-                [str(word) for word in command], env=environment(directory, rank, variables), stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-            )
-            started.append((process, out, err))
-        limit = began + LIMIT
-        ended = []
-        ends = [None] * len(started)
-        while None in ends and time.monotonic() < limit:
-            for who, (process, _, _) in enumerate(started):
-                if ends[who] is None and process.poll() is not None:
-                    ends[who] = time.monotonic()
-            time.sleep(0.01)
-        for (process, out, err), end in zip(started, ends):
-            if end is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            code = process.wait()
-            texts = []
-            for file in (out, err):
-                file.seek(0)
-                texts.append(file.read())
-                file.close()
-            ended.append(Ended(None if end is None else code, *texts, took=(end or limit) - began))
-        return ended
+        running = self._start(work, directory, commands, variables)
+        running.wait(LIMIT)
+        running.end()
+        return running.outcomes
+
+    def _start(self, work, directory, commands, variables):
+        described = [Command(command, environment(directory, rank, variables)) for rank, command in enumerate(commands)]
+        return Processes(described, work, "process")
 
     def _leave_remains(self, work, directory):
         """What a world leaves that is killed while its payloads are read."""
         steps = ["join", "all_gather_bytes:300000", "start_all_gather:300000", "at:end"]
-        started = []
-        for rank in range(RANKS):
-            own = environment(directory, rank, WORLDS["files"][0])
-            words = [str(self.rank), *steps]
-            started.append(subprocess.Popen(words, env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
-        for process in started:
-            for line in process.stdout:
-                if line == "at end\n":
-                    break
-        for process in started:
-            process.kill()
-        for process in started:
-            process.communicate()
+        running = self._start(work, directory, [[self.rank, *steps]] * RANKS, WORLDS["files"][0])
+        running.wait(LIMIT, until=lambda: all("at end\n" in running.text(rank, "out") for rank in range(RANKS)))
+        running.end()
 
     def _next(self, work, directory, variables, played):
         """The next gather of the same job."""
@@ -179,7 +131,7 @@ class Stage:
             except FileNotFoundError:
                 pass
         if listing(directory):
-            self._run(work, directory, [[self.tool, "clean", "--execute", directory]])
+            clean(self.tool, directory)
         played.left_after_clean += listing(directory)
 
 

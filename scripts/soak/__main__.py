@@ -1,7 +1,7 @@
 """Random jobs with random harm, each of whose outcomes has to be right.
 
-    python3 scripts/soak --minutes 5              # builds nothing: cargo build --workspace --bins --examples first
-    python3 scripts/soak --only 1234567           # that round again
+    scripts/prove soak --minutes 5      # builds what it needs; python3 scripts/soak builds nothing
+    scripts/prove soak --only 1234567   # that round again
 
 A round is one to three jobs at the same time in one directory. What they do, and what is done to them, follows from a number, the seed of
 the round. A judge looks at what all ranks have said and how they ended (`judgement.py` lists what is right). Whatever it does not know to be
@@ -21,6 +21,8 @@ import threading
 import time
 from pathlib import Path
 from typing import Optional
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from drawing import Round, draw
 from judgement import judge
@@ -102,6 +104,7 @@ def arguments() -> argparse.Namespace:
         metavar="RULE",
         help="exit with 1 only where one of these rules of judgement.py was broken (default: any)",
     )
+    parser.add_argument("--only-parse", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--keep", type=Path, default=Path("soak-failures"), help="where wrong rounds are kept")
     return parser.parse_args()
 
@@ -109,12 +112,14 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Plays rounds until time is up."""
     asked = arguments()
+    if asked.only_parse:
+        return 0
     for program in (asked.rank, asked.fsgather, asked.python):
         if program is not None and not program.exists():
-            print(f"there is no {program}: cargo build --workspace --bins --examples", file=sys.stderr)
+            print(f"there is no {program}: cargo build -p fsgather-cli -p fsgather-tests --bins --examples", file=sys.stderr)
             return 2
     if asked.python is None:
-        print("SKIPPED: ranks in Python: --python names no interpreter with the package", flush=True)
+        print("ranks in Python: ignored: --python names no interpreter with the package", flush=True)
     programs = Programs(asked.rank.resolve(), asked.fsgather.resolve(), asked.python)
     tally = Tally()
     first = asked.seed if asked.seed is not None else int(time.time()) * 1000

@@ -19,10 +19,9 @@ from __future__ import annotations
 import re
 
 from drawing import Job, Round
-from playing import JobSeen, RoundSeen, Seen
-
-BY_LIBRARY = {10: "time-out", 11: "peer failed", 12: "storage", 14: "desync", 15: "rendezvous"}
-"""Exit codes of the rank program for errors of the library that may follow from harm."""
+from jobs.judgement import LIBRARY_ERRORS, judge_end, named_ranks
+from jobs.processes import Outcome
+from playing import JobSeen, RoundSeen
 
 NAMES_NOBODY = re.compile(
     r"/probe-[0-9a-f]+ \(\d+ bytes\)$|/rendezvous-[^/]* \(0 bytes\)$|/gather-[^/]* \(directory\)$|/detour-[^/]* \(\d+ bytes\)$"
@@ -51,50 +50,48 @@ def judge_job(job: Job, seen: JobSeen) -> list[str]:
     problems = []
     if seen.processes_left:
         problems.append(f"7: processes are left: {seen.processes_left}")
-    hung = [rank for rank, its in enumerate(seen.ranks) if its.code is None]
-    if hung:
-        problems.append(f"3: ranks {hung} do not end")
     survivors = {rank: its for rank, its in enumerate(seen.ranks) if its.harmed is None and its.code is not None}
     failed = {rank: its for rank, its in survivors.items() if its.code != 0}
     for rank, its in enumerate(seen.ranks):
-        if "panicked" in its.err:
-            problems.append(f"1: rank {rank} panicked")
-    for rank, its in failed.items():
-        if its.code not in BY_LIBRARY and not is_failed_reading(its):
-            problems.append(f"1: rank {rank} ended with {its.code}: {its.error or its.err[-300:]}")
+        if its.code is None:
+            problems.append(f"3: rank {rank} does not end")
+        else:
+            # Harm never makes data corrupt (13), and it may end a rank with a signal.
+            codes = LIBRARY_ERRORS.keys() - {13} | {0} | ({its.code} if its.harmed or is_failed_reading(its) else set())
+            problems += [f"1: {problem}" for problem in judge_end(f"rank {rank}", its, codes)]
     ended = {rank: its for rank, its in enumerate(seen.ranks) if its.harmed}
     if job.job_id is None and failed and not ended:
-        if not all(SAYS_TWO_JOBS.search(its.error) for its in failed.values()):
+        if not all(SAYS_TWO_JOBS.search(its.cause) for its in failed.values()):
             problems.append(f"8: without an id: {texts(failed)}")
     elif not ended:
-        problems += [f"2: rank {rank} failed: {its.error}" for rank, its in failed.items()]
+        problems += [f"2: rank {rank} failed: {its.cause}" for rank, its in failed.items()]
     else:
         problems += judge_errors(seen, failed, ended)
         problems += judge_verdicts(job, survivors, ended)
     return problems
 
 
-def is_failed_reading(its: Seen) -> bool:
+def is_failed_reading(its: Outcome) -> bool:
     """Whether an error of the library came while a stream was read."""
-    return its.code == 1 and "\nerror: stream of rank " in "\n" + its.err and "wrong" not in its.error
+    return its.code == 1 and "\nerror: stream of rank " in "\n" + its.err and "wrong" not in its.cause
 
 
-def texts(failed: dict[int, Seen]) -> dict[str, list[int]]:
+def texts(failed: dict[int, Outcome]) -> dict[str, list[int]]:
     """Who says what."""
     said: dict[str, list[int]] = {}
     for rank, its in failed.items():
-        said.setdefault(its.error, []).append(rank)
+        said.setdefault(its.cause, []).append(rank)
     return said
 
 
-def judge_errors(seen: JobSeen, failed: dict[int, Seen], ended: dict[int, Seen]) -> list[str]:
+def judge_errors(seen: JobSeen, failed: dict[int, Outcome], ended: dict[int, Outcome]) -> list[str]:
     """Whether the right ones are named, in the same words."""
     said = texts(failed)
     problems = []
     if len(said) > 1 and len(ended) == 1 and 0 not in ended and not seen.harmed_while_meeting:
         problems.append(f"4: different errors: {said}")
     for text in said:
-        named = [(int(rank), int(pid)) for rank, pid in re.findall(r"rank (\d+) on \S+ \(pid (\d+)\)", text)]
+        named = named_ranks(text)
         right = {(rank, its.pid) for rank, its in ended.items()}
         if seen.harmed_while_meeting:
             # Who was not known yet has no process, and is missed under its number.
@@ -106,7 +103,7 @@ def judge_errors(seen: JobSeen, failed: dict[int, Seen], ended: dict[int, Seen])
     return problems
 
 
-def judge_verdicts(job: Job, survivors: dict[int, Seen], ended: dict[int, Seen]) -> list[str]:
+def judge_verdicts(job: Job, survivors: dict[int, Outcome], ended: dict[int, Outcome]) -> list[str]:
     """Whether calls ended alike for all survivors."""
     if 0 in ended or job.script.has_storm:
         # Whether a call was decided may be known to nobody then; and on several threads it is not said which.
@@ -129,5 +126,5 @@ def judge_verdicts(job: Job, survivors: dict[int, Seen], ended: dict[int, Seen])
         was_late = re.compile(rf"^late rank \d+ on \S+ \(pid {its.pid}\b", re.MULTILINE)
         if ended and made.step.startswith(("completed", "partial")) and was_late.search(survivors[succeeded[call]].out):
             continue
-        problems.append(f"5: {made.step} of {made.members} succeeded on rank {succeeded[call]}, on rank {rank}: {its.error}")
+        problems.append(f"5: {made.step} of {made.members} succeeded on rank {succeeded[call]}, on rank {rank}: {its.cause}")
     return problems

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import re
 import signal
-import subprocess
-import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any, Optional
 
 from drawing import JOIN_TIMEOUT, Job, Round
 from harms import Harm
+from jobs.processes import RENDEZVOUS, Command, Outcome, Processes, clean
 from steps import DIRECTORIES
 
 HERE = Path(__file__).resolve().parent
@@ -34,38 +30,10 @@ class Programs:
 
 
 @dataclasses.dataclass
-class Seen:
-    """What has become of one rank."""
-
-    code: Optional[int] = None
-    """Its exit code, or minus the signal that ended it; none if it had to be killed because it did not end."""
-    pid: int = 0
-    ended: float = 0.0
-    harmed: Optional[str] = None
-    """The signal that was to end it, if it was there to be ended."""
-    out: str = ""
-    err: str = ""
-    stacks: str = ""
-    """Where it stood when it did not end."""
-
-    @property
-    def done(self) -> int:
-        """How many steps it has taken."""
-        return self.out.count("done ")
-
-    @property
-    def error(self) -> str:
-        """Why it failed, without what only says that it failed before."""
-        found = re.search(r"^error: (?:stream of rank \d+: )?(.*)$", self.err, re.MULTILINE)
-        text = found.group(1) if found else ""
-        return text.split("this communicator has failed before and cannot be used: ")[-1]
-
-
-@dataclasses.dataclass
 class JobSeen:
     """What has become of one job."""
 
-    ranks: list[Seen]
+    ranks: list[Outcome]
     last_harm: float
     harmed_while_meeting: bool
     """Whether somebody was ended before all knew each other: those who look for it have to wait until time is up."""
@@ -95,69 +63,24 @@ def slowdown() -> float:
     return max(1.0, 2 * max(float(words[0]), float(words[3].split("/")[0])) / (os.cpu_count() or 1))
 
 
-class Playing:
+class Playing(Processes):
     """One job that runs."""
 
     def __init__(self, job: Job, programs: Programs, base: Path, logs: Path) -> None:
         self.job = job
-        self.logs = logs
-        self.ranks = [Seen() for _ in range(job.ranks)]
-        self.handles: dict[int, int] = {}
-        self.lock = threading.Lock()
         self.queue = list(job.harms)
         self.stopped: set[int] = set()
-        self.begun = self.last_harm = time.monotonic()
-        self.clock: Optional[float] = None if job.trigger else self.begun
         self.harmed_while_meeting = False
-        self.is_over = False
         places = [str(base / f"own-{number}") for number in range(DIRECTORIES)]
+        kept = {name: os.environ[name] for name in ("HOME", "LANG", "PATH", "PYTHONPATH", "TMPDIR") if name in os.environ}
+        program = [programs.python, HERE / "python_rank.py"] if job.in_python else [programs.rank]
         commands = []
         for rank, delay in enumerate(job.delays):
             steps = [step.format(*places) for step in job.script.steps[rank]]
-            program = [str(programs.python), str(HERE / "python_rank.py")] if job.in_python else [str(programs.rank)]
-            told = {name: os.environ[name] for name in ("HOME", "LANG", "PATH", "PYTHONPATH", "TMPDIR") if name in os.environ}
-            told.update(job.environment(rank, str(base)))
-            out, err = (str(self.path(rank, kind)) for kind in ("out", "err"))
-            commands.append({"arguments": [*program, *steps], "environment": told, "delay": delay, "out": out, "err": err})
-        document = logs / f"{job.number}.json"
-        document.write_text(json.dumps(commands, indent=1))
-        self.launcher = subprocess.Popen(
-            [sys.executable, str(HERE / "launcher.py"), str(document)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self.listener = threading.Thread(target=self.listen)
-        self.listener.start()
-
-    def path(self, rank: int, kind: str) -> Path:
-        """Where a rank's output goes."""
-        return self.logs / f"{self.job.number}.{rank}.{kind}"
-
-    def text(self, rank: int, kind: str) -> str:
-        """What a rank has said so far."""
-        try:
-            return self.path(rank, kind).read_text(errors="replace")
-        except FileNotFoundError:
-            return ""
-
-    def listen(self) -> None:
-        """Notes what the launcher says."""
-        assert self.launcher.stdout is not None
-        for line in self.launcher.stdout:
-            what, rank, *rest = line.split()
-            with self.lock:
-                seen = self.ranks[int(rank)]
-                if what == "started":
-                    seen.pid = int(rest[0])
-                    try:
-                        self.handles[int(rank)] = os.pidfd_open(seen.pid)
-                    except ProcessLookupError:
-                        pass
-                else:
-                    seen.code, seen.ended = int(rest[0]), float(rest[1])
-        self.is_over = True
+            commands.append(Command([*program, *steps], {**kept, **job.environment(rank, str(base))}, delay))
+        super().__init__(commands, logs, str(job.number))
+        self.last_harm = self.begun
+        self.clock: Optional[float] = None if job.trigger else self.begun
 
     def look(self) -> bool:
         """Does what is due; whether all have ended, or have to be given up."""
@@ -176,9 +99,8 @@ class Playing:
 
     def patience(self) -> float:
         """When all should have ended."""
-        ended = any(seen.harmed for seen in self.ranks)
         limit = ENDS_WITHIN
-        if not ended:
+        if not any(outcome.harmed for outcome in self.outcomes):
             limit += self.job.timeout
         elif self.harmed_while_meeting:
             limit += JOIN_TIMEOUT
@@ -189,20 +111,15 @@ class Playing:
         with self.lock:
             number = getattr(signal, "SIG" + harm.signal)
             for rank in range(self.job.ranks) if harm.rank is None else [harm.rank]:
-                seen = self.ranks[rank]
-                if rank not in self.handles or seen.code is not None:
+                if rank not in self.handles or self.outcomes[rank].code is not None:
                     # One that was not there yet is not ended either.
                     continue
                 if harm.signal in ("KILL", "TERM", "INT"):
                     self.note_end(rank, harm.signal)
-                try:
-                    signal.pidfd_send_signal(self.handles[rank], number)
-                    if harm.signal != "STOP":
-                        # A stopped process does not end otherwise.
-                        signal.pidfd_send_signal(self.handles[rank], signal.SIGCONT)
-                except ProcessLookupError:
-                    # It has ended, by this signal or before.
-                    pass
+                self.send(rank, number)
+                if harm.signal != "STOP":
+                    # A stopped process does not end otherwise.
+                    self.send(rank, signal.SIGCONT)
                 if harm.signal == "STOP":
                     self.stopped.add(rank)
                 else:
@@ -211,73 +128,29 @@ class Playing:
 
     def note_end(self, rank: int, name: str) -> None:
         """Notes that a rank is ended, and whether everybody knew of it."""
-        self.ranks[rank].harmed = self.ranks[rank].harmed or name
+        self.outcomes[rank].harmed = self.outcomes[rank].harmed or name
         # Read again at the end, when it is known who had come so far by then; this is what is safe to say.
         if not all("joined" in self.text(other, "out") for other in range(self.job.ranks)):
             self.harmed_while_meeting = True
 
-    def end(self) -> JobSeen:
-        """Ends what is left, and sums up."""
-        for rank, seen in enumerate(self.ranks):
-            if seen.code is None and rank in self.handles:
-                seen.stacks = stacks(seen.pid)
-        hung = [rank for rank, seen in enumerate(self.ranks) if seen.code is None]
-        assert self.launcher.stdin is not None
-        left = []
-        if self.is_over:
-            left = [pid for pid in session(self.launcher.pid) if pid != self.launcher.pid]
-        self.launcher.stdin.close()
-        self.listener.join()
-        self.launcher.wait()
-        assert self.launcher.stdout is not None
-        self.launcher.stdout.close()
-        for handle in self.handles.values():
-            os.close(handle)
-        for rank, seen in enumerate(self.ranks):
-            seen.out, seen.err = self.text(rank, "out"), self.text(rank, "err")
-            if rank in hung:
-                seen.code = None
-            # Where the signal came when it had ended already, nothing has happened to it.
-            # Python's own way to end while it starts: nothing of ours was there yet.
-            by_python = seen.code == 1 and seen.err.rstrip().endswith("KeyboardInterrupt") and "joined" not in seen.out
-            if seen.harmed and seen.code is not None and seen.code >= 0 and seen.code != 130 and not by_python:
-                seen.harmed = None
-        return JobSeen(self.ranks, self.last_harm, self.harmed_while_meeting, left)
-
-
-def session(leader: int) -> list[int]:
-    """The processes of a session."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if int(fields[3]) == leader and fields[0] not in "ZX":
-                found.append(int(entry.name))
-    return found
-
-
-def stacks(pid: int) -> str:
-    """Where the threads of a process are, as far as one may know."""
-    told = []
-    for task in sorted(Path(f"/proc/{pid}/task").glob("*")):
-        try:
-            told.append(f"{(task / 'comm').read_text().strip()}: {(task / 'stat').read_text().rpartition(')')[2].split()[0]}")
-            told.append((task / "wchan").read_text())
-            told.append((task / "stack").read_text())
-        except OSError as error:
-            told.append(str(error))
-    return "\n".join(told)
+    def sum_up(self) -> JobSeen:
+        """Ends what is left."""
+        left = self.end()
+        for outcome in self.outcomes:
+            # Python ends in its own way while it starts: nothing of ours was there yet.
+            by_python = outcome.code == 1 and outcome.err.rstrip().endswith("KeyboardInterrupt") and "joined" not in outcome.out
+            # If the process had ended before the signal, nothing has happened to it.
+            if outcome.harmed and outcome.code is not None and outcome.code >= 0 and outcome.code != 130 and not by_python:
+                outcome.harmed = None
+        return JobSeen(self.outcomes, self.last_harm, self.harmed_while_meeting, left)
 
 
 def below(base: Path) -> list[str]:
-    """What lies in the shared directory, except for the directory in which ranks meet and those that calls were given."""
-    kept = {base / "all_gather_via_filesys"}
+    """Paths in the shared directory, except for the directory in which ranks meet and those that calls were given."""
+    kept = {base / RENDEZVOUS}
     for number in range(DIRECTORIES):
         own = base / f"own-{number}"
-        kept |= {own, own / "all_gather_via_filesys"}
+        kept |= {own, own / RENDEZVOUS}
     return sorted(f"{path.relative_to(base)} ({size(path)})" for path in base.rglob("*") if path not in kept)
 
 
@@ -302,14 +175,15 @@ def play(drawn: Round, programs: Programs, base: Path, logs: Path) -> RoundSeen:
     while running:
         running = [job for job in running if not job.look()]
         time.sleep(0.004)
-    jobs = [job.end() for job in playing]
+    jobs = [job.sum_up() for job in playing]
     left = below(base)
-    cleaning = clean(programs, base)
+    places = [base, *(base / f"own-{number}" for number in range(DIRECTORIES))]
+    cleaning = "".join(clean(programs.fsgather, place) for place in places)
     left_after_cleaning = below(base)
     # Clocks of servers are coarse, so `clean` gives what tells nobody's name a few seconds more than it is told.
     until = time.monotonic() + GRACE
     while below(base) and time.monotonic() < until:
-        cleaning += clean(programs, base, "--older-than", "1ms")
+        cleaning += "".join(clean(programs.fsgather, place, "--older-than", "1ms") for place in places)
         time.sleep(0.2)
     slowest = 0.0
     for job in jobs:
@@ -317,13 +191,3 @@ def play(drawn: Round, programs: Programs, base: Path, logs: Path) -> RoundSeen:
             ends = [seen.ended - job.last_harm for seen in job.ranks if seen.code is not None]
             slowest = max([slowest, *ends])
     return RoundSeen(jobs, left, left_after_cleaning, below(base), cleaning, slowest)
-
-
-def clean(programs: Programs, base: Path, *how: str) -> str:
-    """Removes what is left over in all directories of a round; what was said."""
-    said = ""
-    for place in [base, *(base / f"own-{number}" for number in range(DIRECTORIES))]:
-        command = [programs.fsgather, "clean", "--execute", *how, place]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        said += done.stdout + done.stderr
-    return said

@@ -4,16 +4,16 @@
 //! one *arena*, which all ranks of its host map once and keep. Handing a payload over is one copy into a *slot* of the own
 //! arena; the others read it in place. A slot is used again once all its readers have let go of it.
 //!
-//! - [`arena`]: the own arena, in which payloads are placed; [`slots`] says where, [`ranges`] what of it is free.
-//! - [`lent`]: what of it the program writes to itself.
-//! - [`filling`]: payloads that come to it bit by bit, and are read along.
-//! - [`foreign`]: the arenas of others, from which payloads are leased.
-//! - [`forks`]: which of them forked children may read as well.
-//! - [`ledger`]: the words by which readers say that they have let go; [`versioned`] those that are written over.
-//! - [`shelf`]: what a rank reads for others of its host.
-//! - [`meeting`]: how ranks get to map each other's arenas; a descriptor that has arrived proves that they share a kernel.
-//! - [`memory`]: the one owner of mappings, but of those that forked children have in place of their parent's.
-//! - [`room`]: how much memory there is to spare.
+//! - `arena`: this process's arena, in which payloads are placed; `slots` records where, `ranges` which parts are free.
+//! - `lent`: the parts that the program writes itself.
+//! - `filling`: payloads that arrive piece by piece and are read meanwhile.
+//! - `foreign`: the arenas of other ranks, from which payloads are leased.
+//! - `forks`: the arenas that forked children may read as well.
+//! - `ledger`: the words with which readers release a slot; `versioned`: words that are overwritten.
+//! - `shelf`: data that one rank reads for the others of its host.
+//! - `meeting`: the exchange of mappings; a descriptor that has arrived proves that two ranks share a kernel.
+//! - `memory`: the one owner of mappings, except those that forked children have in place of their parent's.
+//! - `room`: how much memory is free.
 //!
 //! Nothing of all that has a name in a file system, so nothing stays when processes are killed. [`Words`] of a named file are
 //! for what is to stay.

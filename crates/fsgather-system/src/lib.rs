@@ -2,7 +2,7 @@
 //! have answered by a model.
 //!
 //! Nothing is decided here. Each function is one call of the system or the standard library. With the feature `model` a thread may
-//! be [given a model](model::run_on) of the system; then all of its calls go there: so the project's own code, and no copy of it,
+//! be given a model (`model::run_on`) of the system; then all of its calls go there: so the project's own code, and no copy of it,
 //! runs in virtual time over a file system that lies. Without the feature nothing of that is compiled.
 //!
 //! - [`clock`]: what time it is, and sleeping.

@@ -16,8 +16,8 @@ use super::{
 /// A payload that a ring has brought.
 #[derive(Debug)]
 pub enum Passed {
-    /// In memory of its own; empty for an empty payload, for the own one, and for one that members of the host have
-    /// [placed](super::HostMemory::placed).
+    /// In memory of its own; empty for an empty payload, for this rank's own, and for one that ranks of this host have placed in
+    /// shared memory.
     Bytes(Vec<u8>),
     /// In memory that members of the host share.
     Shared(Leased),

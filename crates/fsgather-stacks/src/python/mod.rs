@@ -1,4 +1,4 @@
-//! The functions that a thread of this process's Python is in: [`stack_of`], once [`register`] was called.
+//! The functions that a thread of this process's Python is in: `stack_of`, once [`register`] was called.
 //!
 //! Python's own functions for this need its lock, or crash where a thread goes on meanwhile. Here its structures are read as
 //! memory, at the places that they have in each version (`layout`). Whether they have them in this build is tried once, under the

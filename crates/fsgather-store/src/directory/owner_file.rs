@@ -19,7 +19,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// As [`GatherDir::owner`].
+/// As `crate::GatherDir::owner`.
 pub fn read_owner(path: &Path, own: OwnUid) -> Result<OwnerRecord, Error> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let path = path.join(layout::OWNER);

@@ -1,17 +1,12 @@
-#!/usr/bin/env bash
-# Feeds one of the readers of others' bytes what a fuzzer makes up, with the checks of memory of AddressSanitizer, and
-# begins with what is kept. Needs a nightly toolchain, and nothing else; `cargo fuzz` understands `tests/fuzz` as well.
+# shellcheck shell=bash
+# Feeds fuzzed bytes to one of the readers of data from outside, under AddressSanitizer, beginning with the corpus of tests/fuzz.
 #
-#   scripts/fuzz.sh TARGET [SECONDS]        600 seconds if not said; what it finds worth keeping is in target/fuzz/TARGET
-#   scripts/fuzz.sh plain [SECONDS]         the codec of the Python package, in Python: needs its extension built
-#   scripts/fuzz.sh --keep TARGET           keeps the smallest of that in tests/fuzz/corpus/TARGET, for ordinary tests
-#   scripts/fuzz.sh --list
+#   scripts/prove fuzz TARGET [SECONDS]   600 s by default; new inputs go to target/fuzz/TARGET, crashes to target/fuzz/crash-...
+#   scripts/prove fuzz plain [SECONDS]    the codec of the Python package, in Python; its extension must be built
+#   scripts/prove fuzz --keep TARGET      copies the smallest new inputs to tests/fuzz/corpus/TARGET, for the ordinary tests
+#   scripts/prove fuzz --list             lists the targets
 #
-# Exit code 0: nothing found. What breaks a promise lies in target/fuzz/ as crash-..., and is printed.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-. scripts/arguments.sh
-explain "$@"
+# `cargo fuzz` understands tests/fuzz as well.
 corpus=tests/fuzz/corpus
 found=$PWD/target/fuzz
 
@@ -32,7 +27,10 @@ case ${1:-} in
     ls "$corpus"
     ;;
 --keep)
+    value "$@"
     target=$2
+    [ -d "$corpus/$target" ] || refuse "there is no target $target"
+    ready
     build "$target"
     merged=$(mktemp -d)
     trap 'rm -rf "$merged"' EXIT
@@ -42,11 +40,15 @@ case ${1:-} in
         xargs -r cp --update=none -t "$corpus/$target"
     ;;
 plain)
-    exec python3 tests/fuzz/plain.py "${2:-600}"
+    python3 tests/fuzz/plain.py "${2:-600}"
     ;;
-'' | -*) refuse "which reader is to be fed?" ;;
+'') refuse "a target is missing" ;;
+-*) refuse "there is no option $1" ;;
 *)
     target=$1
+    [ -d "$corpus/$target" ] || refuse "there is no target $target"
+    number "the number of seconds" "${2:-600}"
+    ready
     build "$target"
     mkdir -p "$found/$target"
     # Errors of allocation are findings: a frame has 8 MiB, and may take 128 times as much.

@@ -1,21 +1,11 @@
-#!/usr/bin/env bash
-# Under marker control a host that shows no sign of life counts as lost after about a minute, and the other way round.
-#
-# Processes in pid namespaces of their own stand for hosts, without any network: nobody sees them end. Needs root; takes two
-# minutes. FSGATHER names the program, which is built otherwise.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-. scripts/arguments.sh
+# shellcheck shell=bash
+# Under marker control a host without a sign of life counts as lost after about a minute, and the other way round. Processes in pid
+# namespaces stand for hosts, without any network: no other process sees them end.
 at_most 0 "$@"
+ready
+build_programs
+FSGATHER=$programs/fsgather
 
-if [ "$(id -u)" != 0 ]; then
-  echo "SKIPPED: only root can make namespaces"
-  exit 0
-fi
-if [ -z "${FSGATHER:-}" ]; then
-  cargo build --release --quiet -p fsgather-cli
-  FSGATHER=$PWD/target/release/fsgather
-fi
 work=$(mktemp -d)
 pids=()
 clean_up() {

@@ -1,19 +1,14 @@
-#!/usr/bin/env bash
-# Gathers on real shared file systems between two hosts, every byte compared.
+# shellcheck shell=bash
+# Gathers on real shared file systems between two hosts, and compares every byte. Installs Debian packages.
 #
-#   scripts/test-filesystems.sh [BED...] [--gathers N] [--ranks N] [--control tcp|markers|both] [--large BYTES]
+#   scripts/prove filesystems [SYSTEM...] [--gathers N] [--ranks N] [--control tcp|markers|both] [--large BYTES]
 #
-# Beds (all if none is named): fuse (two FUSE mounts that trust their caches for 30 s), nfs3, nfs4, nfs4-nocto (the kernel's
-# NFS between virtual machines), smb (Samba and the kernel's client, between those as well; SMB_OPTIONS), gluster, ceph, sshfs and sshfs-default (with its listings of 20 s), s3fs and rclone (both on a
-# bucket), moosefs, juicefs, seaweedfs, bindfs, mergerfs, unionfs. On each, for each control plane: N calls in a row (100) by one process for each of
-# 4 ranks, a fifth of them all-gathers, small payloads that travel inline and large ones (1.5 MB) through files in turn; then
-# N/10 gathers by fresh processes of the command. Prints how many were right, the median and the slowest, in milliseconds;
-# for a call that is the time of its slowest rank. Needs root; installs Debian packages. Exits with 1 if a result is wrong
-# or anything is left behind.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-. scripts/arguments.sh
-explain "$@"
+# Systems (all by default): fuse (two FUSE mounts that trust their caches for 30 s), nfs3, nfs4, nfs4-nocto and smb (the kernel's clients in
+# virtual machines; SMB_OPTIONS), gluster, ceph, sshfs, sshfs-default (with its listings of 20 s), s3fs and rclone (a bucket), moosefs, juicefs,
+# seaweedfs, bindfs, mergerfs, unionfs. On each, for each control plane: N calls in a row (100) by one process for each of 4 ranks, a fifth of
+# them all-gathers, with small payloads that travel inline and large ones (1.5 MB) in files; then N/10 gathers by new processes. Prints
+# how many were right, the median and the slowest, in milliseconds; the time of a call is that of its slowest rank. Fails if a result is wrong
+# or if any file is left behind.
 beds=$PWD/scripts/beds
 state=$(mktemp -d)
 # shellcheck source-path=SCRIPTDIR source=beds/two-hosts.sh
@@ -25,33 +20,29 @@ clean_up() {
 }
 trap clean_up EXIT
 
-usage() {
-  sed -n '2,/^[^#]/p' "$0" | sed -n 's/^# \{0,1\}//p' >&2
-  exit 2
-}
-
 gathers=100 ranks=4 controls=(tcp) large=1500000 small=1000 chosen=()
 while (($#)); do
   case $1 in
-    --gathers) gathers=$2 && shift ;;
-    --ranks) ranks=$2 && shift ;;
-    --large) large=$2 && shift ;;
+    --gathers) value "$@" && number "--gathers" "$2" && gathers=$2 && shift ;;
+    --ranks) value "$@" && number "--ranks" "$2" && ranks=$2 && shift ;;
+    --large) value "$@" && number "--large" "$2" && large=$2 && shift ;;
     --control)
+      value "$@"
       case $2 in
         tcp | markers) controls=("$2") ;;
         both) controls=(tcp markers) ;;
-        *) usage ;;
+        *) refuse "there is no control plane $2" ;;
       esac
       shift
       ;;
-    -*) usage ;;
+    -*) refuse "there is no option $1" ;;
     *) chosen+=("$1") ;;
   esac
   shift
 done
 ((${#chosen[@]})) || chosen=("${BEDS[@]}")
-for name in "${chosen[@]}"; do script_of "$name" >/dev/null; done
-[ "$(id -u)" = 0 ] || { echo "SKIPPED: only root can mount" && exit 0; }
+for system in "${chosen[@]}"; do script_of "$system" >/dev/null; done
+ready
 
 # figures NAME WANTED: reads numbers, one for each call that was right.
 figures() {
@@ -92,9 +83,9 @@ complain() {
 
 long_lived() {
   everywhere "FSGATHER_JOB=calls exec $ROUNDS $gathers $small $large" || other_lines call | complain
-  times_of_calls | figures "$name $control calls" "$gathers" || touch "$state/failed"
+  times_of_calls | figures "$system $control calls" "$gathers" || touch "$state/failed"
   warnings | complain
-  awk '$1 == "joined" { print $2 }' "$state"/rank.* | figures "$name $control meeting" "$ranks" || touch "$state/failed"
+  awk '$1 == "joined" { print $2 }' "$state"/rank.* | figures "$system $control meeting" "$ranks" || touch "$state/failed"
 }
 
 # Rank 0 knows what all others hand over. /proc/uptime is the clock that guests have too.
@@ -117,12 +108,12 @@ fresh() {
     done
     rm '"$OWN/part.\$FSGATHER_RANK" || other_lines fresh | complain
   warnings | complain
-  awk '$1 == "fresh" { print $2 }' "$state"/rank.* | figures "$name $control fresh processes" "$runs" || touch "$state/failed"
+  awk '$1 == "fresh" { print $2 }' "$state"/rank.* | figures "$system $control fresh processes" "$runs" || touch "$state/failed"
 }
 
-build_programs
-for name in "${chosen[@]}"; do
-  take_up "$name"
+build_static_programs
+for system in "${chosen[@]}"; do
+  take_up "$system"
   for control in "${controls[@]}"; do
     long_lived
     fresh

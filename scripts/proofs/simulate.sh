@@ -1,30 +1,21 @@
-#!/usr/bin/env bash
-# Runs the machines of the control plane through many simulated worlds: as many random scripts as asked for, by default
-# five million, which takes about an hour. Says how far it is, and keeps every script that breaks a promise in a
-# file, from which `--replay FILE` runs them again.
+# shellcheck shell=bash
+# Runs the state machines of the control plane through simulated worlds and reports its progress. Scripts that break a promise are kept in a file.
 #
-#   scripts/simulate.sh [SCRIPTS [SEED]]
-#   scripts/simulate.sh --replay FILE
-#   scripts/simulate.sh --schedules [WORDS]
-#
-# The last tries every schedule of small worlds instead, and says how many states that were; of all worlds, or of those with WORDS in
-# their name, as "early calls, 3 ranks".
-#
-# Exit code 1: some script has broken a promise.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-. scripts/arguments.sh
-explain "$@"
+#   scripts/prove simulate [SCRIPTS [SEED]]      random scripts, five million by default
+#   scripts/prove simulate --replay FILE         the scripts that a file has kept
+#   scripts/prove simulate --schedules [WORDS]   every schedule of small worlds, or of those with WORDS in their name, such as
+#                                                "early calls, 3 ranks"; takes hours, and prints the number of states
 case ${1:-} in
 --replay) value "$@" && { [ -f "$2" ] || refuse "there is no file $2"; } ;;
 --schedules) at_most 1 "${@:2}" ;;
 *)
     at_most 2 "$@"
-    number "how many scripts there are" "${1:-1}"
+    number "the number of scripts" "${1:-1}"
     number "the seed" "${2:-1}"
     ;;
 esac
 
+ready
 test_program() {
     cargo test --quiet --release -p fsgather-control --test simulation "$@"
 }
@@ -72,6 +63,6 @@ while [ "$done_so_far" -lt "$scripts" ]; do
     seed=$((seed + 1))
 done
 if [ "$failed" -gt 0 ]; then
-    echo "what failed is in $kept: scripts/simulate.sh --replay $kept" >&2
+    echo "the failures are in $kept: scripts/prove simulate --replay $kept" >&2
     exit 1
 fi

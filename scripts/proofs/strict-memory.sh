@@ -1,12 +1,8 @@
-#!/usr/bin/env bash
-# Send buffers where the kernel promises no more memory than there is (vm.overcommit_memory=2), and is older than 6.12: what a call
-# cannot have is an error that leaves the program its memory. A kernel of its own, in user-mode Linux (Debian: user-mode-linux), runs the
-# test. Half a minute once all is built.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-. scripts/arguments.sh
+# shellcheck shell=bash
+# Send buffers where the kernel promises no more memory than there is (vm.overcommit_memory=2) and is older than 6.12: memory that a call
+# cannot have is an error, and the program keeps its memory. The test runs on a kernel of its own, in user-mode Linux.
 at_most 0 "$@"
-command -v linux.uml >/dev/null || { echo "SKIPPED: user-mode-linux is not installed" && exit 0; }
+ready
 
 built=$(cargo test --quiet -p fsgather-arena --lib --no-run --message-format=json |
   sed -n 's/.*"name":"fsgather_arena".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)

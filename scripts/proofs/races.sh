@@ -1,16 +1,9 @@
-#!/usr/bin/env bash
-# Looks for data races: tests of what threads share, under ThreadSanitizer. That is a node with its carriers and mesh, pending
-# calls and their driver, and the janitor and messages of the store; then ranks in earnest, over TCP and over marker files.
-#
-#   scripts/test-races.sh
-#
-# Half an hour on two cores, most of it building, into target/races. Needs rustup with a nightly toolchain; its sources are
-# installed where they are missing. Nothing is suppressed. What forks is left out: the sanitizer's own thread does not survive
-# that. Exits with 1 if a race is found or a test fails.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-. scripts/arguments.sh
+# shellcheck shell=bash
+# Runs the tests of shared state under ThreadSanitizer: a node with its carriers and mesh, pending calls and their driver, the janitor and
+# messages of the store; then real ranks over TCP and over marker files. Nothing is suppressed. Tests that fork are left out, because the
+# sanitizer's own thread does not survive a fork. Most of the time is building, into target/races; installs the sources of the toolchain.
 at_most 0 "$@"
+ready
 root=$PWD
 host=$(rustc -vV | sed -n 's/^host: //p')
 rustup component list --installed --toolchain nightly | grep -q '^rust-src' || rustup component add rust-src --toolchain nightly

@@ -1,31 +1,21 @@
-#!/usr/bin/env bash
-# Real launchers start ranks on two hosts that share a directory, and nothing tells the ranks who they are but the launcher.
+# shellcheck shell=bash
+# Real launchers start ranks on two hosts that share a directory; only the launcher tells the ranks who they are.
 #
-#   scripts/test-launchers.sh [slurm|openmpi|mpich|intelmpi|torchrun]...
+#   scripts/prove launchers [slurm|openmpi|mpich|intelmpi|torchrun]...
 #
-# All but intelmpi, which comes from Python's package index, if none is named. The hosts are namespaces with host names,
-# addresses, boot ids and mounts of their own; the directory is one that each of them mounts by itself, and that trusts its
-# caches for 30 s. Needs root; installs Debian packages (150 MB for torchrun). Exits with 1 if a result is wrong.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-. scripts/arguments.sh
-explain "$@"
+# By default all except intelmpi, which comes from PyPI. The hosts are namespaces with their own host names, addresses, boot ids and mounts;
+# each mounts the directory itself, with caches that are trusted for 30 s. Installs Debian packages (150 MB for torchrun).
 beds=$PWD/scripts/beds
 state=$(mktemp -d)
 # shellcheck source-path=SCRIPTDIR source=beds/two-hosts.sh
 . "$beds/two-hosts.sh"
 
-usage() {
-  sed -n '2,/^[^#]/p' "$0" | sed -n 's/^# \{0,1\}//p' >&2
-  exit 2
-}
-
 chosen=("$@")
 ((${#chosen[@]})) || chosen=(slurm openmpi mpich torchrun)
-for name in "${chosen[@]}"; do
-  case $name in slurm | openmpi | mpich | intelmpi | torchrun) ;; *) usage ;; esac
+for launcher in "${chosen[@]}"; do
+  case $launcher in slurm | openmpi | mpich | intelmpi | torchrun) ;; *) refuse "there is no launcher $launcher" ;; esac
 done
-[ "$(id -u)" = 0 ] || { echo "SKIPPED: only root can make hosts" && exit 0; }
+ready
 
 bed=
 clean_up() {
@@ -188,7 +178,7 @@ END
     say_parts 4 first second third | expect
     check "Open MPI's mpirun in a batch job" in_batch -N2 -n4 --ntasks-per-node=2 "$state/openmpi.sh"
   else
-    echo "SKIPPED: mpirun in a batch job, for Open MPI is not installed (name openmpi first)"
+    echo "mpirun in a batch job: ignored: needs Open MPI (name openmpi first)"
   fi
   if command -v mpiexec.hydra >/dev/null; then
     script mpich <<END
@@ -198,13 +188,13 @@ END
     say_parts 4 first second third | expect
     check "MPICH's mpiexec in a batch job" in_batch -N2 -n4 --ntasks-per-node=2 "$state/mpich.sh"
   else
-    echo "SKIPPED: mpiexec in a batch job, for MPICH is not installed (name mpich first)"
+    echo "mpiexec in a batch job: ignored: needs MPICH (name mpich first)"
   fi
   if command -v torchrun >/dev/null; then
     say_parts 4 first second third | expect
     check "torchrun, an agent on each node by srun" without_marks srun -N2 -n2 "${torchrun[@]}" "$(long_task RANK)"
   else
-    echo "SKIPPED: torchrun by srun, for it is not installed (name torchrun first)"
+    echo "torchrun by srun: ignored: needs torchrun (name torchrun first)"
   fi
   "$beds/slurm.sh" down
 }
@@ -273,9 +263,9 @@ install() {
   (. "$beds/lib.sh" && install_packages "$@")
 }
 
-build_programs
-for name in "${chosen[@]}"; do
-  case $name in
+build_static_programs
+for launcher in "${chosen[@]}"; do
+  case $launcher in
     openmpi) install openmpi-bin ;;
     mpich) install mpich ;;
     torchrun) install python3-torch ;;
@@ -284,12 +274,12 @@ for name in "${chosen[@]}"; do
   esac
 done
 hosts_up
-for name in "${chosen[@]}"; do
-  "test_$name"
+for launcher in "${chosen[@]}"; do
+  "test_$launcher"
   left_behind >"$state/left"
   if [ -s "$state/left" ]; then
     failed=$((failed + 1))
-    echo "left behind after $name:"
+    echo "left behind after $launcher:"
     cat "$state/left"
   fi
 done

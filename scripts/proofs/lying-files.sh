@@ -1,17 +1,14 @@
-#!/usr/bin/env bash
-# Plays jobs over a model of file systems that lie (tests/tests/lying_files): as many seeds as asked for, by default a million, which
-# takes a night. Says how far it is. A failing seed prints how to play it again; LYING_TRACE=1 shows each call.
+# shellcheck shell=bash
+# Plays jobs over a model of file systems that lie (tests/tests/lying_files) and reports its progress. A failing seed prints how to play it
+# again; LYING_TRACE=1 shows each call.
 #
-#   scripts/lying-files.sh [SEEDS [SEED]]
+#   scripts/prove lying-files [SEEDS [SEED]]   a million seeds by default, beginning with SEED (1)
 #
-# LYING_PROFILE=local|nfs3|nfs4|nfs-nocto|gluster|fuse|worst and LYING_FAULTS=none|survivable|any play nothing else.
-# Exit code 1: some seed has broken a promise.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-. scripts/arguments.sh
+# LYING_PROFILE=local|nfs3|nfs4|nfs-nocto|gluster|fuse|worst and LYING_FAULTS=none|survivable|any restrict it.
 at_most 2 "$@"
-number "how many seeds there are" "${1:-1}"
+number "the number of seeds" "${1:-1}"
 number "the first seed" "${2:-1}"
+ready
 
 seeds=${1:-1000000}
 seed=${2:-1}

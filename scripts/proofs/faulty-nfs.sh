@@ -1,18 +1,12 @@
-#!/usr/bin/env bash
-# Gathers over the kernel's NFS while the export fills up, the server hangs, or a host's network is cut for a while.
+# shellcheck shell=bash
+# Gathers over the kernel's NFS while the export fills up, the server hangs, or a host's network is cut. Installs Debian packages.
 #
-#   scripts/test-faulty-nfs.sh all|space|hang|cut...   with --control tcp|markers; the control plane is tcp if not said
+#   scripts/prove faulty-nfs [all|space|hang|cut]... [--control tcp|markers]   all and tcp by default
 #
-#   space   the export has no room for the payloads, and says so when they are synced: every rank exits with 12, with one
-#           message that names the path, and nothing is left behind but the last calls of each, which can be read
-#   hang    the server freezes for 10 s in the middle of 100 calls: all are right
-#   cut     the network of one host goes for 20 s, and with it its way to the server and to the other ranks: all are right
-#
-# Needs root; installs Debian packages. Exits with 1 if something else happens.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-. scripts/arguments.sh
-explain "$@"
+#   space   the export has no room for the payloads and reports that when they are synced: every rank exits with 12 and one
+#           message that names the path, and leaves only the record of its last calls
+#   hang    the server freezes for 10 s in the middle of 100 calls: all results are right
+#   cut     a host loses its network for 20 s, to the server and to the other ranks: all results are right
 beds=$PWD/scripts/beds
 state=$(mktemp -d)
 control=tcp
@@ -26,23 +20,22 @@ clean_up() {
 }
 trap clean_up EXIT
 
-usage() {
-  sed -n '2,/^[^#]/p' "$0" | sed -n 's/^# \{0,1\}//p' >&2
-  exit 2
-}
-
 chosen=()
 while (($#)); do
   case $1 in
     all) chosen=(space hang cut) ;;
     space | hang | cut) chosen+=("$1") ;;
-    --control) control=$2 && shift ;;
-    *) usage ;;
+    --control)
+      value "$@"
+      control=$2 && shift
+      case $control in tcp | markers) ;; *) refuse "there is no control plane $control" ;; esac
+      ;;
+    *) refuse "unexpected argument: $1" ;;
   esac
   shift
 done
-((${#chosen[@]})) || usage
-[ "$(id -u)" = 0 ] || { echo "SKIPPED: only root can make hosts" && exit 0; }
+((${#chosen[@]})) || chosen=(space hang cut)
+ready
 
 failed=0
 
@@ -150,7 +143,7 @@ test_cut() {
   verdict "nothing is left behind" expect_empty
 }
 
-build_programs
+build_static_programs
 for name in "${chosen[@]}"; do
   "test_$name"
   take_down

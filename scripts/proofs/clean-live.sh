@@ -1,17 +1,14 @@
-#!/usr/bin/env bash
-# Cleaning all the time with no patience never touches a live gather. Takes 5 minutes, or as many seconds as are given.
+# shellcheck shell=bash
+# Jobs start and end in one directory, a third of them killed with SIGKILL, while `fsgather clean` without patience runs in a loop.
 #
-# Jobs start and end in one directory, a third of them killed with SIGKILL, while `fsgather clean` runs over and over.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-. scripts/arguments.sh
+#   scripts/prove clean-live [SECONDS]   300 by default
 at_most 1 "$@"
-number "how many seconds it takes" "${1:-300}"
+number "the number of seconds" "${1:-300}"
+ready
 
 seconds=${1:-300}
-target=${CARGO_TARGET_DIR:-$PWD/target}
-cargo build --release --quiet -p fsgather-cli
-fsgather=$target/release/fsgather
+build_programs
+fsgather=$programs/fsgather
 work=$(mktemp -d)
 cleaner=
 clean_up() {

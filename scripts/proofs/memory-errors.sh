@@ -1,17 +1,10 @@
-#!/usr/bin/env bash
-# Looks for memory errors in the Python package: its tests, with the extension module under AddressSanitizer and CPython's debug allocator.
-#
-#   scripts/test-memory-errors.sh
-#
-# Seven minutes on two cores, most of it building, into target/memory-errors. Needs gcc, whose copy of the sanitizer the interpreter loads, and what
-# the tests of the package need. Leaks are not looked for: an interpreter that ends keeps much. Two tests are left out:
+# shellcheck shell=bash
+# Runs the tests of the Python package with the extension module under AddressSanitizer and CPython's debug allocator. Most of the time is
+# building, into target/memory-errors. Leaks are not looked for: an interpreter that ends keeps much. Two tests are left out:
 # - one starts programs without this script's environment, in which they would not find the sanitizer;
-# - one measures memory, of which the sanitizer keeps what was freed.
-# Exits with 1 if an error is found or a test fails.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-. scripts/arguments.sh
+# - one measures memory, and the sanitizer keeps freed memory.
 at_most 0 "$@"
+ready
 root=$PWD target=${CARGO_TARGET_DIR:-$PWD/target}
 host=$(rustc -vV | sed -n 's/^host: //p')
 

@@ -1,23 +1,19 @@
-#!/usr/bin/env bash
-# Asks whether the tests of a part notice when its code is wrong: cargo-mutants changes one thing at a time, and scripts/quick-tests.sh has
-# to fail. Prints what nobody noticed, and fails where that is more than one in twenty. What cannot be noticed stands in .cargo/mutants.toml.
-#   scripts/mutants.sh [OPTION...] [PART...]    parts as of scripts/quick-tests.sh; all where none is named
-#     --sample N      so many mutants of each part, or all where there are fewer (150)
-#     --seed S        which ones (1); a mutant stays in its sample as long as its function is there
-#     --in-diff FILE  only those in code that this diff touches
-#     --since COMMIT  the same, of what has changed since
-#     --last-change   the same, since the merge base with main or, on main, the commit before
-#     --minutes M     begins no others after so long
-#     --spare N       so many more may go unnoticed: a few mutants say little of a share (0)
-#     --prepare       installs cargo-mutants where it is missing, builds, and tries nothing
-# Ends with 1 where too many were missed, and with 3 where it could not be asked.
-# A mutant takes some seconds more than the quick tests: 150 of a part half an hour to an hour on two cores. It works on a copy below the
-# target directory, so that files can be edited meanwhile.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-. scripts/arguments.sh
-. scripts/quick-tests.sh
-explain "$@"
+# shellcheck shell=bash
+# Whether the quick tests of a crate notice when its code is wrong: cargo-mutants changes one place at a time, and the tests must fail. Prints the
+# mutants that no test notices, and fails if they are more than one in twenty. .cargo/mutants.toml lists those that no test can notice.
+#
+#   scripts/prove mutants [OPTION...] [PART...]   core, control, store, fsgather; all by default
+#     --sample N      number of mutants of each part (150)
+#     --seed S        chooses them (1); a mutant stays in its sample as long as its function exists
+#     --in-diff FILE  only mutants in code that this diff touches
+#     --since COMMIT  the same for the changes since a commit
+#     --last-change   the same since the merge base with main or, on main, since the commit before
+#     --minutes M     starts no part after so many minutes
+#     --spare N       number of unnoticed mutants that do not count, for small samples (0)
+#     --prepare       installs cargo-mutants and builds, but tries no mutant
+#
+# Exit code 1: too many were missed. 3: the tests fail, or take too long, without a change. A mutant takes some seconds more than the tests:
+# 150 of a part take half an hour to an hour on two cores. They are tried on a copy below the target directory.
 
 version=27.1.0
 sample=150 seed=1 minutes=100000 spare=0 prepare='' diff='' since='' parts=()
@@ -38,21 +34,23 @@ while [ $# -gt 0 ]; do
     --last-change)
         since=$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main 2>/dev/null || true)
         if [ -z "$since" ] || [ "$since" = "$(git rev-parse HEAD)" ]; then
-            since=$(git rev-parse --verify --quiet HEAD^) || { echo "SKIPPED: there is no commit before this one"; exit 0; }
+            since=$(git rev-parse --verify --quiet HEAD^) || ignore "there is no commit before this one"
         fi
         ;;
     --minutes) value "$@" && number "the minutes that it may take" "$2" && minutes=$2 && shift ;;
     --spare) value "$@" && number "what may go unnoticed" "$2" && spare=$2 && shift ;;
     --prepare) prepare=1 ;;
     -*) refuse "there is no option $1" ;;
-    *) quick_tests "$1" && parts+=("$1") ;;
+    core | control | store | fsgather) parts+=("$1") ;;
+    *) refuse "there is no part $1" ;;
     esac
     shift
 done
-[ ${#parts[@]} -gt 0 ] || parts=("${quick_parts[@]}")
+[ ${#parts[@]} -gt 0 ] || parts=(core control store fsgather)
+ready
 
-quick_environment
-# Lints that are denied would make mutants look impossible.
+export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=1
+# Denied lints would make mutants look impossible.
 unset RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS
 work=${CARGO_TARGET_DIR:-$PWD/target}/mutants tree=${CARGO_TARGET_DIR:-$PWD/target}/mutants/tree
 export CARGO_TARGET_DIR=$work/build PATH=$work/tool/bin:$PATH
@@ -64,18 +62,18 @@ if [ -n "$since" ]; then
 fi
 
 if ! cargo mutants --version >/dev/null 2>&1; then
-    # Nothing is installed where no code of a part has changed.
+    # Nothing is installed if no code of a part has changed.
     if [ -n "$diff" ] && ! grep -qE "^\+\+\+ b/crates/fsgather(-core|-control|-store)?/src/" "$diff"; then
-        echo "the change touches no code of ${quick_parts[*]}"
+        echo "the change touches no code of ${parts[*]}"
         exit 0
     fi
-    # Building it takes longer than anything that it does itself, which is to wait for cargo.
+    # A debug build: the tool mostly waits for cargo.
     CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$work/tool-build timeout 900 cargo install cargo-mutants --quiet --locked --debug \
-        --version "$version" --root "$work/tool" || { echo "SKIPPED: cargo-mutants cannot be installed"; exit 0; }
+        --version "$version" --root "$work/tool" || ignore "needs cargo-mutants, which cannot be installed"
     rm -rf "$work/tool-build"
 fi
 
-# What is the same already keeps its time, so that little is built again.
+# Equal files keep their times, so that little is built again.
 git ls-files --cached --others --exclude-standard | LC_ALL=C sort >"$work/files"
 while IFS= read -r file; do
     if [ -f "$file" ] && ! cmp -s "$file" "$tree/$file"; then
@@ -86,17 +84,20 @@ while IFS= read -r file; do
 done <"$work/files"
 (cd "$tree" && find . -type f | cut -c3- | LC_ALL=C sort | LC_ALL=C comm -23 - "$work/files" | tr '\n' '\0' | xargs -0 rm -f)
 
-# How many of the sample a list has: some mutants are tried whatever was chosen.
+# count LIST: how many of the sample it has; cargo-mutants tries some mutants outside the sample.
 count() { grep -cxFf "$work/$part/sample" "$work/$part/mutants.out/$1.txt" || true; }
 
-# Runs part $1; its numbers go to `tried_all`, `missed_all`.
-ask() {
-    local out=$work/$1
-    quick_tests "$1"
+# try_part PART: adds its numbers to viable_all and missed_all.
+try_part() {
+    local out=$work/$1 package=fsgather-$1 targets=(--tests)
+    case $1 in
+    store) targets+=(--features lz4,zstd) ;;
+    fsgather) package=fsgather targets+=(--features async,lz4,messagepack,ndarray,zstd) ;;
+    esac
     mkdir -p "$out"
     local list=(cargo mutants --dir "$tree" --package "$package" --list)
     [ -z "$diff" ] || list+=(--in-diff "$diff")
-    # Sorted by a hash of its name without its place and of the seed.
+    # Sorted by a hash of the seed and of the mutant's name without its place.
     "${list[@]}" >"$out/all"
     head -c 1024 <(yes "$seed") >"$out/salt"
     sort --random-sort --random-source="$out/salt" --key=2 "$out/all" >"$out/shuffled"
@@ -120,15 +121,15 @@ ask() {
         return
     fi
     rm -rf "$out/mutants.out"
-    # It ends with 2 where some were missed, with 3 where some took too long.
+    # Exit code 2: some were missed; 3: some took too long.
     local ended=0
     timeout --signal=INT --kill-after=30 "$left" cargo mutants --dir "$tree" --in-place --package "$package" --output "$out" --timeout 60 \
-        --build-timeout 300 --no-shuffle --no-times --colors never "${choice[@]}" -- -- "${chosen[@]}" >"$out/log" 2>&1 || ended=$?
+        --build-timeout 300 --no-shuffle --no-times --colors never "${choice[@]}" >"$out/log" 2>&1 || ended=$?
     case $ended in
     0 | 2 | 3 | 124 | 137) ;;
     *)
         tail -n 60 "$out/log"
-        echo "$1: cargo-mutants ended with $ended; the tests have to pass, and in a minute, before something is changed"
+        echo "$1: cargo-mutants ended with $ended; without a change the tests must pass, within a minute"
         exit 3
         ;;
     esac
@@ -145,7 +146,7 @@ ask() {
 }
 
 viable_all=0 missed_all=0 below=()
-for part in "${parts[@]}"; do ask "$part"; done
+for part in "${parts[@]}"; do try_part "$part"; done
 [ -z "$prepare" ] || exit 0
 echo "in all: $missed_all of $viable_all were missed"
 if [ ${#below[@]} -gt 0 ]; then

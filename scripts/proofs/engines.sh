@@ -1,16 +1,13 @@
-#!/usr/bin/env bash
-# Runs one job in each engine that starts ranks from Python, with four ranks: Ray, Ray Train, Dask, Dask on two hosts, Spark, JAX, mpi4py over MPICH.
-# Each engine is installed from PyPI into a temporary place (at most 1.5 GB), and removed again, one after the other: 1 to 3 minutes each.
-# Arguments name some of them: ray, ray_train, dask, dask_hosts, spark, jax, mpi4py. With FSGATHER_ENGINES_CACHE=DIR they stay installed in DIR.
+# shellcheck shell=bash
+# Runs one job with four ranks in each engine that starts ranks from Python.
 #
-# Needs python3 with venv, and 4 GiB of memory; java 17 for Spark; root for hosts of namespaces. What cannot be tried is SKIPPED with the reason.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-. scripts/arguments.sh
-explain "$@"
+#   scripts/prove engines [ENGINE...]   mpi4py (over MPICH), dask, dask_hosts (two hosts), ray, ray_train, spark, jax; all by default
+#
+# Each engine is installed from PyPI into a temporary directory (at most 1.5 GB) and removed again. FSGATHER_ENGINES_CACHE=DIR keeps them.
+# Needs 4 GiB of memory, Java 17 for spark, and root for dask_hosts; engines that lack something are reported as ignored.
 
-# What has to be installed for an engine: a name for the environment, which some share, and packages.
-packages() {
+# needed_by ENGINE: a name for its environment, which some share, and the packages in it.
+needed_by() {
     case $1 in
     ray | ray_train) echo "ray ray[train]" ;;
     dask | dask_hosts) echo "dask distributed" ;;
@@ -21,8 +18,8 @@ packages() {
     esac
 }
 
-# Why an engine cannot be tried here; nothing if it can.
-lack() {
+# lacking ENGINE: prints why it cannot run here.
+lacking() {
     case $1 in
     spark) command -v java >/dev/null || echo "there is no java" ;;
     dask_hosts) [ "$(id -u)" = 0 ] && unshare --net --uts --mount true 2>/dev/null || echo "namespaces of hosts cannot be made" ;;
@@ -30,12 +27,13 @@ lack() {
 }
 
 [ $# -gt 0 ] || set -- mpi4py dask dask_hosts ray ray_train spark jax
-for engine in "$@"; do packages "$engine" >/dev/null; done
+for engine in "$@"; do needed_by "$engine" >/dev/null; done
+ready
 cargo build --quiet --workspace --lib
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 cache=${FSGATHER_ENGINES_CACHE:-}
-# Ranks would tell that it means nothing to them.
+# Ranks warn about variables that they do not know.
 unset FSGATHER_ENGINES_CACHE
 place=${cache:-$stage/environments}
 mkdir -p "$place" "$stage/package"
@@ -43,10 +41,10 @@ cp -r crates/fsgather-python/python/. "$stage/package"
 cp "${CARGO_TARGET_DIR:-target}/debug/lib_fsgather.so" "$stage/package/fsgather/_fsgather.abi3.so"
 export PYTHONPATH=$stage/package:$PWD/crates/fsgather-python/tests/engines PYTHONDONTWRITEBYTECODE=1
 
-failed=0
+failed=0 ignored=0
 for engine in "$@"; do
-    why=$(lack "$engine")
-    read -r name needed <<<"$(packages "$engine")"
+    why=$(lacking "$engine")
+    read -r name needed <<<"$(needed_by "$engine")"
     environment=$place/$name
     if [ -z "$why" ] && [ ! -e "$environment/complete" ]; then
         [ -n "$cache" ] || rm -rf "${place:?}"/*
@@ -59,10 +57,12 @@ for engine in "$@"; do
         fi
     fi
     if [ -n "$why" ]; then
-        echo "SKIPPED: $engine: $why"
+        echo "$engine: ignored: $why"
+        ignored=$((ignored + 1))
         continue
     fi
     timeout 600 "$environment/bin/python" crates/fsgather-python/tests/engines/prove.py "$engine" || failed=$((failed + 1))
 done
-echo "failed: $failed of $#"
+echo "failed: $failed of $#, ignored: $ignored"
+[ "$ignored" != $# ] || exit 77
 [ "$failed" = 0 ]

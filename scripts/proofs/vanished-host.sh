@@ -1,15 +1,11 @@
-#!/usr/bin/env bash
-# A host that vanishes is noticed by the others within about 30 seconds, and the other way round.
-#
-# Two network namespaces stand for two hosts; the link between them goes down in the middle of a gather. Needs root and
-# iproute2; takes half a minute. Traffic stays inside the namespaces.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-. scripts/arguments.sh
+# shellcheck shell=bash
+# A host that vanishes is noticed by the others within about 30 seconds, and the other way round. Two network namespaces stand for two hosts;
+# the link between them goes down in the middle of a gather.
 at_most 0 "$@"
+ready
 
-cargo build --release --quiet -p fsgather-cli
-fsgather=$PWD/target/release/fsgather
+build_programs
+fsgather=$programs/fsgather
 work=$(mktemp -d)
 one=fsgather-one-$$
 two=fsgather-two-$$
