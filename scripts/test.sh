@@ -13,9 +13,10 @@ case ${1:-} in
 *) refuse "there is no tier $1" ;;
 esac
 
+# Each line is one step, and the command that repeats it.
 QUICK=("cargo test --workspace --no-fail-fast")
 FULL=(
-    "FSGATHER_TESTS=full cargo test -p fsgather-tests --test jobs --test over_markers --test errors --no-fail-fast"
+    "FSGATHER_TESTS=full cargo test --workspace --test jobs --test over_markers --test errors --no-fail-fast"
     "scripts/python-tests.sh"
 )
 
@@ -23,21 +24,26 @@ steps=()
 [ "${1:-quick}" != quick ] || steps+=("${QUICK[@]}")
 [ "${1:-full}" != full ] || steps+=("${FULL[@]}")
 
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 failed=()
-for step in "${steps[@]}"; do
-    printf '\n== %s\n' "$step"
+for i in "${!steps[@]}"; do
+    printf '\n== %s\n' "${steps[i]}"
     SECONDS=0
-    if bash -c "$step"; then
+    if bash -c "${steps[i]}" 2>&1 | tee "$work/$i"; then
         echo "ok in $SECONDS s"
     else
         echo "FAILED in $SECONDS s"
-        failed+=("$step")
+        failed+=("$i")
     fi
 done
+
 echo
-if [ ${#failed[@]} -gt 0 ]; then
-    echo "FAILED, to be repeated by:"
-    printf '    %s\n' "${failed[@]}"
-    exit 1
-fi
+for i in "${failed[@]}"; do
+    echo "FAILED: ${steps[i]}"
+    # Names of tests, as cargo and pytest print them, and what cargo says about programs.
+    grep -aE '^(test .* FAILED|FAILED .*|ERROR .*|error.*)$' "$work/$i" | head -n 50 | sed 's/^/    /' || true
+    echo "    to repeat: ${steps[i]}"
+done
+[ ${#failed[@]} = 0 ] || exit 1
 echo "all tests have passed"

@@ -2,7 +2,7 @@
 
 import re
 
-from jobs.judgement import LIBRARY_ERRORS, different, judge_end
+from jobs.judgement import LIBRARY_ERRORS, judge_end
 from playing import TIMEOUT, TOOLS
 
 # From docs/guarantees.md: an answer comes 10 s after the time-out at the latest. The meeting and a call may each wait for so long.
@@ -71,8 +71,8 @@ def _judge_agreement(case, played):
     """All who hear rank 0 are told the same. Who has not met them says its own, and who stalls over marker files is not heard."""
     if case.scenario in TOOLS or not case.call.endswith(".file") or case.kind in ("kill", "stall"):
         return []
-    errors = different(ended.error for ended in played.ended if ended.error and "done join" in ended.out)
-    return [f"ranks report different errors: {' | '.join(errors)[:400]}"] if errors else []
+    errors = sorted({ended.error for ended in played.ended if ended.error and "done join" in ended.out})
+    return [f"ranks report different errors: {' | '.join(errors)[:400]}"] if len(errors) > 1 else []
 
 
 def _judge_what_is_left(case, played):

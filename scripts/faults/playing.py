@@ -39,7 +39,6 @@ class Played:
     ended: list = field(default_factory=list)
     took: float = 0.0
     next: list = field(default_factory=list)
-    next_took: float = 0.0
     # Paths below the rendezvous directory: after the run; after cleaning by what is proved; and once all of it looks old.
     left: list = field(default_factory=list)
     # What an earlier world's ranks have left of their calls.
@@ -118,9 +117,7 @@ class Stage:
 
     def _next(self, work, directory, variables, played):
         """The next gather of the same job."""
-        began = time.monotonic()
         played.next = self._run(work, directory, [[self.rank, *NEXT]] * RANKS, variables)
-        played.next_took = time.monotonic() - began
 
     def _clean(self, work, directory, played):
         """Cleans as a user does who comes two days later: the mark of a directory that has gone stays for a day."""

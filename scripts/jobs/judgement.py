@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from jobs.processes import Outcome
 
@@ -20,12 +20,6 @@ def judge_end(who: str, outcome: Outcome, codes: Collection[int]) -> list[str]:
     if outcome.code not in codes:
         return [f"{who} ended with {outcome.code}: {outcome.error[:300] or outcome.err[-300:]}"]
     return []
-
-
-def different(errors: Iterable[str]) -> list[str]:
-    """The errors, if they are not all the same."""
-    found = sorted(set(errors))
-    return found if len(found) > 1 else []
 
 
 def named_ranks(text: str) -> list[tuple[int, int]]:

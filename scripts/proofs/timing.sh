@@ -3,4 +3,4 @@
 # else may run on the machine. Arguments go to the program: scripts/prove timing -- --help prints its options.
 if [ "${1:-}" = -- ]; then shift; fi
 ready
-cargo test -p fsgather-tests --test timing -- "$@"
+cargo test --workspace --test timing -- "$@"

@@ -19,14 +19,15 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
-from typing import Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from drawing import Round, draw
 from judgement import judge
-from playing import Programs, play
+from playing import Programs, RoundSeen, play
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -40,7 +41,6 @@ class Tally:
         self.kinds: collections.Counter[str] = collections.Counter()
         self.wrong: list[int] = []
         self.broken: set[int] = set()
-        self.slowest: list[tuple[float, int]] = []
 
     def take(self) -> int:
         """The number of the next round."""
@@ -58,12 +58,11 @@ def one(seed: int, programs: Programs, base: Path, keep: Path, tally: Tally) -> 
     with tally.lock:
         for job in drawn.jobs:
             tally.kinds[f"{job.mode}, {job.control}, {job.harm_kind}"] += 1
-        tally.slowest = sorted([*tally.slowest, (round(seen.slowest, 1), seed)])[-5:]
         if problems:
             tally.wrong.append(seed)
             tally.broken.update(map(rule_of, problems))
     if problems:
-        save(drawn, seen.told(), problems, logs, keep / str(seed))
+        save(drawn, seen, problems, logs, keep / str(seed))
         print(f"WRONG round {seed}, kept in {keep / str(seed)}", *problems, sep="\n    ", flush=True)
         shutil.rmtree(base, ignore_errors=True)
         base.mkdir()
@@ -77,11 +76,11 @@ def rule_of(problem: str) -> int:
     return int(found[1]) if found else 1
 
 
-def save(drawn: Round, told: object, problems: list[str], logs: Path, place: Path) -> None:
+def save(drawn: Round, seen: RoundSeen, problems: list[str], logs: Path, place: Path) -> None:
     """Keeps everything that is known of a round."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(logs, place)
-    text = json.dumps({"problems": problems, "round": drawn.told(), "seen": told}, indent=1)
+    text = json.dumps({"problems": problems, "round": asdict(drawn), "seen": asdict(seen)}, indent=1)
     (place / "round.json").write_text(text)
 
 
@@ -125,15 +124,13 @@ def main() -> int:
     first = asked.seed if asked.seed is not None else int(time.time()) * 1000
     begun = time.monotonic()
 
-    def work(only: Optional[int]) -> None:
+    def work() -> None:
         with tempfile.TemporaryDirectory(prefix="soak-") as place:
             base = Path(place) / "shared"
             base.mkdir()
-            if only is not None:
-                drawn = draw(only, programs.python is not None)
-                print(json.dumps(drawn.told(), indent=1))
-                problems = one(only, programs, base, asked.keep, tally)
-                print("wrong" if problems else "right")
+            if asked.only is not None:
+                print(json.dumps(asdict(draw(asked.only, programs.python is not None)), indent=1))
+                print("wrong" if one(asked.only, programs, base, asked.keep, tally) else "right")
                 return
             while time.monotonic() - begun < asked.minutes * 60:
                 number = tally.take()
@@ -142,29 +139,17 @@ def main() -> int:
                     spent = time.monotonic() - begun
                     print(f"{number + 1} rounds, {len(tally.wrong)} wrong, {spent:.0f} s", flush=True)
 
-    crashed: list[BaseException] = []
-
-    def guarded() -> None:
-        try:
-            work(None)
-        except BaseException as error:  # a thread that ends silently would make everything right
-            crashed.append(error)
-            raise
-
-    if asked.only is not None:
-        work(asked.only)
-    else:
-        workers = [threading.Thread(target=guarded) for _ in range(asked.jobs)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
+    workers = 1 if asked.only is not None else asked.jobs
+    with ThreadPoolExecutor(workers) as pool:
+        # An error in a worker fails the soak.
+        for worker in [pool.submit(work) for _ in range(workers)]:
+            worker.result()
+    if asked.only is None:
         for kind, count in sorted(tally.kinds.items()):
             print(f"{count:6} jobs: {kind}")
-        print("slowest ends after the last harm:", ", ".join(f"{took} s ({seed})" for took, seed in tally.slowest))
         print(f"soak: seed {first}, {tally.next} rounds, {len(tally.wrong)} wrong {tally.wrong[:20]}")
     counts = tally.broken if asked.fail_on is None else tally.broken.intersection(asked.fail_on)
-    return 1 if counts or crashed else 0
+    return 1 if counts else 0
 
 
 if __name__ == "__main__":

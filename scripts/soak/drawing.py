@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from typing import Any, Optional
+from typing import Optional
 
 from harms import Harm, Trigger, draw_harms
 from steps import Script, draw_python_script, draw_script
@@ -66,10 +66,6 @@ class Round:
 
     seed: int
     jobs: list[Job]
-
-    def told(self) -> Any:
-        """For people."""
-        return dataclasses.asdict(self)
 
 
 def draw(seed: int, with_python: bool) -> Round:

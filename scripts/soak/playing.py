@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from drawing import JOIN_TIMEOUT, Job, Round
 from harms import Harm
@@ -34,7 +34,6 @@ class JobSeen:
     """What has become of one job."""
 
     ranks: list[Outcome]
-    last_harm: float
     harmed_while_meeting: bool
     """Whether somebody was ended before all knew each other: those who look for it have to wait until time is up."""
     processes_left: list[int]
@@ -50,11 +49,6 @@ class RoundSeen:
     left_as_if_later: list[str]
     """What is left of that by a cleaning as it would be some time later."""
     cleaning: str
-    slowest: float
-
-    def told(self) -> Any:
-        """For people; what ranks said is kept beside it."""
-        return dataclasses.asdict(self)
 
 
 def slowdown() -> float:
@@ -142,7 +136,7 @@ class Playing(Processes):
             # If the process had ended before the signal, nothing has happened to it.
             if outcome.harmed and outcome.code is not None and outcome.code >= 0 and outcome.code != 130 and not by_python:
                 outcome.harmed = None
-        return JobSeen(self.outcomes, self.last_harm, self.harmed_while_meeting, left)
+        return JobSeen(self.outcomes, self.harmed_while_meeting, left)
 
 
 def below(base: Path) -> list[str]:
@@ -185,9 +179,4 @@ def play(drawn: Round, programs: Programs, base: Path, logs: Path) -> RoundSeen:
     while below(base) and time.monotonic() < until:
         cleaning += "".join(clean(programs.fsgather, place, "--older-than", "1ms") for place in places)
         time.sleep(0.2)
-    slowest = 0.0
-    for job in jobs:
-        if any(seen.harmed for seen in job.ranks) and not job.harmed_while_meeting:
-            ends = [seen.ended - job.last_harm for seen in job.ranks if seen.code is not None]
-            slowest = max([slowest, *ends])
-    return RoundSeen(jobs, left, left_after_cleaning, below(base), cleaning, slowest)
+    return RoundSeen(jobs, left, left_after_cleaning, below(base), cleaning)
