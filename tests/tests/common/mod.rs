@@ -6,6 +6,7 @@
     reason = "every test program uses another part of this module, and fails with it"
 )]
 
+pub(crate) mod agents;
 pub(crate) mod build;
 pub(crate) mod clock;
 pub(crate) mod double_mount;
@@ -18,6 +19,7 @@ pub(crate) mod report;
 pub(crate) mod strangers;
 
 use std::{
+    cell::Cell,
     fmt::Write as _,
     fs,
     io::Write as _,
@@ -302,6 +304,19 @@ impl Stage {
                 self.record(event);
             }
         }
+    }
+
+    /// Waits until no process has anything to do: all threads sleep, in several looks in a row. Everything that these processes have sent to each
+    /// other over connections has been received by then. Processes that look for files again and again also sleep between two looks.
+    pub(crate) fn settle(&mut self) {
+        const LOOKS: u32 = 10;
+        let pids: Vec<u32> = self.processes.iter().map(|process| process.pid).collect();
+        let quiet_looks = Cell::new(0);
+        self.wait_until("all processes to sleep", || {
+            let is_quiet = pids.iter().all(|pid| process::sleeps(*pid));
+            quiet_looks.set(if is_quiet { quiet_looks.get() + 1 } else { 0 });
+            quiet_looks.get() == LOOKS
+        });
     }
 
     /// Lets time pass, where the promise is about time.

@@ -1,6 +1,7 @@
 //! One process, watched by threads that tell what it says and when it ends.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Read},
     os::{fd::OwnedFd, unix::process::ExitStatusExt},
     process::{ChildStdin, Command, Stdio},
@@ -133,4 +134,15 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
     }
+}
+
+/// Whether every thread of a process sleeps, is stopped or has ended.
+pub(crate) fn sleeps(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    threads.into_iter().flatten().flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state follows the name, which may have any characters in it.
+        let state = stat.rsplit_once(") ").map_or("", |(_, state)| state);
+        stat.is_empty() || state.starts_with(['S', 'T', 't', 'Z', 'X'])
+    })
 }

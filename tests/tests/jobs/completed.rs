@@ -1,9 +1,9 @@
 //! Tests of gathers whose root gets parts as they come, and of deadlines.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use crate::common::{
-    End, OVER_MARKERS, PEER_FAILED, Stage, World, assert_nothing_left, everybody, name_of, place,
+    End, PEER_FAILED, Stage, World, assert_nothing_left, everybody, name_of, place,
 };
 use rustix::process::Signal;
 
@@ -12,13 +12,6 @@ const LEN: u32 = 300_000;
 
 /// The ways by which large payloads travel.
 const WAYS: [(&str, &str); 3] = [("filesys", "0"), ("memory", "0"), ("auto", "64MiB")];
-
-/// Those of which the owner's process is not needed: over marker files memory goes through rank 0, with the verdict.
-const BEFORE_THE_VERDICT: &[(&str, &str)] = if OVER_MARKERS {
-    &[WAYS[0], WAYS[2]]
-} else {
-    &WAYS
-};
 
 fn world(ranks: u32, directory: &Path, (transport, shared): (&str, &str)) -> World {
     World::new(ranks, directory)
@@ -30,32 +23,6 @@ fn world(ranks: u32, directory: &Path, (transport, shared): (&str, &str)) -> Wor
 fn said<'a>(end: &'a End, word: &str) -> Vec<&'a str> {
     let lines = end.stdout.iter();
     lines.filter_map(|line| line.strip_prefix(word)).collect()
-}
-
-#[test]
-fn the_root_works_on_parts_while_others_compute() {
-    /// How long a part takes the root, and how far apart ranks hand in, in milliseconds.
-    const UNIT: u32 = 300;
-    let place = place();
-    let world = World::new(8, place.path());
-    let mut stage = Stage::new();
-    stage.start_all(&world, |rank| {
-        let pause = if rank == 0 { 0 } else { rank * UNIT };
-        format!(
-            "join slow:{UNIT} barrier pause:{pause} completed:0:20000:never barrier pause:{pause} slow_gather:0:20000 close"
-        )
-    });
-    let ends = stage.end_all(everybody(8));
-    for end in &ends {
-        assert_eq!(end.code, 0, "{}", stage.transcript());
-    }
-    assert_eq!(said(&ends[0], "part ").len(), 8);
-    let took: Vec<u32> = said(&ends[0], "took ")
-        .iter()
-        .map(|took| took.parse().unwrap())
-        .collect();
-    // 8 or 9 units, and 15.
-    assert!(took[0] * 10 < took[1] * 8, "{took:?}");
 }
 
 #[test]
@@ -73,9 +40,7 @@ fn each_part_comes_by_every_way_in_the_order_in_which_it_is_handed_in() {
         stage.wait_at([0], "go0");
         stage.go(0);
         stage.go(2);
-        if BEFORE_THE_VERDICT.contains(&way) {
-            stage.wait_for(0, "part 2");
-        }
+        stage.wait_for(0, "part 2");
         stage.go(1);
         let ends = stage.end_all(everybody(3));
         for end in &ends {
@@ -86,19 +51,15 @@ fn each_part_comes_by_every_way_in_the_order_in_which_it_is_handed_in() {
                     .all(|missing| *missing == "none")
             );
         }
-        if BEFORE_THE_VERDICT.contains(&way) {
-            assert_eq!(said(&ends[0], "part ")[2], "1");
-        }
+        assert_eq!(said(&ends[0], "part ")[2], "1");
         assert_nothing_left(place.path());
     }
 }
 
 #[test]
 fn a_rank_killed_before_it_hands_in_is_named_after_the_parts_that_are_in() {
-    for way in BEFORE_THE_VERDICT {
-        // Nobody says when the others have handed in; where that takes longer than a second, it is tried once more.
-        let are_all_in = (0..5).any(|_| parts_before_a_loss(*way) == ["0", "1", "2"]);
-        assert!(are_all_in, "{way:?}");
+    for way in WAYS {
+        assert_eq!(parts_before_a_loss(way), ["0", "1", "2"], "{way:?}");
     }
 }
 
@@ -113,7 +74,7 @@ fn parts_before_a_loss(way: (&str, &str)) -> Vec<String> {
     });
     stage.wait_at([3], "late");
     stage.wait_at([0], "part");
-    stage.let_pass(Duration::from_secs(1));
+    stage.settle();
     stage.kill(3);
     let lost = name_of(3, stage.pid(3));
     // The others have it by now, or will; what they have handed in stays for the root.
@@ -134,9 +95,6 @@ fn parts_before_a_loss(way: (&str, &str)) -> Vec<String> {
 
 #[test]
 fn a_part_that_went_with_its_owner_does_not_hide_those_after_it() {
-    if OVER_MARKERS {
-        return;
-    }
     let place = place();
     let mut stage = Stage::new();
     stage.start_all(&world(4, place.path(), WAYS[1]), |rank| match rank {
@@ -147,8 +105,8 @@ fn a_part_that_went_with_its_owner_does_not_hide_those_after_it() {
     for rank in [1, 2] {
         stage.wait_at([rank], &format!("go{rank}"));
         stage.go(rank);
-        // Nobody says when it has handed in.
-        stage.let_pass(Duration::from_secs(1));
+        // It has handed in, and waits.
+        stage.settle();
     }
     stage.wait_at([3], "go3");
     stage.kill(1);
@@ -177,9 +135,7 @@ fn a_rank_killed_after_it_has_handed_in_fails_the_call() {
         });
         stage.wait_at([2], "late");
         stage.wait_for(0, "part 0");
-        if BEFORE_THE_VERDICT.contains(&way) {
-            stage.wait_for(0, "part 1");
-        }
+        stage.wait_for(0, "part 1");
         stage.kill(1);
         let lost = name_of(1, stage.pid(1));
         stage.wait_for_where(0, "its error", |line| line.starts_with("error: "));

@@ -34,7 +34,6 @@ mod runtimes;
 mod settings;
 mod shared_memory;
 mod stalls;
-mod storage;
 mod tracing;
 mod tracing_clocks;
 mod tracing_damaged;

@@ -1,26 +1,18 @@
-//! Tests over marker files what is promised over TCP: the same tests once more, with every rank in
-//! a job that exchanges messages through files.
+//! Runs tests of `promises` once more, with every rank in a job that exchanges messages through files. The conformance suite of the exchange and
+//! the simulation show that all carriers keep the same promises; these show that real processes do so over marker files.
 
 #[path = "../common/mod.rs"]
 mod common;
 
-#[path = "../jobs/agreement.rs"]
-mod agreement;
-#[path = "../jobs/attempts.rs"]
+#[path = "../promises/attempts.rs"]
 mod attempts;
-#[path = "../jobs/awaiting.rs"]
-mod awaiting;
-#[path = "../jobs/completed.rs"]
-mod completed;
-#[path = "../jobs/decided.rs"]
+#[path = "../promises/decided.rs"]
 mod decided;
-#[path = "../jobs/lost_ranks.rs"]
+#[path = "../promises/lost_ranks.rs"]
 mod lost_ranks;
-#[path = "../jobs/meeting.rs"]
+#[path = "../promises/meeting.rs"]
 mod meeting;
-#[path = "../jobs/results.rs"]
+#[path = "../promises/results.rs"]
 mod results;
-#[path = "../jobs/storage.rs"]
+#[path = "../promises/storage.rs"]
 mod storage;
-#[path = "../jobs/world_sizes.rs"]
-mod world_sizes;

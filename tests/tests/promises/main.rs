@@ -2,3 +2,13 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+
+mod agreement;
+mod attempts;
+mod decided;
+mod introductions;
+mod lost_ranks;
+mod meeting;
+mod results;
+mod storage;
+mod world_sizes;

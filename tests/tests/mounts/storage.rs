@@ -1,57 +1,12 @@
-//! Directories that cannot be used: every rank says so, with the same words, and nothing stays.
+//! Disks that are full or read-only: every rank says so, with the same words, and nothing stays.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
 )]
 
-use std::{
-    fs,
-    io::ErrorKind,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{fs, io::ErrorKind};
 
-use crate::common::{
-    End, STORAGE, Stage, World, assert_nothing_left, everybody, left_in, mounts::Mounted, place,
-};
-
-/// What four ranks say of a directory that cannot be used at all.
-fn refused(directory: &Path) -> String {
-    let mut stage = Stage::new();
-    stage.start_all(&World::new(4, directory), |_| "join close".into());
-    let (error, _) = stage.fail_alike(everybody(4), STORAGE);
-    let named = directory.to_str().expect("text");
-    assert!(error.contains(named), "{named}: {error}");
-    error
-}
-
-#[test]
-fn a_directory_that_is_a_file_is_refused_by_all() {
-    let place = place();
-    let file = place.path().join("file");
-    fs::write(&file, "x").expect("a file");
-    let error = refused(&file);
-    assert!(error.contains("ot a directory"), "{error}");
-    assert_eq!(left_in(place.path()), [file]);
-}
-
-#[test]
-fn a_directory_that_is_not_there_is_refused_by_all() {
-    let place = place();
-    let error = refused(&place.path().join("nowhere"));
-    assert!(error.contains("o such file or directory"), "{error}");
-    assert_nothing_left(place.path());
-}
-
-#[test]
-fn a_file_in_place_of_the_rendezvous_directory_is_refused_by_all() {
-    let place = place();
-    let rendezvous = place.path().join("all_gather_via_filesys");
-    fs::write(&rendezvous, "x").expect("a file");
-    refused(place.path());
-    fs::remove_file(&rendezvous).expect("our file");
-    assert_nothing_left(place.path());
-}
+use crate::common::{End, STORAGE, Stage, World, everybody, left_in, mounts::Mounted, place};
 
 /// What four ranks say alike that see a file system made for the purpose; nothing new stays on it.
 fn on_a_mount(options: &str, then: &str, step: &str) -> Option<String> {
@@ -125,11 +80,11 @@ fn inodes_that_run_out_are_an_error_on_all() {
 }
 
 /// A world over marker files that waits on a small disk of its own, and what then happens to the disk; how the
-/// ranks end, and how long the last of them takes.
+/// ranks end.
 fn waiting_while(
     options: &str,
     happens: impl FnOnce(&Mounted),
-) -> Option<(Vec<End>, Duration, tempfile::TempDir, Mounted)> {
+) -> Option<(Vec<End>, tempfile::TempDir, Mounted)> {
     let place = place();
     let mounted = Mounted::over(place.path(), options, "true")?;
     let mut stage = Stage::new();
@@ -140,19 +95,13 @@ fn waiting_while(
     }
     stage.wait_at(everybody(4), "ready");
     happens(&mounted);
-    let since = Instant::now();
     stage.go_all(everybody(4));
     let ends = stage.end_all(everybody(4));
-    let last = ends.iter().map(|end| end.at).max().expect("four ranks");
     for end in &ends {
         assert_eq!(end.code, STORAGE, "{}", stage.transcript());
     }
-    let took = last.saturating_duration_since(since);
-    Some((ends, took, place, mounted))
+    Some((ends, place, mounted))
 }
-
-/// Time enough for a loaded machine, and far less than ranks wait for those who do not answer.
-const AT_ONCE: Duration = Duration::from_secs(8);
 
 #[test]
 fn inodes_that_run_out_while_ranks_talk_through_files_are_told_to_all_by_one_text() {
@@ -162,13 +111,12 @@ fn inodes_that_run_out_while_ranks_talk_through_files_are_told_to_all_by_one_tex
         assert!(made.count() > 0);
     };
     let ended = waiting_while("size=16m,nr_inodes=90", use_up);
-    let Some((ends, took, place, mounted)) = ended else {
+    let Some((ends, place, mounted)) = ended else {
         return;
     };
     let error = ends[0].error();
     assert!(error.contains("o space left"), "{error}");
     assert!(ends.iter().all(|end| end.error() == error), "{ends:?}");
-    assert!(took < AT_ONCE, "{took:?}");
     // And what they have left can be freed.
     let mut stage = Stage::new();
     let named = place.path().to_str().expect("text").to_owned();
@@ -194,8 +142,5 @@ fn a_directory_that_is_removed_while_ranks_talk_through_files_is_noticed_by_all_
             assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty, "{error}");
         }
     };
-    let Some((_, took, _place, _mounted)) = waiting_while("size=16m", remove) else {
-        return;
-    };
-    assert!(took < AT_ONCE, "{took:?}");
+    waiting_while("size=16m", remove);
 }

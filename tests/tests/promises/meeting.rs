@@ -1,0 +1,253 @@
+//! Ranks that do not come, come late, stand still, or are not who they say they are.
+
+use std::{process::Command, time::Duration};
+
+use crate::common::{
+    PEER_FAILED, RENDEZVOUS, Stage, TIMED_OUT, World, assert_nothing_left, everybody, name_of,
+    place, refusals_in,
+};
+use rustix::process::Signal;
+
+#[test]
+fn ranks_that_never_start_are_named_exactly() {
+    let place = place();
+    let world = World::new(4, place.path());
+    let mut stage = Stage::new();
+    let member = stage.start(&mut world.rank(2, "join close"));
+    // The time of rank 0 counts, which member 2 must not run out of before it has joined.
+    let world = world.with("FSGATHER_JOIN_TIMEOUT", "3s");
+    let rank0 = stage.start(&mut world.rank(0, "join close"));
+    let (error, _) = stage.fail_alike([rank0, member], TIMED_OUT);
+    for said in [
+        "waiting for rank 1 (never joined), rank 3 (never joined);",
+        "FSGATHER_JOIN_TIMEOUT",
+    ] {
+        assert!(error.contains(said), "{said}: {error}");
+    }
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn without_rank_0_the_others_say_so() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_JOIN_TIMEOUT", "1s");
+    let mut stage = Stage::new();
+    for rank in [1, 2] {
+        stage.start(&mut world.rank(rank, "join close"));
+    }
+    // The later one may hear of the earlier one's end.
+    for end in stage.end_all(0..2) {
+        assert_eq!(end.code, TIMED_OUT, "{}", stage.transcript());
+        let named = end.error().contains("waiting for rank 0 (never joined)");
+        assert!(named, "{end:?}");
+    }
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn a_stopped_rank_is_named_when_time_is_up() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_TIMEOUT", "2s");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join at:here barrier close".into());
+    stage.wait_at(everybody(3), "here");
+    stage.signal(2, Signal::STOP);
+    stage.go_all(everybody(3));
+    let (error, _) = stage.fail_alike(0..2, TIMED_OUT);
+    let name = format!("waiting for {}", name_of(2, stage.pid(2)));
+    let name = name.trim_end_matches(')');
+    assert!(error.contains(name) && !error.contains("rank 1"), "{error}");
+    assert!(error.contains("FSGATHER_TIMEOUT"), "{error}");
+    stage.signal(2, Signal::CONT);
+    // It learns what the others have agreed on.
+    let own = stage.end(2);
+    assert_eq!(
+        (own.code, own.error()),
+        (TIMED_OUT, error.as_str()),
+        "{own:?}"
+    );
+}
+
+#[test]
+fn two_processes_of_one_rank_are_both_told_of_each_other() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_JOB", "twice");
+    let mut stage = Stage::new();
+    for rank in [0, 1, 1] {
+        stage.start(&mut world.rank(rank, "join close"));
+    }
+    let (error, _) = stage.fail_alike(0..3, RENDEZVOUS);
+    assert!(error.contains("rank 1:"), "{error}");
+    for twin in [1, 2] {
+        let pid = format!("pid {}", stage.pid(twin));
+        assert!(error.contains(&pid), "{pid}: {error}");
+    }
+    assert!(error.contains("FSGATHER_JOB"), "{error}");
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn a_second_job_of_the_same_name_is_told_and_the_first_goes_on() {
+    let place = place();
+    let world = World::new(2, place.path()).with("FSGATHER_JOB", "twice");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join barrier at:running barrier close".into());
+    stage.wait_at(everybody(2), "running");
+    let newcomer = world.with("FSGATHER_JOIN_TIMEOUT", "2s");
+    let newcomer = stage.start(&mut newcomer.rank(1, "join close"));
+    let end = stage.end(newcomer);
+    assert_eq!(end.code, RENDEZVOUS, "{}", stage.transcript());
+    let running = format!("pid {} as rank 1", stage.pid(1));
+    assert!(end.error().contains(&running), "{running}: {end:?}");
+    assert!(end.error().contains("FSGATHER_JOB"), "{end:?}");
+    stage.go_all(everybody(2));
+    stage.succeed(everybody(2));
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn jobs_of_different_names_share_a_directory() {
+    let place = place();
+    let mut stage = Stage::new();
+    for job in ["one", "two"] {
+        let world = World::new(2, place.path()).with("FSGATHER_JOB", job);
+        stage.start_all(&world, |_| {
+            "join all_gather_bytes:100000 barrier close".into()
+        });
+    }
+    stage.succeed(0..4);
+    assert_nothing_left(place.path());
+}
+
+/// Starts a rank that is there before a meeting fails, and joins when it is told to.
+fn runs_already(stage: &mut Stage, world: &World, rank: u32) -> usize {
+    let index = stage.start(&mut world.rank(rank, "at:late join close"));
+    stage.wait_at([index], "late");
+    // A refusal is for the processes that were started before it. Start times count in ticks of the kernel, so that this must be some ticks earlier.
+    stage.let_pass(Duration::from_millis(100));
+    index
+}
+
+/// A world of three of which rank 1 is killed after it has joined, while rank 2 is still at work: the stage, the number of rank 2 there, and the error.
+fn a_failed_meeting(world: &World) -> (Stage, usize, String) {
+    let mut stage = Stage::new();
+    let late = runs_already(&mut stage, world, 2);
+    let rank0 = stage.start(&mut world.rank(0, "join close"));
+    let killed = stage.start(&mut world.rank(1, "join close"));
+    stage.wait_until_taken_in(killed);
+    stage.kill(killed);
+    let end = stage.end(rank0);
+    assert_eq!(end.code, PEER_FAILED, "{}", stage.transcript());
+    let error = end.error().to_owned();
+    assert!(error.starts_with(&name_of(1, stage.pid(killed))), "{error}");
+    (stage, late, error)
+}
+
+#[test]
+fn who_comes_to_a_meeting_that_has_failed_is_told_why() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_JOB", "late");
+    let (mut stage, late, error) = a_failed_meeting(&world);
+    stage.go(late);
+    let late = stage.end(late);
+    assert_eq!((late.code, late.error()), (PEER_FAILED, error.as_str()));
+    assert_eq!(refusals_in(place.path()).len(), 1);
+}
+
+#[test]
+fn who_comes_when_rank_0_was_killed_is_told_so() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_JOB", "killed");
+    let mut stage = Stage::new();
+    let late = runs_already(&mut stage, &world, 2);
+    let rank0 = stage.start(&mut world.rank(0, "join close"));
+    let member = stage.start(&mut world.rank(1, "join close"));
+    stage.wait_until_taken_in(member);
+    stage.kill(rank0);
+    let end = stage.end(member);
+    assert_eq!(end.code, PEER_FAILED, "{}", stage.transcript());
+    let name = name_of(0, stage.pid(rank0));
+    assert!(end.error().starts_with(&name), "{end:?}");
+    stage.go(late);
+    let told = stage.end(late);
+    assert_eq!((told.code, told.error()), (end.code, end.error()));
+}
+
+/// The members of the next attempt look for rank 0 before it is there, and see only what was left before.
+#[test]
+fn the_next_attempt_of_a_job_whose_meeting_has_failed_succeeds() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_JOB", "again");
+    let (_failed, ..) = a_failed_meeting(&world);
+    let mut stage = Stage::new();
+    for rank in [1, 2] {
+        stage.start(&mut world.rank(rank, "join barrier close"));
+    }
+    stage.settle();
+    stage.start(&mut world.rank(0, "join barrier close"));
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
+    assert_eq!(refusals_in(place.path()).len(), 0);
+}
+
+/// Two jobs without an id that one shell starts in the background, with a command in between: exit code, what was gathered and what was said, for each
+/// of the four ranks.
+#[expect(
+    clippy::expect_used,
+    reason = "the tests that share it fail in the same way"
+)]
+fn started_by_one_shell(between: &str) -> Vec<(char, i32, String, String)> {
+    const SCRIPT: &str = r#"
+        for job in a b; do
+            [ $job = a ] || $BETWEEN
+            for rank in 0 1; do
+                (
+                    FSGATHER_RANK=$rank "$TOOL" gather --all --concat="$OUT/got-$job-{rank}" "$OUT/$job" 2>"$OUT/said-$job-$rank"
+                    echo $? >"$OUT/code-$job-$rank"
+                ) &
+            done
+        done
+        wait"#;
+    let (place, own) = (place(), place());
+    for job in ["a", "b"] {
+        std::fs::write(own.path().join(job), job).expect("a file");
+    }
+    let world = World::new(2, place.path());
+    let mut shell = world.set_up(Command::new("sh"), 0, "");
+    shell
+        .args(["-c", SCRIPT])
+        .env_remove("FSGATHER_RANK")
+        .env("BETWEEN", between)
+        .env("TOOL", crate::common::build::command_line_tool())
+        .env("OUT", own.path());
+    let mut stage = Stage::new();
+    stage.start(&mut shell);
+    stage.succeed([0]);
+    let read = |name: String| std::fs::read_to_string(own.path().join(name)).unwrap_or_default();
+    let ranks = ['a', 'b'].map(|job| [0, 1].map(|rank| (job, rank)));
+    let ranks = ranks.into_iter().flatten();
+    let ends = ranks.map(|(job, rank)| {
+        let code = read(format!("code-{job}-{rank}"));
+        let code = code.trim().parse().unwrap_or(-1);
+        let got = read(format!("got-{job}-{rank}"));
+        (job, code, got, read(format!("said-{job}-{rank}")))
+    });
+    ends.collect()
+}
+
+#[test]
+fn jobs_without_an_id_that_one_shell_starts_at_once_are_all_told_to_take_names() {
+    for (job, code, got, said) in started_by_one_shell("true") {
+        // A rank that is quick enough not to see the other job has what is its own.
+        let is_own = code == 0 && got == format!("{job}{job}");
+        let is_told = code == RENDEZVOUS && said.contains("FSGATHER_JOB to a different name");
+        assert!(is_own || is_told, "{job}: {code} {got:?} {said}");
+    }
+}
+
+#[test]
+fn jobs_without_an_id_that_one_shell_starts_one_after_the_other_both_succeed() {
+    for (job, code, got, said) in started_by_one_shell("wait") {
+        assert_eq!((code, got), (0, format!("{job}{job}")), "{said}");
+    }
+}
