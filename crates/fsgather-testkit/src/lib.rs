@@ -1,5 +1,6 @@
 //! Support for tests of fsgather; not published.
 //!
+//! - [`call_results`]: what ranks may get of one call.
 //! - [`corpus`]: inputs that fuzzers have kept.
 //! - [`exchange_conformance`]: what every implementation of the exchange must do. One line in an
 //!   implementation's tests runs all of it.
@@ -17,6 +18,7 @@
     reason = "checks report by panicking, and by saying why something was ended"
 )]
 
+pub mod call_results;
 pub mod corpus;
 pub mod exchange_conformance;
 pub mod explorer;

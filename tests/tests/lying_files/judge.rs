@@ -1,5 +1,9 @@
 //! The judge of how a world went: [`judge`].
 
+use bytes::Bytes;
+use fsgather_core::Rank;
+use fsgather_testkit::call_results::{Part, check_bodies, check_verdict};
+
 use crate::{
     faults::Severity,
     machine::Outcome,
@@ -16,14 +20,8 @@ pub(crate) fn judge(world: &World) -> Vec<String> {
         if story.ended.is_none() && !world.killed[rank as usize] {
             wrong.push(format!("rank {rank} has not ended"));
         }
-        for (call, came) in (0..).zip(&story.calls) {
-            if let Came::Result(result) = came
-                && *result != world.script.expected(rank, call)
-            {
-                wrong.push(format!("rank {rank} got something else in call {call}"));
-            }
-        }
     }
+    wrong.extend((0..world.script.calls).flat_map(|call| wrong_in_call(world, call)));
     if world.script.severity == Severity::Nothing {
         wrong.extend(late(world));
     }
@@ -34,6 +32,51 @@ pub(crate) fn judge(world: &World) -> Vec<String> {
         wrong.extend(left_behind(world));
     }
     wrong
+}
+
+/// What is wrong with what ranks got of one call.
+fn wrong_in_call(world: &World, call: u32) -> Vec<String> {
+    let script = &world.script;
+    let bodies: Vec<Bytes> = (0..script.ranks)
+        .map(|rank| script.body(rank, call))
+        .collect();
+    let came = |rank: usize| world.stories[rank].calls.get(call as usize);
+    let parts = || {
+        bodies.iter().enumerate().map(|(rank, body)| {
+            // A rank may have been killed after it had handed its body in.
+            let has_come = came(rank).is_some() || world.killed[rank];
+            if has_come {
+                Part::Contributed(body)
+            } else {
+                Part::Missing
+            }
+        })
+    };
+    let ranks = || (0..script.ranks).filter_map(|rank| Some((rank, came(rank as usize)?)));
+    let mut wrong: Vec<String> = ranks()
+        .filter_map(|(rank, came)| match came {
+            Came::Result(result) => {
+                let receives = script.receives(rank, call);
+                let checked = check_bodies(parts(), receives, result.as_deref());
+                checked.err().map(|wrong| format!("rank {rank}: {wrong}"))
+            }
+            Came::Failed(_) => None,
+        })
+        .collect();
+    // Where anything may go wrong, a rank may fail alone.
+    if world.is_survivable() {
+        let succeeded = ranks().filter(|(_, came)| matches!(came, Came::Result(_)));
+        let failed = ranks().filter_map(|(rank, came)| match came {
+            Came::Failed(why) => Some((Rank::new(rank), why)),
+            Came::Result(_) => None,
+        });
+        let succeeded = succeeded.map(|(rank, _)| Rank::new(rank));
+        wrong.extend(check_verdict(succeeded, failed).err());
+    }
+    wrong
+        .iter()
+        .map(|wrong| format!("call {call}: {wrong}"))
+        .collect()
 }
 
 /// Calls that were over for all only long after the last rank had come to them, although nothing went wrong: somebody was not told.

@@ -55,11 +55,7 @@ impl CallerRuntime {
         Self::with_idle_time(runtime, name, IDLE_FOR)
     }
 
-    fn with_idle_time(
-        runtime: Runtime,
-        name: String,
-        idle_for: Duration,
-    ) -> std::io::Result<Self> {
+    fn with_idle_time(runtime: Runtime, name: String, idle_for: Duration) -> std::io::Result<Self> {
         let shared = Arc::new(RuntimeState {
             runtime: Background(Some(runtime)),
             callers: AtomicUsize::new(0),

@@ -130,7 +130,10 @@ fn join_by_two_sizes(join_timeout: Duration) -> [String; 2] {
 #[test]
 fn a_rank_that_was_told_another_size_says_so_at_its_end() {
     // On a busy machine they may not hear of each other before their time is over.
-    let mut said = [2, 8, 32].map(Duration::from_secs).into_iter().map(join_by_two_sizes);
+    let mut said = [2, 8, 32]
+        .map(Duration::from_secs)
+        .into_iter()
+        .map(join_by_two_sizes);
     let is_named = |text: &String| text.contains("was told that there are 4 ranks");
     assert!(said.any(|both| both.iter().all(is_named)));
 }

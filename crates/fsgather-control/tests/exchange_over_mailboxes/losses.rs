@@ -6,11 +6,7 @@ use bytes::Bytes;
 use fsgather_core::{
     Call, Contribution, Error, Operation, PeerFailure, ProcessId, Rank, Round, Site,
 };
-use fsgather_testkit::{
-    MemoryMailbox,
-    exchange_conformance::RankExchange,
-    pace::cases,
-};
+use fsgather_testkit::{MemoryMailbox, exchange_conformance::RankExchange, pace::cases};
 
 use crate::bed::{Bed, Running, on_threads};
 

@@ -20,6 +20,7 @@ use fsgather_control::message::{ToCoordinator, ToMember};
 use fsgather_core::{
     Call, ChannelId, Contribution, Epoch, Error, PeerFailure, Rank, Step, Verdict,
 };
+use fsgather_testkit::call_results::check_verdict;
 
 use self::{
     early::Early,
@@ -252,10 +253,9 @@ impl Ledger {
             // Who comes late for a deadline may come with another call, or when something else has failed.
             let is_told = |e: &Exchange| e.released && !e.early.missing.contains(&rank);
             let released = self.exchanges.get(&step).is_some_and(is_told);
-            promise!(
-                !released || self.excused.contains(&rank),
-                "P1: rank {rank} learns a failure of {step:?}, which rank 0 has released: {failure}"
-            );
+            let failed = (!self.excused.contains(&rank)).then_some((rank, failure));
+            check_verdict(released.then_some(Rank::ZERO), failed)
+                .map_err(|wrong| Broken(format!("P1: {step:?}: {wrong}")))?;
         }
         let own = self.failures.range((rank, 0)..=(rank, usize::MAX));
         let number = own.count();

@@ -421,13 +421,17 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let group = Some(rustix::fs::Gid::from_raw(54_321));
         let can_be_given = rustix::fs::chown(place.path(), None, group).is_ok();
-        for (mode, narrowed) in [(0o1777, 0o1777), (0o2775, 0o755), (0o770, 0o700)] {
+        for (mode, kept, narrowed) in [
+            (0o1777, 0o1777, 0o1777),
+            (0o2775, 0o3775, 0o755),
+            (0o770, 0o1770, 0o700),
+        ] {
             let path = place.path().join(format!("{mode:o}"));
             std::fs::create_dir(&path).unwrap();
             // A group of nobody's.
             adopt(&directory::open(&path).unwrap(), 54_321, mode).unwrap();
-            // Root can give any group, so nothing has to be taken away.
-            let expected = if can_be_given { mode } else { narrowed };
+            // Root can give any group, so nothing is taken away.
+            let expected = if can_be_given { kept } else { narrowed };
             assert_eq!(
                 std::fs::metadata(&path).unwrap().mode() & 0o7777,
                 expected,

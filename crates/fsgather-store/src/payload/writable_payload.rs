@@ -171,7 +171,9 @@ mod tests {
         let content = [vec![1; 128], vec![2; 9000]].concat();
         let mut file = map::tests::mappable_file();
         file.write_all(&content).unwrap();
-        let mapping = map::Mapping::of(&file, content.len() as u64).unwrap().unwrap();
+        let mapping = map::Mapping::of(&file, content.len() as u64)
+            .unwrap()
+            .unwrap();
         let payload = Payload::in_file(mapping, 8000);
         let address = payload.as_ptr();
         let own = payload.into_writable();

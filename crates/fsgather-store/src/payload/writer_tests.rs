@@ -1,7 +1,4 @@
-use std::{
-    path::Path,
-    process::Command,
-};
+use std::{path::Path, process::Command};
 
 use fsgather_testkit::process;
 use rand::{Rng, SeedableRng, rngs::StdRng};

@@ -6,15 +6,12 @@ use std::{
     os::unix::fs::FileExt,
     path::PathBuf,
     sync::{Arc, mpsc},
-    time::Duration,
 };
 
 use fsgather_core::Error;
+use fsgather_testkit::pace::{cases, patience};
 
 use crate::stand_ins::{Outside, StandIn};
-
-/// How long reading a file may take, whatever it is.
-pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
 /// Does something that must not take long.
 pub(crate) fn within<T: Send + 'static>(
@@ -27,7 +24,7 @@ pub(crate) fn within<T: Send + 'static>(
         // Nobody listens any more where it was too slow.
         let _ = tell.send(work());
     });
-    told.recv_timeout(LIMIT)
+    told.recv_timeout(patience())
         .unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
@@ -159,7 +156,7 @@ impl Specimen {
 
     pub(crate) fn cut_everywhere(&self) -> usize {
         let whole = self.whole();
-        for &len in &self.lengths {
+        for &len in self.lengths.iter().step_by(cases(3, 1)) {
             fs::write(&self.path, &whole[..len]).unwrap();
             self.is_told(
                 &format_args!("cut to {len} bytes"),
@@ -167,7 +164,7 @@ impl Specimen {
             );
         }
         fs::write(&self.path, &whole).unwrap();
-        self.lengths.len()
+        self.lengths.len().div_ceil(cases(3, 1))
     }
 
     pub(crate) fn flip_bits(&self) -> usize {
@@ -180,14 +177,15 @@ impl Specimen {
             let offset = at as u64;
             let mut byte = [0];
             file.read_exact_at(&mut byte, offset).unwrap();
-            for bit in 0..8 {
+            // In quick one bit of each byte.
+            for bit in (0..8).filter(|bit| *bit == at % 8 || cases(false, true)) {
                 file.write_all_at(&[byte[0] ^ (1 << bit)], offset).unwrap();
                 let after = format_args!("with bit {bit} of byte {at} flipped");
                 self.is_told(&after, at >= self.meaningless_from);
             }
             file.write_all_at(&byte, offset).unwrap();
         }
-        self.bytes.len() * 8
+        self.bytes.len() * cases(1, 8)
     }
 
     pub(crate) fn swap_and_double(&self) -> usize {

@@ -1,8 +1,7 @@
 //! Links, pipes, devices and the like in the place of a file: [`StandIn`].
 
 use std::{
-    fs,
-    io,
+    fs, io,
     os::unix::{fs::symlink, net::UnixListener},
     path::{Path, PathBuf},
 };

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use fsgather_core::{Call, Leaves, Operation, Rank, Round, Step};
+use fsgather_testkit::call_results::{Part, check_bodies, check_verdict};
 
 use super::{Broken, Checked, Connected, Ledger, promise};
 
@@ -61,14 +62,12 @@ impl Ledger {
             "P4: {step:?} is released with acknowledge {acknowledge}"
         );
         // Whoever could not hear rank 0 may have failed by itself.
-        let known_failed = self
-            .failures
-            .iter()
-            .find(|((rank, _), failed)| failed.step == Some(step) && !self.excused.contains(rank));
-        promise!(
-            known_failed.is_none(),
-            "P1: {step:?} is released after it failed for {known_failed:?}"
-        );
+        let failures = self.failures.iter();
+        let failed = failures
+            .filter(|((rank, _), failed)| failed.step == Some(step) && !self.excused.contains(rank))
+            .map(|((rank, _), failed)| (*rank, &failed.error));
+        check_verdict(to.iter().copied(), failed)
+            .map_err(|wrong| Broken(format!("P1: {step:?}: {wrong}")))?;
         let ends = calls
             .first()
             .is_some_and(|call| call.operation == Operation::Close);
@@ -105,30 +104,23 @@ impl Ledger {
         };
         let members = self.members(step.channel);
         let number_of = |rank: &Rank| (0..).map(Rank::new).zip(members).find(|(_, m)| *m == rank);
+        // The root of an early call has been told of the parts before.
+        let is_told = step.round == Round::VERDICT && call.is_early();
+        let parts = || {
+            members
+                .iter()
+                .map(|rank| match exchange.handed_in.get(rank) {
+                    Some((_, part)) if exchange.arrived.contains(rank) && !is_told => {
+                        Part::Contributed(&part.body)
+                    }
+                    _ => Part::Excluded,
+                })
+        };
         for rank in to {
             let number = number_of(rank).map(|(number, _)| number);
             let receives = number.is_some_and(|number| call.recipients().include(number));
-            promise!(
-                bodies.is_some() == receives,
-                "P2: rank {rank} gets {bodies:?} of {step:?}"
-            );
-        }
-        if let Some(bodies) = bodies {
-            // The root of an early call has been told of the parts before.
-            let is_told = step.round == Round::VERDICT && call.is_early();
-            let came = |rank: &Rank| exchange.arrived.contains(rank) && !is_told;
-            let of = |rank: &Rank| exchange.handed_in.get(rank).filter(|_| came(rank));
-            let mut pairs = bodies.iter().zip(members);
-            let same = bodies.len() == members.len()
-                && pairs.all(|(body, rank)| {
-                    let part = of(rank).map(|(_, part)| &part.body);
-                    part.map_or(body.is_empty(), |part| part == body)
-                });
-            promise!(
-                same,
-                "P2: {step:?} delivers {bodies:?}, contributed were {:?}",
-                exchange.handed_in
-            );
+            check_bodies(parts(), receives, bodies.map(Vec::as_slice))
+                .map_err(|wrong| Broken(format!("P2: of {step:?} {wrong} for rank {rank}")))?;
         }
         Ok(())
     }

@@ -1,0 +1,66 @@
+//! Checks what ranks get of one call: [`check_bodies`], [`check_verdict`].
+//!
+//! Every simulation of a world judges its calls by these.
+
+use std::fmt::Display;
+
+use bytes::Bytes;
+use fsgather_core::Rank;
+
+/// What a rank has to do with a call.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// It has handed this in.
+    Contributed(&'a Bytes),
+    /// It has not come to the call.
+    Missing,
+    /// The call is decided without it, so others get an empty body of it.
+    Excluded,
+}
+
+/// Checks what a successful call has given to one rank: if it receives anything, the bodies of all ranks in rank order.
+///
+/// # Errors
+///
+/// If it is anything else, or a rank has not come to the call.
+pub fn check_bodies<'a>(
+    parts: impl IntoIterator<Item = Part<'a>>,
+    receives: bool,
+    bodies: Option<&[Bytes]>,
+) -> Result<(), String> {
+    if receives != bodies.is_some() {
+        return Err(format!("a rank that receives ({receives}) gets {bodies:?}"));
+    }
+    let mut given = bodies.map(|bodies| bodies.iter());
+    for (rank, part) in parts.into_iter().enumerate() {
+        let body = given.as_mut().map(|given| given.next());
+        let is_right = match (part, body) {
+            (Part::Missing, _) => return Err(format!("it succeeds without rank {rank}")),
+            (_, None) => true,
+            (Part::Contributed(own), Some(body)) => body == Some(own),
+            (Part::Excluded, Some(body)) => body.is_some_and(Bytes::is_empty),
+        };
+        if !is_right {
+            return Err(format!("{body:?} is given of rank {rank}: {part:?}"));
+        }
+    }
+    let more = given.and_then(|mut given| given.next());
+    more.map_or(Ok(()), |more| Err(format!("{more:?} is given of no rank")))
+}
+
+/// Checks that a call has one verdict: it has not succeeded on one rank and failed on another.
+///
+/// # Errors
+///
+/// If it has.
+pub fn check_verdict<E: Display>(
+    succeeded: impl IntoIterator<Item = Rank>,
+    failed: impl IntoIterator<Item = (Rank, E)>,
+) -> Result<(), String> {
+    let both = succeeded.into_iter().next().zip(failed.into_iter().next());
+    both.map_or(Ok(()), |(one, (other, error))| {
+        Err(format!(
+            "it succeeds on rank {one} and fails on rank {other}: {error}"
+        ))
+    })
+}
