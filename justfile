@@ -1,17 +1,23 @@
-# `just` lists what there is. Nothing here is needed: each recipe is one command.
+# Each recipe is one command; nothing here is needed. `just` lists the recipes and the beds.
 
 _default:
     @just --list
+    @echo
+    @scripts/prove --list
 
-# Everything that must pass before a commit.
-check:
-    scripts/check.sh
+# The quick and the full tests, or one of them.
+test *tier:
+    scripts/test.sh {{ tier }}
 
-# All tests; arguments go to `cargo test`.
-test *arguments:
-    scripts/test.sh {{ arguments }}
+# A bed: what the other tests cannot show without root, torch, many minutes or a quiet machine.
+prove *arguments:
+    scripts/prove {{ arguments }}
 
-# Gathers in earnest, on this machine.
+# All checks of continuous integration, or some of them.
+ci *steps:
+    .ci/run {{ steps }}
+
+# Runs real gathers on this machine.
 demo *arguments:
     cargo run --release -- demo {{ arguments }}
 
@@ -23,30 +29,6 @@ fmt:
 docs:
     cargo doc --workspace --no-deps
 
-# Gathers on real shared file systems; root, Debian. Arguments as of the script.
-filesystems *arguments:
-    scripts/test-filesystems.sh {{ arguments }}
-
-# NFS that is full, hangs or is cut off; root, Debian.
-faulty-nfs *arguments="all":
-    scripts/test-faulty-nfs.sh {{ arguments }}
-
-# Ranks by real launchers; root, Debian.
-launchers *arguments:
-    scripts/test-launchers.sh {{ arguments }}
-
-# Links between hosts that are cut; root, 4 minutes.
-cut-links:
-    scripts/test-cut-links.sh
-
-# Lints of each combination of the library's cargo features.
+# Lints each combination of the library's cargo features.
 features:
     scripts/check-features.sh
-
-# The MPI example under mpirun.
-mpi:
-    scripts/test-mpi.sh
-
-# Unmodified jobs of torch and MMEngine under torchrun; installs torch once, 5 GB. Arguments name proofs.
-torch *arguments:
-    scripts/test-torch.sh {{ arguments }}

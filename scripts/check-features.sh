@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Lints the library with each combination of its cargo features that can matter. Those with MPI need mpicc and libclang, and
-# are skipped, with a line that says so, where they are missing.
+# Lints the library with each combination of its cargo features that can matter. Combinations with MPI need mpicc and libclang, and are
+# reported as ignored without them.
 #
 #   scripts/check-features.sh                     all combinations
-#   scripts/check-features.sh --bare              none of them; the workspace is linted with all but MPI
-#   scripts/check-features.sh --missing-for-mpi   says what is missing for MPI, and fails then
+#   scripts/check-features.sh --bare              no feature at all
+#   scripts/check-features.sh --missing-for-mpi   prints what is missing for MPI and fails, if anything is
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/arguments.sh
@@ -75,5 +75,5 @@ if missing=$(missing_for_mpi); then
     check mpi
     check "mpi,${all%,}"
 else
-    echo "SKIPPED: feature mpi: $missing"
+    echo "feature mpi: ignored: $missing"
 fi

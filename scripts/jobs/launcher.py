@@ -6,6 +6,7 @@ and kills all that are left when its standard input ends. What the processes rea
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -37,10 +38,8 @@ def main() -> None:
     def watch() -> None:
         os.read(0, 1)
         for pid in list(ranks):
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
     threading.Thread(target=watch, daemon=True).start()
     for _ in commands:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -116,20 +117,16 @@ class Processes:
                 outcome = self.outcomes[int(rank)]
                 if what == "started":
                     outcome.pid = int(rest[0])
-                    try:
+                    with contextlib.suppress(ProcessLookupError):
                         self.handles[int(rank)] = os.pidfd_open(outcome.pid)
-                    except ProcessLookupError:
-                        pass
                 else:
                     outcome.code, outcome.ended = int(rest[0]), float(rest[1])
         self.is_over = True
 
     def send(self, rank: int, number: int) -> None:
         """Sends a signal to a process, unless it has ended."""
-        try:
+        with contextlib.suppress(KeyError, ProcessLookupError):
             signal.pidfd_send_signal(self.handles[rank], number)
-        except (KeyError, ProcessLookupError):
-            pass
 
     def wait(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
         """Waits until all have ended, or a condition holds, or time is up."""

@@ -1,4 +1,4 @@
-"""The attacks of scripts/test-hostile-users.sh: `hostile_users.py WORK`, as root; the programs are in WORK.
+"""The attacks of scripts/prove hostile-users: `hostile_users.py WORK`, as root; the programs are in WORK.
 
 Each attack says what came of it. One that succeeds, or that could not be played, ends this with 1. Attackers are processes of
 the other user; what root does here is to make directories as an administrator would, and to look.
@@ -319,13 +319,13 @@ def planted_output():
 def without_modes():
     """A file system without modes shows the record to everybody."""
     if not shutil.which("bindfs"):
-        print("SKIPPED a mount without modes: no bindfs")
+        print("a mount without modes: ignored: needs bindfs")
         return
     under = directory("without-modes", 0, 0, 0o777)
     where = directory("mounted", 0, 0, 0o755)
     command = ["bindfs", "-o", "allow_other", "--perms=a=rwX", "--chmod-ignore", under, where]
     if subprocess.run(command, capture_output=True).returncode != 0:
-        print("SKIPPED a mount without modes: cannot mount")
+        print("a mount without modes: ignored: needs the right to mount")
         return
     try:
         seen = [run_job(ALICE, where, FSGATHER_TRANSPORT=way) for way in ("memory", "filesys")]

@@ -8,12 +8,11 @@ ready
 root=$PWD target=${CARGO_TARGET_DIR:-$PWD/target}
 host=$(rustc -vV | sed -n 's/^host: //p')
 
-# It makes the environment that the tests run in; that they pass as they are shows that what is found below is the sanitizer's.
-cargo build --quiet --workspace --lib
-PYTEST_ADDOPTS="-k test_arguments" cargo test --quiet --workspace --test python
-python=$target/debug/python-tests/venv/bin/python
+# Tests that pass without the sanitizer show that it finds what fails with it.
+scripts/python-tests.sh -k test_arguments
+python=$(scripts/python-tests.sh --prepare)
 
-# The option that turns the sanitizer on is one that only this compiler's own developers are promised.
+# The option that turns the sanitizer on is unstable.
 RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=yes" CARGO_TARGET_DIR=$target/memory-errors CARGO_INCREMENTAL=0 \
     CARGO_PROFILE_DEV_DEBUG=1 CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo build --quiet --target "$host" -p fsgather-python --lib
 
@@ -27,12 +26,12 @@ sanitized() {
         ASAN_OPTIONS="detect_leaks=0:halt_on_error=1:exitcode=66:log_path=$place/found" "$python" "$@"
 }
 
-# It has to find what is there.
+# It must find a mistake made on purpose.
 if sanitized -c 'import ctypes, fsgather
 c = ctypes.CDLL(None)
 c.malloc.restype = ctypes.c_void_p
 ctypes.memset(c.malloc(8), 0, 9)' 2>"$place/mistake"; then
-    echo "a byte behind its memory was written, and the sanitizer has not seen it" >&2
+    echo "the sanitizer has not noticed a byte written behind its memory" >&2
     exit 1
 fi
 grep -q heap-buffer-overflow "$place"/found.* || { cat "$place/mistake" && exit 1; }
@@ -42,7 +41,7 @@ ended=0
 (cd crates/fsgather-python && sanitized -m pytest -q -p no:cacheprovider tests -n "$(nproc)" --ignore tests/switch --ignore tests/engines \
     --ignore tests/torchrun --ignore tests/test_types.py --deselect tests/test_workers.py::test_ranks_that_a_program_starts_itself \
     --deselect tests/test_buffers.py::test_memory_lives_as_long_as_a_view_of_a_part) || ended=1
-# Also of processes that a test has not looked at.
+# Errors of processes whose output no test reads are here as well.
 if compgen -G "$place/found.*" >/dev/null; then
     cat "$place"/found.*
     ended=1

@@ -2,7 +2,7 @@
 //! becomes another one, a file system that hangs. Each time every rank has the right result
 //! or says what is wrong, in time, and nobody else's files are touched.
 //!
-//! The slow ones are run by `scripts/test-bad-luck.sh`, which prints what each rank said.
+//! The slow ones are run by `scripts/prove bad-luck`, which prints what each rank said.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"

@@ -1,7 +1,7 @@
 //! Networks as they are far from laboratories: slow, lossy, narrow, one-sided, without names, full of strangers. Each
 //! time every rank has the right result, or says in time what is wrong. Hosts are namespaces, which only root can make.
 //!
-//! The slow ones are run by `scripts/test-networks.sh`, which prints what each rank said.
+//! The slow ones are run by `scripts/prove networks`, which prints what each rank said.
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Links between hosts that are cut while payloads go over them directly. Hosts are namespaces, which only
-//! root can make. Slow: `scripts/test-cut-links.sh` runs these.
+//! root can make. Slow: `scripts/prove cut-links` runs these.
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Too little of what a job needs: descriptors, memory, a quota. Every rank has the right result or says what is wrong, in
 //! time.
 //!
-//! The slow ones are run by `scripts/test-bad-luck.sh`, which prints what each rank said.
+//! The slow ones are run by `scripts/prove bad-luck`, which prints what each rank said.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// The pages below `docs/`, and those at the top.
-fn pages() -> Vec<SourceFile> {
+pub(crate) fn pages() -> Vec<SourceFile> {
     let mut pages = all_files();
     pages.retain(|page| {
         let is_page = Path::new(&page.path).extension() == Some("md".as_ref());

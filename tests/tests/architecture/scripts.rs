@@ -1,142 +1,152 @@
-//! Scripts say what they are for, and refuse what they do not know, before they build anything.
+//! Scripts describe themselves, and refuse unknown arguments before they build anything.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, process::Command};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, process::Command};
 
 use fsgather_testkit::process;
 
-use super::source::root;
+use super::{documentation::pages, source::root};
 
-/// What has no arguments of its own: it is read by others, or stands before every program that cargo runs.
+/// Scripts without a command line: others read them, or cargo starts test programs with them.
 const NOT_CALLED: [&str; 3] = ["arguments.sh", "staged.sh", "within-limit.sh"];
 
-/// Those that hand on what they do not know, to a test program or to Python, which refuses it there.
-const HANDS_ON: [&str; 6] = [
-    "test.sh",
-    "test-bad-luck.sh",
-    "test-cut-links.sh",
-    "test-networks.sh",
-    "test-torch.sh",
-    "test-torchrun.sh",
-];
+/// Scripts and beds that hand unknown arguments on to a program that is built first.
+const HANDS_ON: [&str; 2] = ["python-tests.sh", "prove timing"];
 
-/// Programs that no script may come to before its arguments are understood.
+/// Programs that no script may start before it has understood its arguments.
 const BUILDERS: [&str; 6] = ["cargo", "rustup", "rustc", "cc", "apt-get", "unshare"];
 
-struct Said {
+struct Answer {
     code: Option<i32>,
     text: String,
     has_built: bool,
 }
 
-/// Runs a script where whatever builds leaves a trace, and fails.
-fn run(script: &str, arguments: &[&str]) -> Said {
+/// Runs a script, given as its words, with stubs that note whether it builds, and fail.
+fn run(words: &str) -> Answer {
     let place = tempfile::tempdir().expect("a directory");
     let trace = place.path().join("trace");
     for name in BUILDERS {
         let stub = place.path().join(name);
-        fs::write(
-            &stub,
-            format!("#!/bin/sh\necho {name} >>{}\nexit 99\n", trace.display()),
-        )
-        .expect("a stub");
+        let text = format!("#!/bin/sh\necho {name} >>{}\nexit 99\n", trace.display());
+        fs::write(&stub, text).expect("a stub");
         fs::set_permissions(&stub, fs::Permissions::from_mode(0o755)).expect("a mode");
     }
+    let mut words = words.split(' ');
+    let script = root().join("scripts").join(words.next().expect("a script"));
     let mut command = Command::new("timeout");
     command
-        // The stubs stand before all else on the path.
-        .args(["20", "bash", "-c", r#"PATH=$0:$PATH exec bash "$@""#])
+        .args(["100", "bash", "-c", r#"PATH=$0:$PATH exec bash "$@""#])
         .arg(place.path())
-        .arg(root().join("scripts").join(script))
-        .args(arguments)
+        .arg(script)
+        .args(words)
         .env("CARGO_TARGET_DIR", place.path().join("target"));
     let output = process::output(&mut command).expect("a shell");
-    let text = [output.stdout, output.stderr].concat();
-    Said {
+    Answer {
         code: output.status.code(),
-        text: String::from_utf8_lossy(&text).into_owned(),
+        text: String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),
         has_built: trace.exists(),
     }
 }
 
-fn scripts() -> Vec<(String, PathBuf)> {
-    let entries = fs::read_dir(root().join("scripts")).expect("scripts");
-    let paths = entries.map(|entry| entry.expect("an entry").path());
-    let mut scripts: Vec<(String, PathBuf)> = paths
-        .filter(|path| path.extension().is_some_and(|extension| extension == "sh"))
-        .map(|path| {
-            let name = path.file_name().expect("a name").to_string_lossy();
-            (name.into_owned(), path.clone())
-        })
-        .filter(|(name, _)| !NOT_CALLED.contains(&&**name))
-        .collect();
-    scripts.sort();
-    assert!(scripts.len() > 20, "{scripts:?}");
-    scripts
+/// The names of files in a directory that end with `.sh`.
+fn shell_files(directory: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(root().join(directory)).expect("scripts");
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    names
+        .map(|name| name.to_string_lossy().into_owned())
+        .filter(|name| name.ends_with(".sh"))
+        .collect()
+}
+
+/// The beds that `scripts/prove --list` prints.
+fn beds() -> BTreeSet<String> {
+    let list = run("prove --list");
+    assert!(list.code == Some(0) && !list.has_built, "{}", list.text);
+    let table = list.text.split("\n\n").nth(1).expect("a table");
+    for line in table.lines() {
+        assert!(line.chars().count() <= 120, "{line}");
+    }
+    let rows = table.lines().skip(1);
+    rows.filter_map(|row| Some(row.split_whitespace().next()?.to_owned()))
+        .collect()
+}
+
+/// All that can be called: scripts, and beds as `prove NAME`.
+fn commands() -> Vec<String> {
+    let scripts = shell_files("scripts").into_iter();
+    let scripts = scripts.filter(|name| !NOT_CALLED.contains(&&**name));
+    let beds = beds().into_iter().map(|bed| format!("prove {bed}"));
+    let all: Vec<_> = scripts.chain(beds).collect();
+    assert!(all.len() > 30, "{all:?}");
+    all
 }
 
 #[test]
-fn every_script_says_what_it_is_for() {
-    for (name, path) in scripts() {
-        let source = fs::read_to_string(path).expect("a script");
-        let head = source
-            .lines()
-            .nth(1)
-            .and_then(|line| line.strip_prefix("# "));
-        let head = head.unwrap_or_else(|| panic!("{name} does not begin with what it is for"));
-        let Said {
-            code,
-            text,
-            has_built,
-        } = run(&name, &["--help"]);
-        // The one for faults has its options in Python.
-        let is_told = text.contains(head) || text.contains("usage: scripts/test-faults.sh");
+fn each_script_describes_itself_without_building() {
+    for command in commands() {
+        let help = run(&format!("{command} --help"));
         assert!(
-            is_told && code == Some(0),
-            "{name} --help: {code:?}\n{text}"
+            help.code == Some(0) && !help.has_built,
+            "{command}: {}",
+            help.text
         );
-        assert!(!has_built, "{name} --help builds");
+        assert!(help.text.contains(&command), "{command}: {}", help.text);
     }
 }
 
 #[test]
-fn every_script_refuses_what_it_does_not_know_before_it_builds() {
-    let all = scripts();
-    let strict = all.iter().filter(|(name, _)| !HANDS_ON.contains(&&**name));
-    let mut tried: Vec<(&str, Vec<&str>)> = strict
-        .map(|(name, _)| (name.as_str(), vec!["--no-such-option"]))
-        .collect();
-    for words in [
-        "lying-files.sh many",
-        "lying-files.sh 1 first",
-        "lying-files.sh 1 2 3",
-        "mutants.sh --sample",
-        "mutants.sh --sample many",
-        "mutants.sh --in-diff",
-        "mutants.sh --in-diff no/such/file",
-        "mutants.sh --since no-such-commit",
-        "mutants.sh nopart",
-        "quick-tests.sh core nopart",
-        "simulate.sh many",
-        "simulate.sh --replay",
-        "simulate.sh --replay no/such/file",
-        "test-clean-live.sh long",
-        "test-faults.sh --seconds long",
-        "test-races.sh more",
-    ] {
-        let (script, arguments) = words.split_once(' ').expect("arguments");
-        tried.push((script, arguments.split(' ').collect()));
-    }
-    for (script, arguments) in tried {
-        let Said {
+fn scripts_refuse_unknown_arguments_before_they_build() {
+    let all = commands().into_iter();
+    let strict = all.filter(|command| !HANDS_ON.contains(&&**command));
+    let mut tried: Vec<_> = strict.map(|name| name + " --no-such-option").collect();
+    let words = [
+        "prove no-such-bed",
+        "prove clean-live long",
+        "prove faults --seconds long",
+        "prove filesystems --gathers",
+        "prove filesystems floppy",
+        "prove fuzz no-such-target",
+        "prove lying-files 1 2 3",
+        "prove lying-files many",
+        "prove mutants --in-diff no/such/file",
+        "prove mutants --sample",
+        "prove mutants --since no-such-commit",
+        "prove mutants no-such-part",
+        "prove simulate --replay no/such/file",
+        "prove simulate many",
+        "test.sh slow",
+    ];
+    tried.extend(words.map(str::to_owned));
+    for words in tried {
+        let Answer {
             code,
             text,
             has_built,
-        } = run(script, &arguments);
-        let is_clear = !text.contains("unbound variable") && !text.contains(".sh: line ");
-        assert!(
-            code == Some(2) && is_clear,
-            "{script} {arguments:?}: {code:?}\n{text}"
-        );
-        assert!(!has_built, "{script} {arguments:?} builds");
+        } = run(&words);
+        let is_clear = !text.contains("unbound variable") && !text.contains(": line ");
+        assert!(code == Some(2) && is_clear, "{words}: {code:?}\n{text}");
+        assert!(!has_built, "{words} builds");
+    }
+}
+
+#[test]
+fn unknown_bed_is_answered_with_similar_names() {
+    assert!(run("prove torhc").text.contains("torchrun"));
+}
+
+#[test]
+fn each_proof_is_a_bed_and_each_bed_on_a_page_exists() {
+    let beds = beds();
+    for file in shell_files("scripts/proofs") {
+        let name = file.trim_end_matches(".sh");
+        assert!(beds.contains(name), "scripts/prove does not list {name}");
+    }
+    for page in pages() {
+        for words in page.text.split("scripts/prove ").skip(1) {
+            let end = words.find(|c: char| !(c.is_ascii_lowercase() || c == '-'));
+            let name = words[..end.unwrap_or(words.len())].trim_start_matches("--");
+            let is_bed = beds.contains(name) || ["", "list"].contains(&name);
+            assert!(is_bed, "{}: there is no bed {name}", page.path);
+        }
     }
 }

@@ -8,7 +8,7 @@
 //! - `machine`: hosts, processes and their threads; `coroutines`, `descriptors`: what stands for threads and files.
 //! - `agreement`: what the model permits and what real file systems show. `calls`: the calls of the project's code. `world`: a job; `payloads`: its files; `judge`: whether all promises were kept.
 //!
-//! `scripts/lying-files.sh` plays many seeds; a failing one prints how to play it again. `LYING_TRACE=1` shows each call of it.
+//! `scripts/prove lying-files` plays many seeds; a failing one prints how to play it again. `LYING_TRACE=1` shows each call of it.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -108,7 +108,7 @@ fn failures(first: u64, count: u64, script: impl Fn(u64) -> Script + Sync) -> Ve
             let wrong = play(script(seed));
             if !wrong.is_empty() {
                 failures.push(format!(
-                    "scripts/lying-files.sh 1 {seed}\n  {}",
+                    "scripts/prove lying-files 1 {seed}\n  {}",
                     wrong.join("\n  ")
                 ));
             }

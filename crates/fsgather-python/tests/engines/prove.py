@@ -1,6 +1,6 @@
 """Runs one job in each engine that is named, with four ranks, and judges what came of it.
 
-``scripts/test-engines.sh`` installs the engines. For each:
+``scripts/prove engines`` installs the engines. For each:
 
 - two gathers of 1 MiB objects come to what they should;
 - a rank that is killed is named on the others;

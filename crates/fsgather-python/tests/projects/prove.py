@@ -1,6 +1,6 @@
 """Runs jobs of real projects on three ranks, without the switch and with it, judges what comes of them, and writes the table of ``docs/works-with.md``.
 
-Needs a Python with the projects, and fsgather in ``PYTHONPATH`` with the metadata of an installed package: ``scripts/test-projects.sh``
+Needs a Python with the projects, and fsgather in ``PYTHONPATH`` with the metadata of an installed package: ``scripts/prove projects``
 provides both. Names of projects as arguments choose some of them.
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).resolve().parents[4] / "docs/works-with.md"
-BEGIN, END = "<!-- From scripts/test-projects.sh --table -->", "<!-- Up to here. -->"
+BEGIN, END = "<!-- From scripts/prove projects --table -->", "<!-- Up to here. -->"
 
 
 def in_short(told: list[dict[str, Any]], others: int, limit: float) -> str:

@@ -1,7 +1,7 @@
 """Runs the jobs of this directory under a real torchrun with four ranks, and judges what came of them.
 
 Needs a Python with torch, and fsgather in ``PYTHONPATH`` with the metadata of an installed package, so that torch
-finds it: ``scripts/test-torch.sh`` provides both. Names of proofs as arguments choose some of them.
+finds it: ``scripts/prove torch`` provides both. Names of proofs as arguments choose some of them.
 """
 
 from __future__ import annotations

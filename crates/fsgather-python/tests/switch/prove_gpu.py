@@ -1,4 +1,4 @@
-"""Whether jobs with tensors on GPUs get through fsgather what they get without, and its own functions what they promise; see ``scripts/test-gpu.sh``."""
+"""Whether jobs with tensors on GPUs get through fsgather what they get without, and its own functions what they promise; see ``scripts/prove gpu``."""
 
 from __future__ import annotations
 

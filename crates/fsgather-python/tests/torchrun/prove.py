@@ -1,4 +1,4 @@
-"""Proves ``torchrun --rdzv-backend=fsgather`` on hosts of namespaces whose names are in no table; ``scripts/test-torchrun.sh`` starts it.
+"""Proves ``torchrun --rdzv-backend=fsgather`` on hosts of namespaces whose names are in no table; ``scripts/prove torchrun`` starts it.
 
 Arguments name some of the proofs.
 """

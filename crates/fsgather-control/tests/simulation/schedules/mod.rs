@@ -9,7 +9,7 @@
 //! Nothing is left out but what changes no promise: time passes when nothing else can happen, and up to `delays` times
 //! before, each time to the next moment at which something is due or has to happen; so every timer fires as soon and
 //! as late as it may, in every order with what is due at the same time. Of frames that are on their way when a process dies
-//! each number arrives. Without `SCHEDULES` a small part runs; `scripts/simulate.sh --schedules` runs all, or those that it is given
+//! each number arrives. Without `SCHEDULES` a small part runs; `scripts/prove simulate --schedules` runs all, or those that it is given
 //! some words of the name of.
 
 #![expect(
