@@ -15,6 +15,9 @@ distributed = pytest.importorskip("distributed")
 
 from fsgather.bootstraps import dask  # noqa: E402
 
+# One worker of pytest starts the cluster for all of them.
+pytestmark = pytest.mark.xdist_group("dask")
+
 LIMIT = 60.0
 
 
