@@ -12,12 +12,15 @@ import textwrap
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Iterator
 
 import pytest
 
-LIMIT = 180
-"""No test takes more seconds, however busy the machine is. Then its ranks are killed; and if it goes on even so, all ends."""
+LIMIT = 300
+"""Seconds after which a test hangs: its ranks are killed, and if it continues even so, the whole run ends."""
+
+LONGER = "10m"
+"""A time-out that no test reaches. An error that a test sees came for another reason, in time, or LIMIT would have ended the test."""
 
 BED = Path(__file__).parents[3] / "scripts/beds/fuse-double.sh"
 
@@ -33,10 +36,10 @@ def tell(value):
     print(json.dumps(value), flush=True)
 
 
-def wait_for_go():
+def wait_for_go(step="go"):
     import time
 
-    while not os.path.exists(os.environ["FSGATHER_DIR"] + "/go.py"):
+    while not os.path.exists(os.environ["FSGATHER_DIR"] + f"/{step}.py"):
         time.sleep(0.01)
 
 """
@@ -94,7 +97,8 @@ class World:
         program = self.directory / "program.py"
         program.write_text(PRELUDE + textwrap.dedent(source))
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("FSGATHER_", "MDETR_"))}
-        environment.update(FSGATHER_DIR=str(self.directory), FSGATHER_WORLD_SIZE=str(count), FSGATHER_JOIN_TIMEOUT="60s")
+        environment.update(FSGATHER_DIR=str(self.directory), FSGATHER_WORLD_SIZE=str(count))
+        environment.update(FSGATHER_TIMEOUT=LONGER, FSGATHER_JOIN_TIMEOUT=LONGER)
         environment.update(variables)
         for rank in range(count):
             self.ranks.append(
@@ -130,9 +134,9 @@ class World:
             asleep = asleep + 1 if state == "S" else 0
             time.sleep(0.01)
 
-    def go(self) -> None:
-        """Lets ranks go on that wait for that."""
-        (self.directory / "go.py").touch()
+    def go(self, step: str = "go") -> None:
+        """Lets ranks continue that wait for this step."""
+        (self.directory / f"{step}.py").touch()
 
     def ends(self) -> list[Ended]:
         """What came of all ranks."""
@@ -183,22 +187,21 @@ class FileServer:
         self.mount = state / "host1"
         """The same through the server."""
 
-    def bed(self, *arguments: str) -> bool:
+    def bed(self, *arguments: str) -> None:
         environment = {**os.environ, "BED_STATE": str(self.state)}
-        return BED.exists() and subprocess.run([str(BED), *arguments], env=environment, capture_output=True).returncode == 0
+        done = subprocess.run([str(BED), *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert done.returncode == 0, f"this test needs root and FUSE: {BED.name} {' '.join(arguments)} ended with {done.returncode}: {done.stdout}"
 
     def rule(self, rule: str) -> None:
         """What it keeps back from now on, as `scripts/beds/cachefs.c` says; ``""``: nothing."""
-        assert self.bed("rules", "1", rule)
+        self.bed("rules", "1", rule)
 
 
 @pytest.fixture
-def file_server(tmp_path: Path) -> Iterator[Optional[FileServer]]:
-    """One, where it can be made: by root, where FUSE is."""
+def file_server(tmp_path: Path) -> Iterator[FileServer]:
+    """A file server, which needs root and FUSE."""
     server = FileServer(tmp_path / "bed")
-    if not server.bed("up"):
-        yield None
-        return
+    server.bed("up")
     yield server
     server.rule("")
     server.bed("down")

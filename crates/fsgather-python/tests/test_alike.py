@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copyreg
 import datetime
-import importlib.util
 import pickle
 
 import kinds
 import likeness
+import numpy
 import pytest
 
 import fsgather
@@ -35,7 +35,6 @@ def test_what_cannot_be_pickled_raises_the_same(name, make):
 
 
 def test_entries_that_are_pickled_by_themselves_share_nothing():
-    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
     large = numpy.zeros(20_000)
     for entry in ([1, 2], {"a": [1]}, large, kinds.Box(large), kinds.Box([1]), bytearray(3), (1, [2])):
         value = [entry, entry, [entry, entry], 7]
@@ -45,7 +44,6 @@ def test_entries_that_are_pickled_by_themselves_share_nothing():
 
 @pytest.mark.parametrize("like", [None, "pickle"])
 def test_what_the_program_has_registered_is_asked(like, monkeypatch):
-    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
     values = {
         complex: [1j],
         datetime.datetime: [datetime.datetime(2024, 1, 1)],
@@ -61,13 +59,12 @@ def test_what_the_program_has_registered_is_asked(like, monkeypatch):
 
 
 def test_large_arrays_are_at_addresses_that_suit_them():
-    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
     for extra in range(8):
         back = carried(["x" * extra, numpy.zeros(20_000, dtype="G")], None)
         assert back[1].flags.aligned
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+@pytest.mark.bed("torch")
 class TestTensors:
     """More of them, with real ranks and in every state of a process, is in ``switch/alike.py``."""
 

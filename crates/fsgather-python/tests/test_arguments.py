@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy
 import pytest
 
 import fsgather
@@ -109,7 +110,6 @@ def test_nothing_is_sent_and_the_communicator_goes_on(world: World) -> None:
 
 
 def test_numbers_of_other_types_are_numbers() -> None:
-    numpy = pytest.importorskip("numpy")
     communicator = fsgather.Communicator.solo()
     assert communicator.gather_object(1, numpy.int64(0), timeout=numpy.float32(5)) == [1]
     assert communicator.all_gather_list(1, max_size=numpy.uint8(200), allow_pickle=numpy.bool_(True)) == [1]

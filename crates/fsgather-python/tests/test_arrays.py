@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 from conftest import World
-
-numpy = pytest.importorskip("numpy", reason="numpy is not installed")
-HAS_TORCH = importlib.util.find_spec("torch") is not None
-needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
 
 
 @pytest.mark.parametrize("transport", ["filesys", "memory"])
@@ -93,7 +87,7 @@ def test_what_is_no_array_is_refused_by_name(world: World) -> None:
     assert [text.split(" ")[0] for text in told[0]] == ["gather", "an", "dim=1"]
 
 
-@needs_torch
+@pytest.mark.bed("torch")
 def test_tensors_are_joined(world: World) -> None:
     told = world.start(
         2,

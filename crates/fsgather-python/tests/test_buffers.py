@@ -6,11 +6,10 @@ import subprocess
 import sys
 import threading
 
+import numpy
 import pytest
 
 from fsgather import _fsgather
-
-numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 
 
 def borrow(exporter, raw=False):

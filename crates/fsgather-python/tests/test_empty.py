@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import numpy
 import pytest
 
 from conftest import World
 
-numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 
 #: What a rank of these tests has at hand.
 HAVE = """

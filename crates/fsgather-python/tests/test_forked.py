@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import time
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -47,8 +46,8 @@ WAYS = {
         import subprocess
 
         def leave_a_child():
-            subprocess.Popen(["sleep", "120"], close_fds=False)
-            subprocess.Popen(["sleep", "120"], close_fds=False, preexec_fn=lambda: None)
+            subprocess.Popen(["sleep", "1000"], close_fds=False)
+            subprocess.Popen(["sleep", "1000"], close_fds=False, preexec_fn=lambda: None)
         """,
 }
 
@@ -57,7 +56,7 @@ import signal, time
 
 
 def live():
-    time.sleep(120)
+    time.sleep(1000)
     os._exit(0)
 {way}
 
@@ -69,11 +68,10 @@ if rank == {victim}:
     # Its child is seen by nobody else: each rank has numbers of its own for processes.
     os.kill(os.getpid(), signal.SIGKILL)
 communicator.barrier()
-started = time.monotonic()
 try:
-    communicator.all_gather(rank, timeout=60)
+    communicator.all_gather(rank)
 except fsgather.Error as error:
-    tell([type(error).__name__, str(error), time.monotonic() - started])
+    tell([type(error).__name__, str(error)])
 # Not by the end of the interpreter, so that nothing else can be heard of it.
 os._exit(0)
 """
@@ -84,35 +82,21 @@ def alone(directory: Path) -> str:
     script = directory / "alone.sh"
     script.write_text(
         "#!/bin/sh\n"
-        f"""exec unshare --pid --fork --kill-child sh -c '"$0" "$@" & exec sleep 150' {sys.executable} "$@"\n"""
+        f"""exec unshare --pid --fork --kill-child sh -c '"$0" "$@" & exec sleep 1000' {sys.executable} "$@"\n"""
     )
     script.chmod(0o700)
     return str(script)
 
 
-def can_unshare() -> bool:
-    """Whether this process may make namespaces."""
-    try:
-        made = subprocess.run(["unshare", "--pid", "--fork", "true"], check=False, capture_output=True, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return made.returncode == 0
-
-
-@pytest.mark.skipif(not can_unshare(), reason="namespaces of processes need root and unshare")
+@pytest.mark.bed("root, for namespaces of processes")
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("way, transport", [*((way, "auto") for way in WAYS), ("os.fork", "memory")])
 def test_the_end_of_a_rank_is_noticed_although_its_child_lives(world: World, way: str, transport: str, victim: int) -> None:
-    import textwrap
-
     source = PROGRAM.format(way=textwrap.dedent(WAYS[way]), victim=victim, transport=transport)
     world.start(3, source, python=alone(world.directory))
-    started = time.monotonic()
     for rank in {0, 1, 2} - {victim}:
-        name, text, took = world.hear(rank)
+        name, text = world.hear(rank)
         assert name == "PeerFailed" and f"rank {victim} " in text, text
-        assert took < 20, text
-    assert time.monotonic() - started < 120
 
 
 def test_a_child_that_drops_what_it_inherited_takes_nothing_from_its_parent(world: World) -> None:

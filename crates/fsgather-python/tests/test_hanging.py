@@ -11,20 +11,18 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 
 import fsgather
-from conftest import FileServer, World
-
-TIMEOUT = "4s"
+from conftest import LIMIT, FileServer, World
 
 JOB = """
 import ctypes, threading, time
 
 def nap():
-    time.sleep(120)
+    time.sleep(1000)
 
 def count():
     while True:
@@ -46,10 +44,10 @@ def read():
     os.read(end, 1)
 
 def keep_interpreter():
-    ctypes.PyDLL(None).sleep(120)
+    ctypes.PyDLL(None).sleep(1000)
 
 def call_library():
-    ctypes.PyDLL(os.environ["LIBRARY"]).nap_in_c(120)
+    ctypes.PyDLL(os.environ["LIBRARY"]).nap_in_c(1000)
 
 def nested():
     [nap() for _ in range(2)]
@@ -68,7 +66,7 @@ if rank == 1:
     tell("here")
     DO()
 try:
-    communicator.barrier()
+    communicator.barrier(timeout=4)
 except fsgather.Timeout as error:
     stacks = [[list(stack.ranks), stack.text, stack.frames, stack.state, stack.answered] for stack in error.stacks]
     tell([str(error), stacks])
@@ -77,7 +75,7 @@ except fsgather.Timeout as error:
 
 def stacks_of(world: World, what: str, before: str = "", **variables: str) -> tuple[str, list[Any]]:
     """What two ranks alike are told of rank 1, which is at something else."""
-    world.start(3, before + JOB.replace("DO()", what + "()"), FSGATHER_TIMEOUT=TIMEOUT, **variables)
+    world.start(3, before + JOB.replace("DO()", what + "()"), **variables)
     assert world.hear(1) == "here"
     told = [world.hear(rank) for rank in (0, 2)]
     world.kill()
@@ -186,13 +184,11 @@ LOOKED_AT = """
 import ctypes, mmap, sys, threading, time
 from fsgather import _fsgather
 
-def tick():
-    last = time.monotonic()
-    while not over.is_set():
+def map_memory():
+    global mapped
+    while True:
         mmap.mmap(-1, 1 << 20).close()
-        now = time.monotonic()
-        gaps.append(now - last)
-        last = now
+        mapped += 1
         time.sleep(0.01)
 
 def look():
@@ -201,26 +197,25 @@ def look():
     print("looks", flush=True)
     sys.stdin.readline()
     for _ in range(2):
-        start = time.monotonic()
         [(frames, _)] = _fsgather.sample_stacks(1)
-        print(time.monotonic() - start, frames[-1][2], flush=True)
-    time.sleep(1)
-    over.set()
-    ticks.join()
-    print(max(gaps), flush=True)
+        before = mapped
+        while mapped < before + 2:
+            time.sleep(0.01)
+        print(frames[-1][2], flush=True)
 
-over, gaps, ticks = threading.Event(), [], threading.Thread(target=tick)
+mapped = 0
 _fsgather.sample_stacks(1)
-ticks.start()
-threading.Thread(target=look).start()
-ctypes.CDLL(sys.argv[1]).nap_in_c(120)
+threading.Thread(target=map_memory, daemon=True).start()
+threading.Thread(target=look, daemon=True).start()
+ctypes.CDLL(sys.argv[1]).nap_in_c(1000)
 """
 
 
-def test_a_look_at_a_library_whose_file_server_hangs_keeps_nobody_from_work(file_server: Optional[FileServer]) -> None:
+@pytest.mark.bed("root and FUSE")
+def test_a_look_at_a_library_whose_file_server_hangs_keeps_nobody_from_work(file_server: FileServer) -> None:
     compiler = shutil.which("gcc")
-    if file_server is None or compiler is None or platform.machine() != "x86_64":
-        pytest.skip("this needs root, FUSE, gcc and x86-64")
+    if compiler is None or platform.machine() != "x86_64":
+        pytest.skip("this needs gcc and x86-64")
     source = file_server.back / "nap.c"
     source.write_text(LIBRARY + PAGES)
     built = ["-O2", "-shared", "-fPIC", "-o", str(file_server.back / "libnap.so"), str(source)]
@@ -228,7 +223,7 @@ def test_a_look_at_a_library_whose_file_server_hangs_keeps_nobody_from_work(file
     library = file_server.mount / "libnap.so"
     command = [sys.executable, "-c", LOOKED_AT, str(library)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        guard = threading.Timer(30, lambda: (file_server.rule(""), process.kill()))
+        guard = threading.Timer(LIMIT, lambda: (file_server.rule(""), process.kill()))
         guard.start()
         assert process.stdin and process.stdout
         try:
@@ -239,20 +234,17 @@ def test_a_look_at_a_library_whose_file_server_hangs_keeps_nobody_from_work(file
             file_server.rule("read libnap.so hang")
             process.stdin.write("go\n")
             process.stdin.flush()
-            told = [process.stdout.readline().split() for _ in range(3)]
+            told = [process.stdout.readline().split() for _ in range(2)]
         finally:
             file_server.rule("")
             process.kill()
             guard.cancel()
-    (first, *function), (second, *again), longest = told
-    assert (function, again) == (["<module>"], ["<module>"]), "nothing of it can be read"
-    # It waits for half a second, and then for no look that has not come back.
-    assert 0.5 <= float(first) < 5 and float(second) < 0.5, told
-    assert float(*longest) < 5, told
+    # Both looks ended, and memory was mapped after each, while reads of the library still hung.
+    assert told == [["<module>"]] * 2, "nothing of the library can be read"
 
 
 def test_a_rank_that_is_stopped_is_told_as_such_by_its_neighbours(world: World) -> None:
-    world.start(3, JOB.replace("DO()", "nap()"), FSGATHER_TIMEOUT=TIMEOUT)
+    world.start(3, JOB.replace("DO()", "nap()"))
     assert world.hear(1) == "here"
     world.signal(1, signal.SIGSTOP)
     told = [world.hear(rank) for rank in (0, 2)]
@@ -267,7 +259,7 @@ def test_a_rank_that_is_stopped_is_told_as_such_by_its_neighbours(world: World) 
 def test_a_rank_0_that_is_stopped_is_told_as_such_by_all_of_its_host(world: World, control: str) -> None:
     # Who is rank 0 here says nothing in the end.
     job = JOB.replace("if rank == 1:", "if rank == 0:").replace("DO()", "nap()")
-    world.start(3, job, FSGATHER_TIMEOUT="2s", FSGATHER_CONTROL=control)
+    world.start(3, job, FSGATHER_CONTROL=control)
     assert world.hear(0) == "here"
     world.signal(0, signal.SIGSTOP)
     told = [world.hear(rank) for rank in (1, 2)]
@@ -282,7 +274,7 @@ def test_a_rank_0_that_is_stopped_is_told_as_such_by_all_of_its_host(world: Worl
 @pytest.mark.parametrize("what", ["nap", "count", "locked", "keep_interpreter"])
 def test_a_rank_0_that_does_not_come_is_told_as_any_other(world: World, what: str, control: str) -> None:
     job = JOB.replace("if rank == 1:", "if rank == 0:").replace("DO()", what + "()")
-    world.start(3, job, FSGATHER_TIMEOUT=TIMEOUT, FSGATHER_CONTROL=control)
+    world.start(3, job, FSGATHER_CONTROL=control)
     assert world.hear(0) == "here"
     told = [world.hear(rank) for rank in (1, 2)]
     world.kill()
@@ -296,7 +288,7 @@ def test_a_rank_0_that_does_not_come_is_told_as_any_other(world: World, what: st
 @pytest.mark.parametrize("silent", [0, 1])
 def test_nothing_is_told_where_that_is_turned_off(world: World, silent: int) -> None:
     job = f"import os\nif os.environ['FSGATHER_RANK'] == '{silent}':\n    os.environ['FSGATHER_STACKS'] = '0'\n" + JOB
-    world.start(3, job.replace("DO()", "nap()"), FSGATHER_TIMEOUT=TIMEOUT)
+    world.start(3, job.replace("DO()", "nap()"))
     assert world.hear(1) == "here"
     text, stacks = world.hear(0)
     world.kill()
@@ -387,7 +379,7 @@ MANY = """
 import ctypes, pickle, platform, socket, threading, time, zlib
 
 def nap():
-    time.sleep(120)
+    time.sleep(1000)
 
 def begin():
     global communicator, pair
@@ -455,7 +447,7 @@ if ways[rank]:
 else:
     begin()
     try:
-        communicator.barrier()
+        communicator.barrier(timeout=4)
     except fsgather.Timeout as error:
         tell([str(error), [[list(stack.ranks), stack.text, stack.frames] for stack in error.stacks]])
 """
@@ -465,7 +457,7 @@ import _thread
 
 def nap():
     import time
-    time.sleep(120)
+    time.sleep(1000)
 
 def begin():
     global communicator
@@ -496,7 +488,7 @@ import time
 import fsgather
 
 def nap():
-    time.sleep(120)
+    time.sleep(1000)
 
 communicator = fsgather.Communicator()
 communicator.barrier()
@@ -509,7 +501,7 @@ def test_each_rank_is_told_by_the_thread_that_counts_and_in_one_line(world: Worl
     (world.directory / "apart.py").write_text(APART)
     apart = subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True).returncode == 0
     ranks = 12 if apart else 11
-    world.start(ranks, MANY, FSGATHER_TIMEOUT=TIMEOUT)
+    world.start(ranks, MANY)
     port = world.hear(5)
     text, stacks = world.hear(0)
     world.kill()
@@ -551,25 +543,29 @@ def test_the_place_of_a_call_that_a_thread_was_told_to_make_is_that_thread() -> 
         assert pool.submit(lambda: caller()).result().startswith("test_hanging.py:")
 
 
-@pytest.mark.parametrize("minor", range(9, 15))
+OWN_MINOR = sys.version_info.minor
+MINORS = [minor if minor == OWN_MINOR else pytest.param(minor, marks=pytest.mark.bed("other Pythons")) for minor in range(9, 15)]
+
+
+@pytest.mark.parametrize("minor", MINORS)
 def test_of_a_thread_that_goes_down_and_up_the_functions_are_told_that_it_does_not_leave(minor: int) -> None:
-    python = shutil.which(f"python3.{minor}")
+    python = sys.executable if minor == OWN_MINOR else shutil.which(f"python3.{minor}")
     if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode != 0:
         pytest.skip(f"there is no Python 3.{minor}")
     recursing = Path(__file__).with_name("recursing.py")
-    ended = subprocess.run([python, str(recursing), "30"], capture_output=True, text=True, timeout=170)
+    ended = subprocess.run([python, str(recursing), "30"], capture_output=True, text=True, timeout=LIMIT)
     assert ended.returncode == 0, ended.stderr
     # A look that finds no five readings that begin alike tells nothing, rather than what may be wrong.
     assert int(ended.stdout) >= 30, ended.stdout
 
 
-@pytest.mark.parametrize("minor", range(9, 15))
+@pytest.mark.parametrize("minor", MINORS)
 def test_a_thread_that_runs_is_never_seen_where_it_was_not(minor: int) -> None:
-    python = shutil.which(f"python3.{minor}")
+    python = sys.executable if minor == OWN_MINOR else shutil.which(f"python3.{minor}")
     if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode != 0:
         pytest.skip(f"there is no Python 3.{minor}")
     sampled = Path(__file__).with_name("sampled.py")
-    ended = subprocess.run([python, str(sampled), "300"], capture_output=True, text=True, timeout=170)
+    ended = subprocess.run([python, str(sampled), "300"], capture_output=True, text=True, timeout=LIMIT)
     assert ended.returncode == 0, ended.stderr
     looks, named = (int(number) for number in re.findall(r"(\d+) looks, (\d+) with", ended.stdout)[0])
     # How many depends on how often the thread rests; what counts is that none was wrong.

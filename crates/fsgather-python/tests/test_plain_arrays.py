@@ -3,12 +3,12 @@
 import datetime
 import struct
 
+import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_support import assert_as_pickle, decode, encode, received, through
 
-numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 from hypothesis.extra import numpy as numpy_strategies  # noqa: E402
 
 item_types = st.one_of(

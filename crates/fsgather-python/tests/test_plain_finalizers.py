@@ -153,7 +153,6 @@ def ran(code):
 
 
 def test_elements_that_finalizers_take_away_while_they_are_encoded():
-    pytest.importorskip("numpy")
     kinds = ", ".join(f"{kind!r}: {make}" for kind, make in KINDS.items())
     refused = ran(ENCODING.format(kinds="{" + kinds + "}", unhashable=sorted(UNHASHABLE)))
     if sys.version_info < (3, 12):

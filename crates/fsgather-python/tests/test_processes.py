@@ -155,13 +155,13 @@ def test_ranks_of_a_part_of_a_job_are_called_by_their_numbers_in_it(world: World
                 time.sleep(0.01)
             return open(record, "rb").read()
 
-        part = fsgather.Communicator.meet(rank, 2, publish, fetch, timeout=3, _numbers=[3, 7])
+        part = fsgather.Communicator.meet(rank, 2, publish, fetch, _numbers=[3, 7])
         assert part.rank == rank and part.all_gather(rank) == [0, 1]
         failed = os.environ["FSGATHER_DIR"] + "/failed"
         while rank == 1 and not os.path.exists(failed):
             time.sleep(0.01)
         try:
-            part.barrier()
+            part.barrier(timeout=3)
         except fsgather.Timeout as error:
             open(failed, "w").close()
             tell([str(error), list(error.missing), [number for stack in error.stacks for number in stack.ranks]])

@@ -70,12 +70,9 @@ def main() -> None:
 
     dist.barrier()
     if rank == 1:
-        with open(os.path.join(os.environ["SWITCH_OUTPUT"], "ended"), "w") as output:
-            output.write(str(time.time()))
         raise MemoryError("out of luck")
     expect(fsgather.PeerFailed, "MemoryError: out of luck", dist.all_gather_object, into, rank)
-    with open(os.path.join(os.environ["SWITCH_OUTPUT"], f"told-{rank}"), "w") as output:
-        output.write(str(time.time()))
+    open(os.path.join(os.environ["SWITCH_OUTPUT"], f"told-{rank}"), "w").close()
     # The launcher ends everybody when it notices the first.
     time.sleep(60)
 

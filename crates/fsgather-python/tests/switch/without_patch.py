@@ -35,12 +35,11 @@ def main() -> None:
         # In torch's own function, from which nobody can call it back.
         said = "alone"
     else:
-        began = time.monotonic()
         try:
             dist.all_gather_object(into, rank)
             said = "nothing"
         except fsgather.Rendezvous as error:
-            said = f"{time.monotonic() - began:.1f} s: {error}"
+            said = str(error)
     with open(os.path.join(os.environ["SWITCH_OUTPUT"], f"rank-{rank}"), "w") as output:
         output.write(said)
     dist.barrier()

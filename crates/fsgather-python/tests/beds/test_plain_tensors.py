@@ -4,12 +4,14 @@ import gc
 import struct
 import weakref
 
+import numpy
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_support import assert_as_pickle, assert_same, decode, encode, received, through
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = pytest.mark.bed("torch")
 
 DTYPES = [
     "float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "uint8", "int8", "int16", "int32",
@@ -99,7 +101,6 @@ def test_large_storage_that_is_shared_stays_shared():
 
 
 def test_storages_of_several_sizes_at_one_address():
-    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
     array = numpy.arange(100)
     value = [torch.from_numpy(array[:10]), torch.from_numpy(array), torch.from_numpy(array[:3])]
     assert_same(through(value), value)

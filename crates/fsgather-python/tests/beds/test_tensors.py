@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-
-import pytest
-
 import fsgather
-
-if importlib.util.find_spec("torch") is None:
-    pytest.skip("torch is not installed", allow_module_level=True)
-
+import pytest
 import torch
+
+pytestmark = pytest.mark.bed("torch")
 
 
 def carried(value):
