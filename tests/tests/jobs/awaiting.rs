@@ -77,10 +77,10 @@ fn one_thread_waits_for_all_calls_that_are_awaited() {
 fn awaited_calls_that_fail_together_are_told_together() {
     let place = place();
     let mut stage = Stage::new();
-    let world = World::new(2, place.path()).with("FSGATHER_TIMEOUT", "2s");
+    let world = World::new(2, place.path()).with("FSGATHER_TIMEOUT", "10s");
     stage.start_all(&world, |rank| match rank {
         // Half a second for each would be longer than a test may take.
-        0 => "join await_many:1000 close".into(),
+        0 => "join await_many:400 close".into(),
         _ => "join at:late close".into(),
     });
     stage.wait_at([1], "late");

@@ -27,16 +27,20 @@ fn two_wait(timeout: &str) -> (Stage, tempfile::TempDir) {
 #[test]
 fn a_job_that_is_suspended_for_longer_than_its_time_out_goes_on() {
     // The whole job, and rank 0 alone.
-    for suspended in [0..3, 0..1] {
-        let (mut stage, place) = two_wait("8s");
+    let mut jobs = [0..3, 0..1].map(|suspended| (suspended, two_wait("8s")));
+    for (suspended, (stage, _)) in &jobs {
         for rank in suspended.clone() {
             stage.signal(rank, Signal::STOP);
         }
-        stage.let_pass(Duration::from_secs(11));
+    }
+    jobs[0].1.0.let_pass(Duration::from_secs(11));
+    for (suspended, (stage, _)) in &mut jobs {
         for rank in suspended {
             stage.signal(rank, Signal::CONT);
         }
         stage.go(2);
+    }
+    for (_, (mut stage, place)) in jobs {
         stage.wait_at(everybody(3), "there");
         stage.go_all(everybody(3));
         stage.succeed(everybody(3));
@@ -138,45 +142,4 @@ fn a_rank_0_that_comes_when_the_others_have_given_up_is_told_at_once() {
         (end.code, &*format!("{}{who}", end.error()))
     );
     assert_nothing_left(place.path());
-}
-
-/// Starts ranks of several jobs without an id one after the other, in this order; how many ranks have ended
-/// well, and whether any of those has got what is another job's.
-fn jobs_without_an_id(order: &[(char, u32)]) -> (usize, Vec<String>) {
-    let place = place();
-    let own = crate::common::place();
-    let mut stage = Stage::new();
-    let world = World::new(2, place.path()).with("FSGATHER_JOIN_TIMEOUT", "5s");
-    for &(job, rank) in order {
-        let part = own.path().join(format!("{job}{rank}"));
-        std::fs::write(&part, format!("{job}\n")).expect("a file");
-        let out = format!("--concat={}/out-{job}-{{rank}}", own.path().display());
-        let part = part.to_str().expect("text");
-        stage.start(&mut world.tool(rank, &["gather", "--all", &out, part]));
-        stage.let_pass(Duration::from_millis(50));
-    }
-    let ends = stage.end_all(0..order.len());
-    let mut well = 0;
-    let mut mixed = Vec::new();
-    for (&(job, rank), end) in order.iter().zip(&ends) {
-        if end.code == 0 {
-            well += 1;
-            let got = own.path().join(format!("out-{job}-{rank}"));
-            let got = std::fs::read_to_string(got).expect("what was gathered");
-            if got.chars().any(|from| from.is_alphabetic() && from != job) {
-                mixed.push(format!("{job}{rank} got {got:?}"));
-            }
-        }
-    }
-    (well, mixed)
-}
-
-#[test]
-fn jobs_without_an_id_that_one_process_starts_never_exchange_ranks() {
-    let two = [('a', 0), ('b', 1), ('a', 1), ('b', 0)];
-    let three = [('a', 0), ('b', 1), ('c', 0), ('a', 1), ('b', 0), ('c', 1)];
-    for order in [&two[..], &three] {
-        let (_, mixed) = jobs_without_an_id(order);
-        assert!(mixed.is_empty(), "{order:?}: {mixed:?}");
-    }
 }

@@ -10,5 +10,6 @@ mod introductions;
 mod lost_ranks;
 mod meeting;
 mod results;
+mod separate_jobs;
 mod storage;
 mod world_sizes;

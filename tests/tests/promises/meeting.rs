@@ -1,10 +1,10 @@
 //! Ranks that do not come, come late, stand still, or are not who they say they are.
 
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
 use crate::common::{
-    PEER_FAILED, RENDEZVOUS, Stage, TIMED_OUT, World, assert_nothing_left, everybody, name_of,
-    place, refusals_in,
+    PEER_FAILED, Stage, TIMED_OUT, World, assert_nothing_left, everybody, name_of, place,
+    refusals_in,
 };
 use rustix::process::Signal;
 
@@ -53,70 +53,16 @@ fn a_stopped_rank_is_named_when_time_is_up() {
     stage.wait_at(everybody(3), "here");
     stage.signal(2, Signal::STOP);
     stage.go_all(everybody(3));
+    for rank in 0..2 {
+        stage.wait_for(rank, "kind: Timeout");
+    }
+    // Rank 0 stays for it no longer.
+    stage.kill(2);
     let (error, _) = stage.fail_alike(0..2, TIMED_OUT);
     let name = format!("waiting for {}", name_of(2, stage.pid(2)));
     let name = name.trim_end_matches(')');
     assert!(error.contains(name) && !error.contains("rank 1"), "{error}");
     assert!(error.contains("FSGATHER_TIMEOUT"), "{error}");
-    stage.signal(2, Signal::CONT);
-    // It learns what the others have agreed on.
-    let own = stage.end(2);
-    assert_eq!(
-        (own.code, own.error()),
-        (TIMED_OUT, error.as_str()),
-        "{own:?}"
-    );
-}
-
-#[test]
-fn two_processes_of_one_rank_are_both_told_of_each_other() {
-    let place = place();
-    let world = World::new(3, place.path()).with("FSGATHER_JOB", "twice");
-    let mut stage = Stage::new();
-    for rank in [0, 1, 1] {
-        stage.start(&mut world.rank(rank, "join close"));
-    }
-    let (error, _) = stage.fail_alike(0..3, RENDEZVOUS);
-    assert!(error.contains("rank 1:"), "{error}");
-    for twin in [1, 2] {
-        let pid = format!("pid {}", stage.pid(twin));
-        assert!(error.contains(&pid), "{pid}: {error}");
-    }
-    assert!(error.contains("FSGATHER_JOB"), "{error}");
-    assert_nothing_left(place.path());
-}
-
-#[test]
-fn a_second_job_of_the_same_name_is_told_and_the_first_goes_on() {
-    let place = place();
-    let world = World::new(2, place.path()).with("FSGATHER_JOB", "twice");
-    let mut stage = Stage::new();
-    stage.start_all(&world, |_| "join barrier at:running barrier close".into());
-    stage.wait_at(everybody(2), "running");
-    let newcomer = world.with("FSGATHER_JOIN_TIMEOUT", "2s");
-    let newcomer = stage.start(&mut newcomer.rank(1, "join close"));
-    let end = stage.end(newcomer);
-    assert_eq!(end.code, RENDEZVOUS, "{}", stage.transcript());
-    let running = format!("pid {} as rank 1", stage.pid(1));
-    assert!(end.error().contains(&running), "{running}: {end:?}");
-    assert!(end.error().contains("FSGATHER_JOB"), "{end:?}");
-    stage.go_all(everybody(2));
-    stage.succeed(everybody(2));
-    assert_nothing_left(place.path());
-}
-
-#[test]
-fn jobs_of_different_names_share_a_directory() {
-    let place = place();
-    let mut stage = Stage::new();
-    for job in ["one", "two"] {
-        let world = World::new(2, place.path()).with("FSGATHER_JOB", job);
-        stage.start_all(&world, |_| {
-            "join all_gather_bytes:100000 barrier close".into()
-        });
-    }
-    stage.succeed(0..4);
-    assert_nothing_left(place.path());
 }
 
 /// Starts a rank that is there before a meeting fails, and joins when it is told to.
@@ -188,66 +134,4 @@ fn the_next_attempt_of_a_job_whose_meeting_has_failed_succeeds() {
     stage.succeed(everybody(3));
     assert_nothing_left(place.path());
     assert_eq!(refusals_in(place.path()).len(), 0);
-}
-
-/// Two jobs without an id that one shell starts in the background, with a command in between: exit code, what was gathered and what was said, for each
-/// of the four ranks.
-#[expect(
-    clippy::expect_used,
-    reason = "the tests that share it fail in the same way"
-)]
-fn started_by_one_shell(between: &str) -> Vec<(char, i32, String, String)> {
-    const SCRIPT: &str = r#"
-        for job in a b; do
-            [ $job = a ] || $BETWEEN
-            for rank in 0 1; do
-                (
-                    FSGATHER_RANK=$rank "$TOOL" gather --all --concat="$OUT/got-$job-{rank}" "$OUT/$job" 2>"$OUT/said-$job-$rank"
-                    echo $? >"$OUT/code-$job-$rank"
-                ) &
-            done
-        done
-        wait"#;
-    let (place, own) = (place(), place());
-    for job in ["a", "b"] {
-        std::fs::write(own.path().join(job), job).expect("a file");
-    }
-    let world = World::new(2, place.path());
-    let mut shell = world.set_up(Command::new("sh"), 0, "");
-    shell
-        .args(["-c", SCRIPT])
-        .env_remove("FSGATHER_RANK")
-        .env("BETWEEN", between)
-        .env("TOOL", crate::common::build::command_line_tool())
-        .env("OUT", own.path());
-    let mut stage = Stage::new();
-    stage.start(&mut shell);
-    stage.succeed([0]);
-    let read = |name: String| std::fs::read_to_string(own.path().join(name)).unwrap_or_default();
-    let ranks = ['a', 'b'].map(|job| [0, 1].map(|rank| (job, rank)));
-    let ranks = ranks.into_iter().flatten();
-    let ends = ranks.map(|(job, rank)| {
-        let code = read(format!("code-{job}-{rank}"));
-        let code = code.trim().parse().unwrap_or(-1);
-        let got = read(format!("got-{job}-{rank}"));
-        (job, code, got, read(format!("said-{job}-{rank}")))
-    });
-    ends.collect()
-}
-
-#[test]
-fn jobs_without_an_id_that_one_shell_starts_at_once_are_all_told_to_take_names() {
-    for (job, code, got, said) in started_by_one_shell("true") {
-        // A rank that is quick enough not to see the other job has what is its own.
-        let is_own = code == 0 && got == format!("{job}{job}");
-        let is_told = code == RENDEZVOUS && said.contains("FSGATHER_JOB to a different name");
-        assert!(is_own || is_told, "{job}: {code} {got:?} {said}");
-    }
-}
-
-#[test]
-fn jobs_without_an_id_that_one_shell_starts_one_after_the_other_both_succeed() {
-    for (job, code, got, said) in started_by_one_shell("wait") {
-        assert_eq!((code, got), (0, format!("{job}{job}")), "{said}");
-    }
 }

@@ -1,0 +1,147 @@
+//! Jobs in one directory at the same time, and two processes of one rank.
+
+use std::{fs, process::Command, time::Duration};
+
+use crate::common::{
+    RENDEZVOUS, Stage, World, assert_nothing_left, build::command_line_tool, everybody, place,
+};
+
+#[test]
+fn two_processes_of_one_rank_are_both_told_of_each_other() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_JOB", "twice");
+    let mut stage = Stage::new();
+    for rank in [0, 1, 1] {
+        stage.start(&mut world.rank(rank, "join close"));
+    }
+    let (error, _) = stage.fail_alike(0..3, RENDEZVOUS);
+    assert!(error.contains("rank 1:"), "{error}");
+    for twin in [1, 2] {
+        let pid = format!("pid {}", stage.pid(twin));
+        assert!(error.contains(&pid), "{pid}: {error}");
+    }
+    assert!(error.contains("FSGATHER_JOB"), "{error}");
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn a_second_job_of_the_same_name_is_told_and_the_first_goes_on() {
+    let place = place();
+    let world = World::new(2, place.path()).with("FSGATHER_JOB", "twice");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join barrier at:running barrier close".into());
+    stage.wait_at(everybody(2), "running");
+    let newcomer = world.with("FSGATHER_JOIN_TIMEOUT", "2s");
+    let newcomer = stage.start(&mut newcomer.rank(1, "join close"));
+    let end = stage.end(newcomer);
+    assert_eq!(end.code, RENDEZVOUS, "{}", stage.transcript());
+    let running = format!("pid {} as rank 1", stage.pid(1));
+    assert!(end.error().contains(&running), "{running}: {end:?}");
+    assert!(end.error().contains("FSGATHER_JOB"), "{end:?}");
+    stage.go_all(everybody(2));
+    stage.succeed(everybody(2));
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn jobs_of_different_names_share_a_directory() {
+    let place = place();
+    let mut stage = Stage::new();
+    for job in ["one", "two"] {
+        let world = World::new(2, place.path()).with("FSGATHER_JOB", job);
+        stage.start_all(&world, |_| {
+            "join all_gather_bytes:100000 barrier close".into()
+        });
+    }
+    stage.succeed(0..4);
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn jobs_without_an_id_that_one_process_starts_never_exchange_ranks() {
+    let two = [('a', 0), ('b', 1), ('a', 1), ('b', 0)];
+    let three = [('a', 0), ('b', 1), ('c', 0), ('a', 1), ('b', 0), ('c', 1)];
+    for order in [&two[..], &three] {
+        let (place, own) = (place(), place());
+        let world = World::new(2, place.path()).with("FSGATHER_JOIN_TIMEOUT", "5s");
+        let mut stage = Stage::new();
+        for &(job, rank) in order {
+            let part = own.path().join(format!("{job}{rank}"));
+            fs::write(&part, job.to_string()).expect("a file");
+            let out = format!("--concat={}/out-{job}-{{rank}}", own.path().display());
+            let part = part.to_str().expect("text");
+            stage.start(&mut world.tool(rank, &["gather", "--all", &out, part]));
+            // They come in this order.
+            stage.let_pass(Duration::from_millis(50));
+        }
+        for (index, &(job, rank)) in order.iter().enumerate() {
+            if stage.end(index).code == 0 {
+                let got = fs::read_to_string(own.path().join(format!("out-{job}-{rank}")));
+                let right = format!("{job}{job}");
+                assert_eq!(got.expect("a result"), right, "{}", stage.transcript());
+            }
+        }
+    }
+}
+
+/// Two jobs without an id that one shell starts in the background, with a command in between: exit code, what was gathered and what was said, for each
+/// of the four ranks.
+#[expect(
+    clippy::expect_used,
+    reason = "the tests that share it fail in the same way"
+)]
+fn started_by_one_shell(between: &str) -> Vec<(char, i32, String, String)> {
+    const SCRIPT: &str = r#"
+        for job in a b; do
+            [ $job = a ] || $BETWEEN
+            for rank in 0 1; do
+                (
+                    FSGATHER_RANK=$rank "$TOOL" gather --all --concat="$OUT/got-$job-{rank}" "$OUT/$job" 2>"$OUT/said-$job-$rank"
+                    echo $? >"$OUT/code-$job-$rank"
+                ) &
+            done
+        done
+        wait"#;
+    let (place, own) = (place(), place());
+    for job in ["a", "b"] {
+        fs::write(own.path().join(job), job).expect("a file");
+    }
+    let world = World::new(2, place.path());
+    let mut shell = world.set_up(Command::new("sh"), 0, "");
+    shell
+        .args(["-c", SCRIPT])
+        .env_remove("FSGATHER_RANK")
+        .env("BETWEEN", between)
+        .env("TOOL", command_line_tool())
+        .env("OUT", own.path());
+    let mut stage = Stage::new();
+    stage.start(&mut shell);
+    stage.succeed([0]);
+    let read = |name: String| fs::read_to_string(own.path().join(name)).unwrap_or_default();
+    let ranks = ['a', 'b'].map(|job| [0, 1].map(|rank| (job, rank)));
+    let ranks = ranks.into_iter().flatten();
+    let ends = ranks.map(|(job, rank)| {
+        let code = read(format!("code-{job}-{rank}"));
+        let code = code.trim().parse().unwrap_or(-1);
+        let got = read(format!("got-{job}-{rank}"));
+        (job, code, got, read(format!("said-{job}-{rank}")))
+    });
+    ends.collect()
+}
+
+#[test]
+fn jobs_without_an_id_that_one_shell_starts_at_once_are_all_told_to_take_names() {
+    for (job, code, got, said) in started_by_one_shell("true") {
+        // A rank that is quick enough not to see the other job has what is its own.
+        let is_own = code == 0 && got == format!("{job}{job}");
+        let is_told = code == RENDEZVOUS && said.contains("FSGATHER_JOB to a different name");
+        assert!(is_own || is_told, "{job}: {code} {got:?} {said}");
+    }
+}
+
+#[test]
+fn jobs_without_an_id_that_one_shell_starts_one_after_the_other_both_succeed() {
+    for (job, code, got, said) in started_by_one_shell("wait") {
+        assert_eq!((code, got), (0, format!("{job}{job}")), "{said}");
+    }
+}
