@@ -1,4 +1,4 @@
-//! What lies in payload files, and what a gather holds in memory.
+//! Payload files as they are on disk, and the memory that a gather needs.
 
 use crate::common::{Stage, World, assert_nothing_left, everybody, payload_files, place};
 

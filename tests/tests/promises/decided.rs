@@ -1,4 +1,4 @@
-//! What was decided can be read until its readers are done or dead, although the other ranks fail, die, or end without `close`.
+//! Results of decided calls: they can be read until their readers are done or dead, although other ranks fail, die, or end without `close`.
 
 use crate::common::{
     OVER_MARKERS, PEER_FAILED, Stage, World, assert_nothing_left, everybody, name_of, place,
