@@ -9,6 +9,7 @@
 pub(crate) mod agents;
 pub(crate) mod build;
 pub(crate) mod clock;
+pub(crate) mod doctor;
 pub(crate) mod double_mount;
 pub(crate) mod hosts;
 pub(crate) mod leftovers;
@@ -16,7 +17,12 @@ pub(crate) mod memory_limit;
 pub(crate) mod mounts;
 pub(crate) mod process;
 pub(crate) mod report;
+pub(crate) mod shared_memory;
+pub(crate) mod shell;
 pub(crate) mod strangers;
+pub(crate) mod terminal;
+pub(crate) mod tracing;
+pub(crate) mod verbs;
 
 use std::{
     cell::Cell,

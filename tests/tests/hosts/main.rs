@@ -2,3 +2,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+
+mod cleaning;
+mod doctor;
+mod inspecting;
+mod shared_memory;
+mod tracing_damaged;

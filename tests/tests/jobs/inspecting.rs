@@ -1,4 +1,4 @@
-//! Tests what people are shown of leftovers: much of it, on narrow terminals, of other users, again and again.
+//! Tests what people are shown of leftovers: much of it, on narrow terminals, again and again.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -7,88 +7,25 @@
 use std::{
     fs,
     io::Read,
-    os::unix::fs::{PermissionsExt, chown},
-    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use crate::common::{
-    Stage, World, build::command_line_tool, everybody, left_in, leftovers::copy_of, place,
-};
 use fsgather_testkit::process;
 use serde_json::Value;
 
-/// What the command says to a pipe.
-fn said(arguments: &[&str], variables: &[(&str, &str)]) -> String {
-    let mut command = Command::new(command_line_tool());
-    command
-        .args(arguments)
-        .env_clear()
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        .envs(variables.iter().copied());
-    let output = process::output(&mut command).expect("a program that can be started");
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).expect("text")
-}
+use crate::common::{
+    build::command_line_tool, left_in, leftovers::crashed, place, terminal::at_terminal,
+    verbs::said,
+};
 
-/// The same command at a terminal of so many columns.
-fn at_terminal(columns: u32, arguments: &[&str], variables: &[(&str, &str)]) -> Command {
-    let script = format!(
-        "stty cols {columns} rows 24; exec \"$TOOL\" {}",
-        arguments.join(" ")
-    );
-    let mut command = Command::new("script");
-    command
-        .args(["-q", "-e", "-c", &script, "/dev/null"])
-        .env_clear()
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        .env("SHELL", "/bin/sh")
-        .env("TERM", "xterm")
-        .env("TOOL", command_line_tool())
-        .envs(variables.iter().copied())
-        .stdin(Stdio::null());
-    command
-}
-
-/// What it says there.
+/// Returns what the command writes to a terminal.
 fn shown(columns: u32, arguments: &[&str], variables: &[(&str, &str)]) -> String {
-    let mut command = at_terminal(columns, arguments, variables);
-    let output = process::output(&mut command).expect("script of util-linux");
+    let mut command = at_terminal(columns, command_line_tool(), arguments);
+    command.envs(variables.iter().copied());
+    let output = process::output(&mut command).expect("python3");
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("text");
     text.replace("\r\n", "\n")
-}
-
-fn has_terminals() -> bool {
-    let has = process::output(Command::new("script").arg("--version"));
-    let has = has.is_ok_and(|output| output.status.success());
-    if !has {
-        use std::io::Write;
-        let _ = writeln!(std::io::stderr(), "skipped: there is no `script` here");
-    }
-    has
-}
-
-/// The gather directory of a job that has crashed, and copies of it under names of other jobs.
-fn crashed(directory: &Path, count: u32) -> Vec<PathBuf> {
-    let mut stage = Stage::new();
-    let world = World::new(2, directory)
-        .with("FSGATHER_JOB", "4711")
-        .with("FSGATHER_TRACE", "off");
-    stage.start_all(&world, |_| {
-        "join all_gather_bytes:300000 at:ready all_gather_bytes:300000 close".into()
-    });
-    stage.wait_at(everybody(2), "ready");
-    stage.kill(0);
-    stage.kill(1);
-    stage.end_all(everybody(2));
-    let mut gathers = left_in(directory);
-    gathers.retain(|path| path.join("owner").exists());
-    assert_eq!(gathers.len(), 1);
-    for number in 1..count {
-        gathers.push(copy_of(&gathers[0], number));
-    }
-    gathers
 }
 
 #[test]
@@ -165,9 +102,6 @@ fn programs_are_told_whose_a_record_was() {
 
 #[test]
 fn a_terminal_is_told_what_fits_and_a_pipe_everything() {
-    if !has_terminals() {
-        return;
-    }
     let place = place();
     let directory = place.path().to_str().expect("text");
     let gathers = crashed(place.path(), 4);
@@ -265,9 +199,6 @@ fn colours_are_where_they_are_wanted() {
         warned.starts_with("fsgather: rank 0: \x1b[33mwarning: \x1b[0m"),
         "{warned:?}"
     );
-    if !has_terminals() {
-        return;
-    }
     let to_terminal = |arguments: &[&str], variables: &[(&str, &str)]| {
         shown(80, &[&["inspect", named], arguments].concat(), variables).contains('\x1b')
     };
@@ -307,13 +238,10 @@ fn watching_has_a_clock_and_draws_over_what_was_there() {
         .lines()
         .filter(|line| line.ends_with(" UTC, every 20ms"));
     assert_eq!(clocks.count(), 3, "{lines}");
-    if !has_terminals() {
-        return;
-    }
     let watching = ["inspect", "--watch", "--interval", "20ms", named];
-    let mut command = at_terminal(80, &watching, &[]);
+    let mut command = at_terminal(80, command_line_tool(), &watching);
     command.stdout(Stdio::piped());
-    let mut child = process::spawn(&mut command).expect("script of util-linux");
+    let mut child = process::spawn(&mut command).expect("python3");
     let mut frames = child.stdout.take().expect("a pipe");
     let mut seen = Vec::new();
     let home = |seen: &[u8]| String::from_utf8_lossy(seen).matches("\x1b[H").count();
@@ -330,70 +258,6 @@ fn watching_has_a_clock_and_draws_over_what_was_there() {
     // The screen is cleared once, and never between frames.
     assert_eq!(seen.matches("\x1b[2J").count(), 1, "{seen:?}");
     assert!(seen.contains(" UTC, every 20ms\x1b[K"), "{seen:?}");
-}
-
-#[test]
-fn what_others_have_left_is_told_with_the_way_to_remove_it() {
-    const STRANGER: u32 = 54_301;
-    if !rustix::process::geteuid().is_root() {
-        return;
-    }
-    let place = place();
-    let tool = place.path().join("fsgather");
-    crate::common::copy_program(command_line_tool(), &tool);
-    let shared = place.path().join("shared");
-    fs::create_dir(&shared).expect("a directory");
-    let named = shared.to_str().expect("text");
-    let gathers = crashed(&shared, 3);
-    let rendezvous = gathers[0].parent().expect("a directory");
-    for path in [place.path(), &shared, rendezvous] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("ours");
-    }
-    // Of another user by its files; its record says root, and the server is believed.
-    let of_nobody = &gathers[1];
-    for path in [of_nobody.clone(), of_nobody.join("owner")] {
-        chown(&path, Some(65_534), None).expect("root");
-    }
-    fs::set_permissions(of_nobody, fs::Permissions::from_mode(0o700)).expect("ours");
-    let nobody = fs::read_to_string("/etc/passwd").expect("users");
-    let line = nobody
-        .lines()
-        .find(|line| line.split(':').nth(2) == Some("65534"));
-    let name = line
-        .and_then(|line| line.split(':').next())
-        .expect("a user without rights");
-    let told = said(&["inspect", named], &[]);
-    assert!(told.contains(&format!("      owned by {name}; ")), "{told}");
-    let advice = format!(
-        "1 belongs to another user: for u in {name}; do runuser -u $u -- fsgather clean {named} --execute; done\n"
-    );
-    assert!(told.contains(&advice), "{told}");
-    let plan = said(&["clean", named], &[]);
-    assert!(plan.ends_with(&advice), "{plan}");
-    let mut command = Command::new("setpriv");
-    command
-        .args([&format!("--reuid={STRANGER}"), "--clear-groups"])
-        .arg(&tool)
-        .args(["inspect", named]);
-    let output = process::output(&mut command).expect("setpriv");
-    let told = String::from_utf8(output.stdout).expect("text");
-    assert!(
-        told.contains("owned by root; ") && told.contains(&format!("owned by {name}; ")),
-        "{told}"
-    );
-    assert!(told.contains("; at least "), "{told}");
-    let closed = told.lines().find(|line| line.contains("00000001"));
-    let closed = closed.expect("a row");
-    assert!(
-        closed.ends_with('?') && !closed.contains(" 0 bytes"),
-        "{told}"
-    );
-    assert!(
-        told.contains(&format!(
-            "belong to 2 other users ({name}, root), each of whom can remove their own\n"
-        )),
-        "{told}"
-    );
 }
 
 #[test]

@@ -6,13 +6,12 @@
     reason = "functions that tests share fail with it"
 )]
 
-use std::time::{Duration, Instant};
+use std::{fs, path::Path, time::Duration};
 
 use crate::common::{
     PEER_FAILED, Stage, World, assert_nothing_left, everybody, in_step, others, payload_files,
     place,
 };
-use fsgather_testkit::pace::allowed;
 
 /// Ranks take the same steps, and find everything right.
 fn succeed(ranks: u32, steps: &str, variables: &[(&str, &str)]) {
@@ -90,7 +89,7 @@ fn the_encoding_is_in_the_header_of_a_payload_file() {
     let files = payload_files(place.path());
     assert!(files.len() >= 3, "{files:?}");
     for file in files {
-        let header = std::fs::read(&file).expect("a payload");
+        let header = fs::read(&file).expect("a payload");
         // The encoding of Python, as docs/design/on-disk-format.md has it.
         assert_eq!(header[10], 32, "{}", file.display());
     }
@@ -163,30 +162,20 @@ fn a_rank_that_leaves_with_a_reason_is_quoted_by_all_others_at_once() {
             }
         });
         stage.wait_at([leaver], "leaving");
-        let since = Instant::now();
         stage.go(leaver);
         stage.wait_at([leaver], "gone");
-        assert!(
-            since.elapsed() < allowed(Duration::from_secs(3)),
-            "{leaver}"
-        );
-        let (error, ends) = stage.fail_alike(others(3, leaver), PEER_FAILED);
+        let (error, _) = stage.fail_alike(others(3, leaver), PEER_FAILED);
         assert!(error.contains(&format!("rank {leaver}")), "{error}");
         assert!(error.contains("OutOfMemoryError"), "{error}");
-        for end in ends {
-            assert!(end.at.duration_since(since) < allowed(Duration::from_secs(3)));
-        }
         stage.go(leaver);
         stage.succeed([leaver]);
         assert_nothing_left(place.path());
     }
 }
 
-/// Makes the file that a rank asks for; when.
-fn throw(asked: &std::path::Path) -> Instant {
-    let now = Instant::now();
-    std::fs::write(asked, "").expect("a place to write to");
-    now
+/// Makes the file that a rank looks for while it waits.
+fn throw(asked: &Path) {
+    fs::write(asked, "").expect("a place to write to");
 }
 
 #[test]
@@ -201,10 +190,9 @@ fn a_rank_that_asks_while_it_waits_ends_the_call_on_all_ranks() {
     });
     stage.wait_at([0, 2], "computing");
     stage.wait_for_where(1, "the call", |line| line.starts_with("calls barrier"));
-    let thrown = throw(&asked);
+    throw(&asked);
     let end = stage.end(1);
     assert!(end.error().contains("KeyboardInterrupt"), "{end:?}");
-    assert!(end.at.duration_since(thrown) < allowed(Duration::from_secs(3)));
     stage.go_all([0, 2]);
     let (error, _) = stage.fail_alike([0, 2], PEER_FAILED);
     assert!(
@@ -256,11 +244,10 @@ fn a_rank_that_asks_while_it_meets_the_others_gives_up() {
         let script = format!("join_asking:{} close", in_step(&asked));
         stage.start(&mut world.rank(rank, &script));
         stage.let_pass(Duration::from_millis(300));
-        let thrown = throw(&asked);
+        throw(&asked);
         let end = stage.end(0);
         assert!(end.error().contains("KeyboardInterrupt"), "{end:?}");
-        assert!(end.at.duration_since(thrown) < allowed(Duration::from_secs(3)));
-        std::fs::remove_file(&asked).expect("it is there");
+        fs::remove_file(&asked).expect("it is there");
     }
     assert_nothing_left(place.path());
 }
@@ -282,15 +269,11 @@ fn the_time_out_of_one_call_holds_whatever_carries_messages() {
         stage.let_pass(Duration::from_millis(1500));
         stage.go(2);
         stage.wait_at([2], "later");
-        let since = Instant::now();
-        let (error, ends) = stage.fail_alike([0, 1], crate::common::TIMED_OUT);
+        let (error, _) = stage.fail_alike([0, 1], crate::common::TIMED_OUT);
         assert!(
             error.contains("300 ms") && error.contains("rank 2"),
             "{error}"
         );
-        for end in ends {
-            assert!(end.at.duration_since(since) < allowed(Duration::from_secs(20)));
-        }
         stage.go(2);
         stage.succeed([2]);
     }

