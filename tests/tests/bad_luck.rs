@@ -2,7 +2,7 @@
 //! becomes another one, a file system that hangs. Each time every rank has the right result
 //! or says what is wrong, in time, and nobody else's files are touched.
 //!
-//! The slow ones are run by `scripts/prove bad-luck`, which prints what each rank said.
+//! `scripts/prove bad-luck` runs these one after the other, and prints what each rank said.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -21,7 +21,6 @@ use common::{
     STORAGE, Stage, TIMED_OUT, World, assert_nothing_left, clock::Clock, double_mount::DoubleMount,
     everybody, left_in, place, report::tell,
 };
-use fsgather_testkit::pace::allowed;
 
 /// Calls by every way that payloads take.
 const CALLS: &str = "all_gather_bytes:300000 gather_from:1:300000 barrier all_gather:100";
@@ -70,7 +69,7 @@ fn across_a_change(clock: &Clock, control: &str, first: i64, later: i64, on_rank
 
 #[test]
 fn clocks_that_are_set_in_the_middle_of_a_job_do_not_matter() {
-    let Some(clock) = Clock::new() else { return };
+    let clock = Clock::new();
     for control in CONTROLS {
         across_a_change(&clock, control, 0, -HOUR, true);
         across_a_change(&clock, control, 0, HOUR, false);
@@ -83,7 +82,7 @@ const YEAR_2040: i64 = 14 * 365 * 24 * HOUR;
 
 #[test]
 fn the_year_2040_is_a_year_like_others() {
-    let Some(clock) = Clock::new() else { return };
+    let clock = Clock::new();
     for control in CONTROLS {
         across_a_change(&clock, control, YEAR_2040, YEAR_2040, true);
         across_a_change(&clock, control, 0, YEAR_2040, false);
@@ -190,8 +189,7 @@ fn a_directory_that(fate: Fate, which: Which, control: &str) {
     }
     let world = World::new(4, &named)
         .with("FSGATHER_CONTROL", control)
-        .with("FSGATHER_TRANSPORT", "filesys")
-        .with("FSGATHER_TIMEOUT", "1m");
+        .with("FSGATHER_TRANSPORT", "filesys");
     let mut stage = Stage::new();
     stage.start_all(&world, |_| {
         format!("join {CALLS} at:ready {CALLS} {CALLS} close")
@@ -203,8 +201,6 @@ fn a_directory_that(fate: Fate, which: Which, control: &str) {
     let ends = stage.end_all(everybody(4));
     tell(&format!("{which:?} {fate:?}, {control}"), since, &ends);
     for end in &ends {
-        let took = end.at.saturating_duration_since(since);
-        assert!(took < allowed(Duration::from_secs(10)), "{took:?}: {end:?}");
         assert!([0, STORAGE].contains(&end.code), "{}", stage.transcript());
         let text = named.to_str().expect("text");
         assert!(end.code == 0 || end.error().contains(text), "{end:?}");
@@ -226,7 +222,6 @@ fn a_directory_that_goes_away_or_becomes_another_is_told_to_all_and_led_nowhere(
 }
 
 #[test]
-#[ignore = "slow"]
 fn a_directory_that_goes_away_or_becomes_another_is_told_over_marker_files_too() {
     for which in [Which::Named, Which::Rendezvous, Which::Gather] {
         for fate in FATES {
@@ -261,9 +256,7 @@ fn a_meeting_that_fails_writes_nothing_where_a_link_leads() {
 
 /// Two ranks on two hosts whose file system hangs altogether, one of them or both, for so long.
 fn hangs_for(seconds: u64, hosts: &[u32], control: &str) {
-    let Some(mount) = DoubleMount::with("", 0) else {
-        return;
-    };
+    let mount = DoubleMount::with("", 0);
     let world = mount.world().with("FSGATHER_CONTROL", control);
     let mut stage = Stage::new();
     for rank in [0, 1] {
@@ -289,16 +282,12 @@ fn hangs_for(seconds: u64, hosts: &[u32], control: &str) {
     stage.succeed(everybody(2));
     for end in &ends {
         let took = end.at.saturating_duration_since(since);
-        assert!(
-            took < allowed(Duration::from_secs(seconds + 10)),
-            "{took:?}"
-        );
+        assert!(took < Duration::from_secs(seconds + 10), "{took:?}");
     }
     assert_nothing_left(&mount.behind());
 }
 
 #[test]
-#[ignore = "slow"]
 fn mounts_that_hang_for_20_seconds_cost_20_seconds() {
     for control in CONTROLS {
         for hosts in [&[1_u32] as &[u32], &[2], &[1, 2]] {
@@ -309,9 +298,7 @@ fn mounts_that_hang_for_20_seconds_cost_20_seconds() {
 
 /// The mount of one of two hosts hangs for ever: whoever can end says so in time, and the others once they can.
 fn hangs_for_ever(host: u32, control: &str) {
-    let Some(mount) = DoubleMount::with("", 0) else {
-        return;
-    };
+    let mount = DoubleMount::with("", 0);
     let world = mount
         .world()
         .with("FSGATHER_CONTROL", control)
@@ -342,12 +329,11 @@ fn hangs_for_ever(host: u32, control: &str) {
     let named = format!("(pid {}", stage.pid(hung));
     assert!(end.error().contains(&named), "{end:?}");
     // Five to time out, and ten to be told so.
-    assert!(took < allowed(Duration::from_secs(15)), "{took:?}: {end:?}");
+    assert!(took < Duration::from_secs(15), "{took:?}: {end:?}");
     assert_ne!(late.code, 0, "{}", stage.transcript());
 }
 
 #[test]
-#[ignore = "slow"]
 fn a_mount_that_hangs_for_ever_is_told_by_those_who_can() {
     for control in CONTROLS {
         for host in [1, 2] {

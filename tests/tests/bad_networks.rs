@@ -1,7 +1,7 @@
 //! Networks as they are far from laboratories: slow, lossy, narrow, one-sided, without names, full of strangers. Each
 //! time every rank has the right result, or says in time what is wrong. Hosts are namespaces, which only root can make.
 //!
-//! The slow ones are run by `scripts/prove networks`, which prints what each rank said.
+//! `scripts/prove networks` runs these one after the other, and prints what each rank said.
 
 mod common;
 
@@ -11,7 +11,6 @@ use common::{
     PEER_FAILED, RENDEZVOUS, Stage, World, assert_nothing_left, double_mount::DoubleMount,
     everybody, hosts::Hosts, name_on, place, report::tell, strangers,
 };
-use fsgather_testkit::pace::allowed;
 
 /// Calls by messages and payloads by every way; several packets each.
 const CALLS: &str = "barrier all_gather:100 all_gather_bytes:100000 gather_bytes:1:100000 gather_from:0:70000 broadcast:1:70000";
@@ -29,14 +28,14 @@ struct Site {
 
 impl Site {
     /// One rank on each of three hosts for payloads by memory, of two that mount a directory for files.
-    fn new(transport: &str, hosts: impl Fn(u32) -> Option<Hosts>) -> Option<Self> {
+    fn new(transport: &str, hosts: impl Fn(u32) -> Hosts) -> Self {
         let place = place();
         // Before the hosts, so that they see the mounts.
         let mount = match transport {
-            "filesys" => Some(DoubleMount::with("", 0)?),
+            "filesys" => Some(DoubleMount::with("", 0)),
             _ => None,
         };
-        let hosts = hosts(if mount.is_some() { 2 } else { 3 })?;
+        let hosts = hosts(if mount.is_some() { 2 } else { 3 });
         if let Some(mount) = &mount {
             for host in hosts.all() {
                 let [own, shared] = [mount.mount(host), mount.directory()];
@@ -53,12 +52,12 @@ impl Site {
             .with("FSGATHER_JOB", "networks")
             .with("FSGATHER_CONTROL", "tcp")
             .with("FSGATHER_TRANSPORT", transport);
-        Some(Self {
+        Self {
             hosts,
             place,
             mount,
             world,
-        })
+        }
     }
 
     fn start(&self, stage: &mut Stage, steps: &str) {
@@ -78,10 +77,8 @@ impl Site {
 }
 
 /// One rank on each host makes calls, all of which succeed without a warning; how long that took.
-fn succeed(what: &str, transport: &str, hosts: impl Fn(u32) -> Option<Hosts>) -> Duration {
-    let Some(site) = Site::new(transport, hosts) else {
-        return Duration::ZERO;
-    };
+fn succeed(what: &str, transport: &str, hosts: impl Fn(u32) -> Hosts) -> Duration {
+    let site = Site::new(transport, hosts);
     let mut stage = Stage::new();
     let since = Instant::now();
     site.start(&mut stage, &format!("join {CALLS} close"));
@@ -100,9 +97,9 @@ fn succeed(what: &str, transport: &str, hosts: impl Fn(u32) -> Option<Hosts>) ->
 fn succeed_over(what: &str, distortion: &str) -> Duration {
     let took = TRANSPORTS.map(|transport| {
         succeed(what, transport, |count| {
-            let hosts = Hosts::far_apart(count)?;
+            let hosts = Hosts::far_apart(count);
             hosts.distort(distortion);
-            Some(hosts)
+            hosts
         })
     });
     took.into_iter().max().unwrap_or_default()
@@ -111,31 +108,32 @@ fn succeed_over(what: &str, distortion: &str) -> Duration {
 #[test]
 fn packets_of_576_bytes_are_enough() {
     for transport in TRANSPORTS {
-        let took = succeed("packets of 576 bytes", transport, |count| {
-            let hosts = Hosts::with(count, "true", "ip address add 10.77.0.$1/24 dev eth0")?;
+        succeed("packets of 576 bytes", transport, |count| {
+            let hosts = Hosts::with(count, "true", "ip address add 10.77.0.$1/24 dev eth0");
             hosts.on_all("ip link set eth0 mtu 576");
-            Some(hosts)
+            hosts
         });
-        assert!(took < allowed(Duration::from_secs(10)), "{took:?}");
     }
 }
 
+/// On a network with a [`DELAY`].
+const ROUND_TRIP: Duration = Duration::from_millis(400);
+
+/// So slow that nothing else counts.
+const DELAY: &str = "* * delay=200";
+
 #[test]
-#[ignore = "slow"]
 fn a_delay_of_200_ms_each_way_costs_round_trips_only() {
-    let took = succeed_over("200 ms each way", "* * delay=200");
-    assert!(took < allowed(Duration::from_secs(20)), "{took:?}");
+    let took = succeed_over("200 ms each way", DELAY);
+    assert!(took < ROUND_TRIP * 50, "{took:?}");
 }
 
 /// Of an all-gather by memory that fits a window nothing is left to come once it is decided.
 #[test]
 fn what_fits_a_window_is_there_with_the_verdict() {
-    const ROUND_TRIP: Duration = Duration::from_millis(400);
     const CALLS: usize = 5;
-    let Some(hosts) = Hosts::far_apart(2) else {
-        return;
-    };
-    hosts.distort("* * delay=200");
+    let hosts = Hosts::far_apart(2);
+    hosts.distort(DELAY);
     let place = place();
     let world = World::new(2, place.path())
         .with("FSGATHER_JOB", "networks")
@@ -196,12 +194,9 @@ fn an_all_gather_that_is_started_takes_few_round_trips() {
 }
 
 fn fetch_from_far_away(step: &str) {
-    const ROUND_TRIP: Duration = Duration::from_millis(400);
     const RANKS: u32 = 9;
-    let Some(hosts) = Hosts::far_apart(2) else {
-        return;
-    };
-    hosts.distort("* * delay=200");
+    let hosts = Hosts::far_apart(2);
+    hosts.distort(DELAY);
     let place = place();
     let world = World::new(RANKS, place.path())
         .with("FSGATHER_JOB", "networks")
@@ -245,18 +240,15 @@ fn fetch_from_far_away(step: &str) {
 
 #[test]
 fn five_packets_of_a_hundred_lost_are_sent_again() {
-    let took = succeed_over("5 % loss, 5 ms each way", "* * delay=5 loss=5");
-    assert!(took < allowed(Duration::from_mins(1)), "{took:?}");
+    succeed_over("5 % loss, 5 ms each way", "* * delay=5 loss=5");
 }
 
 #[test]
 fn a_megabit_a_second_carries_as_much() {
-    let took = succeed_over("1 Mbit/s", "* * rate=1000");
-    assert!(took < allowed(Duration::from_secs(30)), "{took:?}");
+    succeed_over("1 Mbit/s", "* * rate=1000");
 }
 
 #[test]
-#[ignore = "slow"]
 fn a_network_that_is_slow_narrow_and_lossy_at_once_serves() {
     succeed_over(
         "200 ms each way, 5 % loss, 1 Mbit/s",
@@ -275,24 +267,21 @@ const CUTS: [(&str, &str); 3] = [
 ];
 
 /// Starts ranks that stand at `ready` after some calls, and then cuts.
-fn cut(transport: &str, how: &str) -> Option<(Site, Stage)> {
-    let site = Site::new(transport, Hosts::far_apart)?;
+fn cut(transport: &str, how: &str) -> (Site, Stage) {
+    let site = Site::new(transport, Hosts::far_apart);
     let mut stage = Stage::new();
     site.start(&mut stage, &format!("join {CALLS} at:ready {CALLS} close"));
     stage.wait_at(site.ranks(), "ready");
     site.hosts
         .distort(&how.replace("LAST", &site.hosts.count().to_string()));
-    Some((site, stage))
+    (site, stage)
 }
 
 #[test]
-#[ignore = "slow"]
 fn cuts_of_20_seconds_are_survived() {
     for transport in TRANSPORTS {
         for (what, how) in CUTS {
-            let Some((site, mut stage)) = cut(transport, how) else {
-                return;
-            };
+            let (site, mut stage) = cut(transport, how);
             let since = Instant::now();
             stage.go_all(site.ranks());
             stage.let_pass(Duration::from_secs(20));
@@ -306,13 +295,10 @@ fn cuts_of_20_seconds_are_survived() {
 }
 
 #[test]
-#[ignore = "slow"]
 fn cuts_for_good_are_told_on_both_sides_within_half_a_minute() {
     for transport in TRANSPORTS {
         for (what, how) in CUTS {
-            let Some((site, mut stage)) = cut(transport, how) else {
-                return;
-            };
+            let (site, mut stage) = cut(transport, how);
             let since = Instant::now();
             stage.go_all(site.ranks());
             let ends = stage.end_all(site.ranks());
@@ -327,7 +313,7 @@ fn cuts_for_good_are_told_on_both_sides_within_half_a_minute() {
                     "{end:?}"
                 );
                 let took = end.at.saturating_duration_since(since);
-                assert!(took < allowed(Duration::from_secs(35)), "{took:?}: {end:?}");
+                assert!(took < Duration::from_secs(35), "{took:?}: {end:?}");
             }
         }
     }
@@ -335,12 +321,9 @@ fn cuts_for_good_are_told_on_both_sides_within_half_a_minute() {
 
 /// Ranks that may talk through files meet although a cable carries nothing, or in one direction only.
 #[test]
-#[ignore = "slow"]
 fn ranks_that_meet_over_a_cut_cable_talk_through_files_with_one_warning() {
     for (what, how) in CUTS {
-        let Some(mut site) = Site::new("filesys", Hosts::far_apart) else {
-            return;
-        };
+        let mut site = Site::new("filesys", Hosts::far_apart);
         site.world = site.world.with("FSGATHER_CONTROL", "auto");
         site.hosts.distort(&how.replace("LAST", "2"));
         let mut stage = Stage::new();
@@ -357,12 +340,9 @@ fn ranks_that_meet_over_a_cut_cable_talk_through_files_with_one_warning() {
 
 /// Where nothing but TCP is allowed, all are told soon, and by which addresses it was tried.
 #[test]
-#[ignore = "slow"]
 fn ranks_that_meet_over_a_cut_cable_by_tcp_alone_are_told_so() {
     for (what, how) in CUTS {
-        let Some(site) = Site::new("filesys", Hosts::far_apart) else {
-            return;
-        };
+        let site = Site::new("filesys", Hosts::far_apart);
         site.hosts.distort(&how.replace("LAST", "2"));
         let mut stage = Stage::new();
         let since = Instant::now();
@@ -373,24 +353,17 @@ fn ranks_that_meet_over_a_cut_cable_by_tcp_alone_are_told_so() {
             since,
             &ends,
         );
-        let (error, ends) = stage.fail_alike(site.ranks(), RENDEZVOUS);
+        let (error, _) = stage.fail_alike(site.ranks(), RENDEZVOUS);
         let name = name_on("node2", 1, stage.pid(1));
         let told = format!("{name} cannot reach rank 0 over TCP (tried 10.77.0.1:");
         assert!(error.contains(&told), "{error}");
-        for end in &ends {
-            let took = end.at.saturating_duration_since(since);
-            assert!(took < allowed(Duration::from_secs(20)), "{took:?}: {end:?}");
-        }
     }
 }
 
 /// Where routers drop long packets without a word, what is long never arrives.
 #[test]
-#[ignore = "slow"]
 fn long_packets_that_vanish_are_told_by_all() {
-    let Some(mut site) = Site::new("memory", Hosts::far_apart) else {
-        return;
-    };
+    let mut site = Site::new("memory", Hosts::far_apart);
     site.world = site.world.clone().with("FSGATHER_TIMEOUT", "20s");
     let mut stage = Stage::new();
     let since = Instant::now();
@@ -404,15 +377,15 @@ fn long_packets_that_vanish_are_told_by_all() {
         assert_ne!(end.code, 0, "{}", stage.transcript());
         assert!(end.error().contains("rank "), "{end:?}");
         let took = end.at.saturating_duration_since(since);
-        assert!(took < allowed(Duration::from_secs(45)), "{took:?}: {end:?}");
+        assert!(took < Duration::from_secs(30), "{took:?}: {end:?}");
     }
 }
 
 const SECRET: &str = "8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e";
 
 /// No host knows any name, and who is asked for names does not answer.
-fn without_names(count: u32) -> Option<Hosts> {
-    let hosts = Hosts::new(count)?;
+fn without_names(count: u32) -> Hosts {
+    let hosts = Hosts::new(count);
     hosts.on_all(
         "echo 127.0.0.1 localhost >/etc/hosts
          if [ -e /etc/resolv.conf ]; then
@@ -420,23 +393,19 @@ fn without_names(count: u32) -> Option<Hosts> {
            mount --bind /mnt/resolv.conf /etc/resolv.conf
          fi",
     );
-    Some(hosts)
+    hosts
 }
 
 #[test]
 fn names_that_mean_nothing_are_not_needed_in_a_directory() {
     for transport in TRANSPORTS {
-        let took = succeed("no names", transport, without_names);
-        assert!(took < allowed(Duration::from_secs(10)), "{took:?}");
+        succeed("no names", transport, without_names);
     }
 }
 
 #[test]
-#[ignore = "slow"]
 fn a_name_that_means_nothing_is_told_by_all() {
-    let Some(hosts) = without_names(2) else {
-        return;
-    };
+    let hosts = without_names(2);
     let world = World::new(2, std::path::Path::new("/nonexistent"))
         .with("FSGATHER_RENDEZVOUS", "tcp://node1.nowhere:60001")
         .with("FSGATHER_SECRET", SECRET)
@@ -451,8 +420,6 @@ fn a_name_that_means_nothing_is_told_by_all() {
     tell("a rendezvous at a name that means nothing", since, &ends);
     for (rank, end) in ends.iter().enumerate() {
         assert_ne!(end.code, 0, "{}", stage.transcript());
-        let took = end.at.saturating_duration_since(since);
-        assert!(took < allowed(Duration::from_secs(20)), "{took:?}: {end:?}");
         assert!(
             rank == 0 || end.error().contains("node1.nowhere"),
             "{end:?}"
@@ -468,7 +435,6 @@ fn ten_thousand_silent_connections_and_slow_ones_leave_a_job_right() {
 }
 
 #[test]
-#[ignore = "measures"]
 fn a_barrier_among_ten_thousand_strangers_takes_at_most_twice_as_long() {
     let Medians {
         before,

@@ -1,7 +1,7 @@
 //! Too little of what a job needs: descriptors, memory, a quota. Every rank has the right result or says what is wrong, in
 //! time.
 //!
-//! The slow ones are run by `scripts/prove bad-luck`, which prints what each rank said.
+//! `scripts/prove bad-luck` runs these one after the other, and prints what each rank said.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -19,7 +19,6 @@ use common::{
     CONFIG, End, PEER_FAILED, STORAGE, Stage, World, assert_nothing_left, everybody,
     memory_limit::MemoryLimit, mounts::Mounted, place, report::tell,
 };
-use fsgather_testkit::pace::allowed;
 
 /// Calls by every way that payloads take.
 const CALLS: &str = "all_gather_bytes:300000 gather_from:1:300000 barrier all_gather:100";
@@ -53,7 +52,6 @@ fn a_rank_0_with_64_descriptors_says_how_many_eight_ranks_need_to_all_at_once() 
                 "{}",
                 stage.transcript()
             );
-            assert!(end.at - since < allowed(Duration::from_secs(5)), "{end:?}");
         }
         assert_eq!(ends[0].code, CONFIG);
         assert_nothing_left(place.path());
@@ -99,12 +97,7 @@ const MIB: u64 = 1 << 20;
 const PART: u64 = 8 * MIB;
 
 /// Eight ranks, each of which may have so much memory; rank 2 may have `rank_2`.
-fn with_little_memory(
-    transport: &str,
-    calls: &str,
-    each: u64,
-    rank_2: u64,
-) -> Option<(Stage, Vec<End>, Instant)> {
+fn with_little_memory(transport: &str, calls: &str, each: u64, rank_2: u64) -> (Stage, Vec<End>) {
     let place = place();
     let world = World::new(8, place.path())
         .with("FSGATHER_TRANSPORT", transport)
@@ -112,7 +105,7 @@ fn with_little_memory(
     let mut limits = Vec::new();
     for rank in 0..8 {
         let bytes = if rank == 2 { rank_2 } else { each };
-        limits.push(MemoryLimit::new(&rank.to_string(), bytes)?);
+        limits.push(MemoryLimit::new(&rank.to_string(), bytes));
     }
     let mut stage = Stage::new();
     let since = Instant::now();
@@ -138,7 +131,7 @@ fn with_little_memory(
     );
     tell(&what, since, &ends);
     drop(limits);
-    Some((stage, ends, since))
+    (stage, ends)
 }
 
 /// What docs/performance.md says that a rank needs, which is the payloads that it has and some MiB.
@@ -147,30 +140,23 @@ const fn needed(payloads: u64) -> u64 {
 }
 
 #[test]
-#[ignore = "slow"]
 fn twice_the_memory_that_is_needed_is_enough() {
     for transport in ["filesys", "memory"] {
         for (call, payloads) in [("gather_bytes:0", 2), ("all_gather_bytes", 9)] {
             let limit = 2 * needed(payloads);
             let call = format!("{call}:{PART}");
-            let tried = with_little_memory(transport, &format!("{call} {call}"), limit, limit);
-            let Some((mut stage, _, _)) = tried else {
-                return;
-            };
+            let calls = format!("{call} {call}");
+            let (mut stage, _) = with_little_memory(transport, &calls, limit, limit);
             stage.succeed(everybody(8));
         }
     }
 }
 
 #[test]
-#[ignore = "slow"]
 fn a_rank_that_the_kernel_kills_for_its_memory_is_named_by_all() {
     for transport in ["filesys", "memory"] {
         let calls = format!("barrier all_gather_bytes:{PART}");
-        let tried = with_little_memory(transport, &calls, 64 * needed(9), PART);
-        let Some((stage, ends, since)) = tried else {
-            return;
-        };
+        let (stage, ends) = with_little_memory(transport, &calls, 64 * needed(9), PART);
         let name = common::name_of(2, stage.pid(2));
         for (rank, end) in ends.iter().enumerate().filter(|(rank, _)| *rank != 2) {
             assert_eq!(end.code, PEER_FAILED, "rank {rank}\n{}", stage.transcript());
@@ -178,17 +164,12 @@ fn a_rank_that_the_kernel_kills_for_its_memory_is_named_by_all() {
                 end.error().starts_with(&format!("{name} was lost")),
                 "{end:?}"
             );
-            assert!(end.at - since < allowed(Duration::from_secs(20)), "{end:?}");
         }
     }
 }
 
 /// A btrfs on which 4 MB may be written, at `place` below a directory.
-fn with_a_quota(directory: &Path, disk: &Path) -> Option<Mounted> {
-    if fsgather_testkit::process::output(Command::new("mkfs.btrfs").arg("--version")).is_err() {
-        common::mounts::say("skipped: there is no command mkfs.btrfs (Debian: btrfs-progs)");
-        return None;
-    }
+fn with_a_quota(directory: &Path, disk: &Path) -> Mounted {
     // Not on what is mounted: a file system in a file on what it is mounted on keeps itself up.
     let disk = disk.join("disk").to_str().expect("text").to_owned();
     let make = format!(
@@ -199,13 +180,10 @@ fn with_a_quota(directory: &Path, disk: &Path) -> Option<Mounted> {
 }
 
 #[test]
-#[ignore = "slow"]
 fn a_quota_fails_the_call_on_all_or_sends_payloads_through_memory() {
     for transport in ["filesys", "auto"] {
         let (outside, disk) = (place(), place());
-        let Some(mounted) = with_a_quota(outside.path(), disk.path()) else {
-            return;
-        };
+        let mounted = with_a_quota(outside.path(), disk.path());
         let named = outside.path().join("place");
         let world = World::new(4, &named).with("FSGATHER_TRANSPORT", transport);
         let mut stage = Stage::new();

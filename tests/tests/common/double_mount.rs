@@ -3,11 +3,12 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    thread,
 };
 
 use fsgather_testkit::process;
 
-use super::{Stage, World, mounts::say};
+use super::{Stage, World};
 
 /// Two mounts of one directory through FUSE, each seen at the same path by the processes of one host.
 ///
@@ -20,17 +21,12 @@ pub(crate) struct DoubleMount {
 
 impl DoubleMount {
     /// Two mounts that trust names, attributes and absences for 30 s, as NFS clients do.
-    pub(crate) fn new() -> Option<Self> {
+    pub(crate) fn new() -> Self {
         Self::with("", 30)
     }
 
-    /// Mounts with these options of `scripts/beds/cachefs.c`, and caches that are trusted for some
-    /// seconds; says why and is none where that cannot be.
-    pub(crate) fn with(options: &str, cache_seconds: u32) -> Option<Self> {
-        if let Some(reason) = missing() {
-            say(&format!("skipped: {reason}"));
-            return None;
-        }
+    /// Mounts with these options of `scripts/beds/cachefs.c`, and caches that are trusted for some seconds.
+    pub(crate) fn with(options: &str, cache_seconds: u32) -> Self {
         let place = super::place();
         std::fs::create_dir(place.path().join("shared")).expect("a directory");
         let bed = Self {
@@ -43,7 +39,7 @@ impl DoubleMount {
             .env("FUSE_OPTIONS", options)
             .env("FUSE_CACHE", cache_seconds.to_string());
         bed.run(&mut command);
-        Some(bed.with_hosts())
+        bed.with_hosts()
     }
 
     fn with_hosts(mut self) -> Self {
@@ -115,9 +111,11 @@ impl DoubleMount {
 impl Drop for DoubleMount {
     fn drop(&mut self) {
         let done = process::output(script().arg("down").env("BED_STATE", self.state()));
-        if !done.is_ok_and(|done| done.status.success()) {
-            say("the mounts could not be taken down");
-        }
+        let is_down = done.is_ok_and(|done| done.status.success());
+        assert!(
+            is_down || thread::panicking(),
+            "the mounts cannot be taken down"
+        );
     }
 }
 
@@ -126,25 +124,4 @@ fn script() -> Command {
     let mut command = Command::new("bash");
     command.arg(path).env_remove("FUSE_SIZE_MB");
     command
-}
-
-/// Why no such mounts can be made here.
-fn missing() -> Option<&'static str> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("only root can mount");
-    }
-    if !Path::new("/dev/fuse").exists() {
-        return Some("there is no /dev/fuse");
-    }
-    let mounting = process::status(
-        Command::new("unshare").args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"]),
-    );
-    if !mounting.is_ok_and(|status| status.success()) {
-        return Some("mounting is not allowed");
-    }
-    let libfuse = process::status(Command::new("pkg-config").args(["--exists", "fuse3"]));
-    if !libfuse.is_ok_and(|status| status.success()) {
-        return Some("libfuse is missing; scripts/beds/fuse-double.sh install");
-    }
-    None
 }

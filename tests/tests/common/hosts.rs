@@ -1,4 +1,4 @@
-//! Hosts made of namespaces, on a network that nobody else is on: [`Hosts`].
+//! Hosts made of namespaces, on a network that nobody else is on: [`Hosts`]. Only root can make them; the network is made by `ip`.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use fsgather_testkit::process;
 
-use super::{Stage, World, mounts::say};
+use super::{Stage, World, mounts::need_root};
 
 /// Hosts `node1`, `node2`, ... each with a name, addresses, a boot id and mounts of its own. They see the
 /// files of this machine. Host 1 has the addresses `10.77.0.1` and `fd77::1`.
@@ -67,49 +67,30 @@ const BOTH_FAMILIES: &str = "
 ";
 
 impl Hosts {
-    /// So many hosts; says why and is none where that cannot be.
-    pub(crate) fn new(count: u32) -> Option<Self> {
+    /// So many hosts.
+    pub(crate) fn new(count: u32) -> Self {
         Self::with(count, "true", BOTH_FAMILIES)
     }
 
     /// Hosts that run the commands of `before`, then get a network card `eth0`, then run those of
     /// `addresses`. `$1` is a host's number.
-    pub(crate) fn with(count: u32, before: &str, addresses: &str) -> Option<Self> {
+    pub(crate) fn with(count: u32, before: &str, addresses: &str) -> Self {
         Self::connected_by(Switch::Bridge, count, before, addresses)
     }
 
     /// Hosts on a network that can be [as bad](Self::distort) as networks are; it is as they are by default at first.
-    pub(crate) fn far_apart(count: u32) -> Option<Self> {
-        if process::output(Command::new("python3").arg("-V")).is_err() {
-            say("skipped: there is no command python3");
-            return None;
-        }
-        if !Path::new("/dev/net/tun").exists() {
-            say("skipped: there is no /dev/net/tun");
-            return None;
-        }
+    pub(crate) fn far_apart(count: u32) -> Self {
         Self::connected_by(Switch::Link, count, "true", BOTH_FAMILIES)
     }
 
-    fn connected_by(switch: Switch, count: u32, before: &str, addresses: &str) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            say("skipped: only root can make hosts of namespaces");
-            return None;
-        }
-        if process::output(Command::new("ip").arg("-V")).is_err() {
-            say("skipped: there is no command ip (Debian: iproute2)");
-            return None;
-        }
+    fn connected_by(switch: Switch, count: u32, before: &str, addresses: &str) -> Self {
+        need_root();
         let place = super::place();
         let mut holders = Stage::new();
         let mut network = Command::new("unshare");
         network.args(["--net", "sh", "-euc", SWITCH]);
         let holder = holders.start(&mut network);
-        let line = holders.wait_for_where(holder, "ready", |_| true);
-        if line != "ready" {
-            say(&format!("skipped: cannot make a network here: {line}"));
-            return None;
-        }
+        holders.wait_for(holder, "ready");
         let names: Vec<String> = (1..=count)
             .map(|host| format!("10.77.0.{host} node{host}\n"))
             .collect();
@@ -147,7 +128,7 @@ impl Hosts {
             hosts.on(host, "ip link set eth0 up");
             hosts.on(host, addresses);
         }
-        Some(hosts)
+        hosts
     }
 
     fn start_link(&mut self) {

@@ -3,9 +3,8 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    thread,
 };
-
-use super::mounts::say;
 
 /// A control group, which ends with this value; no process may be in it then.
 pub(crate) struct MemoryLimit {
@@ -14,8 +13,8 @@ pub(crate) struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// A group of this name with so many bytes; says why and is none where that cannot be.
-    pub(crate) fn new(name: &str, bytes: u64) -> Option<Self> {
+    /// A group of this name with so many bytes.
+    pub(crate) fn new(name: &str, bytes: u64) -> Self {
         let name = format!("fsgather-test-{}-{name}", std::process::id());
         let kinds = [
             ("/sys/fs/cgroup", "memory.max", "memory.peak"),
@@ -34,11 +33,10 @@ impl MemoryLimit {
             let made = Self { group, peak };
             let limit = made.group.join(limit);
             if limit.exists() && fs::write(limit, bytes.to_string()).is_ok() {
-                return Some(made);
+                return made;
             }
         }
-        say("skipped: memory cannot be limited by control groups here");
-        None
+        panic!("needs control groups that limit memory");
     }
 
     /// What puts a command into the group when it is put before it; the command replaces it.
@@ -57,8 +55,11 @@ impl MemoryLimit {
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir(&self.group) {
-            say(&format!("{} stays: {error}", self.group.display()));
-        }
+        let removed = fs::remove_dir(&self.group);
+        assert!(
+            removed.is_ok() || thread::panicking(),
+            "{} stays: {removed:?}",
+            self.group.display()
+        );
     }
 }

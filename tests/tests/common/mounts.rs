@@ -1,4 +1,4 @@
-//! File systems that only some processes see, where the tests may make such: [`Mounted`].
+//! File systems that only some processes see: [`Mounted`]. Only root can mount.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,13 +15,9 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts a tmpfs with these options over a directory, and runs the commands of `then` in it; says so
-    /// and is none where that is not allowed.
-    pub(crate) fn over(directory: &Path, options: &str, then: &str) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            say("skipped: only root can mount");
-            return None;
-        }
+    /// Mounts a tmpfs with these options over a directory, and runs the commands of `then` in it.
+    pub(crate) fn over(directory: &Path, options: &str, then: &str) -> Self {
+        need_root();
         let script = format!(
             "mount -t tmpfs -o {options} none \"$0\" && cd \"$0\" && {then} && echo ready && read line"
         );
@@ -31,13 +27,9 @@ impl Mounted {
             .arg(directory);
         let mut stage = Stage::new();
         let holder = stage.start(&mut command);
-        let line = stage.wait_for_where(holder, "ready", |_| true);
-        if line != "ready" {
-            say(&format!("skipped: cannot mount here: {line}"));
-            return None;
-        }
+        stage.wait_for(holder, "ready");
         let directory = directory.to_owned();
-        Some(Self { stage, directory })
+        Self { stage, directory }
     }
 
     /// A rank that sees these mounts.
@@ -69,6 +61,16 @@ impl Mounted {
         let path = self.directory.strip_prefix("/").expect("absolute");
         Path::new(&format!("/proc/{holder}/root")).join(path)
     }
+}
+
+/// Panics unless root runs this; `scripts/prove` checks what a bed needs before it starts it.
+#[track_caller]
+pub(crate) fn need_root() {
+    let is_root = rustix::process::geteuid().is_root();
+    assert!(
+        is_root,
+        "needs root: `scripts/prove` lists what each bed needs"
+    );
 }
 
 pub(crate) fn say(line: &str) {

@@ -1,19 +1,11 @@
 //! Errors of calls: of ranks that are late, lost, or in other calls, and of values that do not fit.
 
-use std::{
-    fs, io,
-    net::{Shutdown, SocketAddr, TcpStream},
-    path::Path,
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
-use rustix::{
-    io::ioctl_fionread,
-    process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_open},
-};
+use rustix::process::Signal;
 
 use crate::{
-    common::{PEER_FAILED, STORAGE, Stage, World, everybody, mounts::say, payloads, place},
+    common::{PEER_FAILED, STORAGE, Stage, World, everybody, payloads, place},
     page::confirm,
     said::{all_say, all_tools_say, input, new_stage, text, two, two_tools},
 };
@@ -281,66 +273,4 @@ fn a_communicator_that_has_failed() {
             end.error(),
         );
     }
-}
-
-/// The connections that a process of ours has, as copies of its sockets.
-fn connections(pid: u32) -> Vec<TcpStream> {
-    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let process = pidfd_open(number.expect("a pid"), PidfdFlags::empty()).expect("a process");
-    let files = fs::read_dir(format!("/proc/{pid}/fd")).expect("its files");
-    let numbers = files.filter_map(|file| file.ok()?.file_name().to_str()?.parse().ok());
-    let copies =
-        numbers.filter_map(|file| pidfd_getfd(&process, file, PidfdGetfdFlags::empty()).ok());
-    let streams = copies.map(TcpStream::from);
-    streams
-        .filter(|stream| stream.peer_addr().is_ok())
-        .collect()
-}
-
-/// The ends that the first process has of connections to the second one.
-fn links(one: u32, other: u32) -> Vec<TcpStream> {
-    // One end may be of a socket for both versions of IP.
-    let end = |address: io::Result<SocketAddr>| {
-        let address = address.ok()?;
-        Some((address.ip().to_canonical(), address.port()))
-    };
-    let other = connections(other);
-    let is_link = |link: &TcpStream| {
-        let ends = (end(link.local_addr()), end(link.peer_addr()));
-        let mut turned = other
-            .iter()
-            .map(|it| (end(it.peer_addr()), end(it.local_addr())));
-        turned.any(|turned| turned == ends)
-    };
-    connections(one).into_iter().filter(is_link).collect()
-}
-
-#[test]
-fn a_link_that_breaks() {
-    let place = place();
-    let world = World::new(3, place.path()).with("FSGATHER_TRANSPORT", "memory");
-    let mut stage = new_stage();
-    stage.start(&mut world.rank(0, "join at:idle"));
-    for rank in [1, 2] {
-        let script = "join group:1,2 at:here gather_bytes:1:100000000 close_group";
-        stage.start(&mut world.rank(rank, script));
-    }
-    stage.wait_at([1, 2], "here");
-    if connections(stage.pid(1)).is_empty() {
-        return say("skipped: sockets of other processes cannot be had here");
-    }
-    stage.go_all([1, 2]);
-    let [one, other] = [1, 2].map(|rank| stage.pid(rank));
-    // More than a request, and on its way.
-    let is_sending = |link: &TcpStream| ioctl_fionread(link).is_ok_and(|unread| unread > 4096);
-    stage.wait_until("a payload on its way", || {
-        links(other, one).iter().any(is_sending)
-    });
-    // It takes nothing more while the link is being broken.
-    stage.signal(2, Signal::STOP);
-    for link in links(one, other) {
-        link.shutdown(Shutdown::Both).expect("a connection");
-    }
-    stage.signal(2, Signal::CONT);
-    all_say(&mut stage, [2], "a_link_that_breaks");
 }

@@ -1,5 +1,6 @@
 //! Every error that `docs/reference/errors.md` describes, provoked from the library and from the command-line
-//! tool where that can meet it: the text on the page is what ranks say.
+//! tool where that can meet it: the text on the page is what ranks say. Module `errors` of the program `hosts` has those that only root
+//! can provoke.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -13,5 +14,6 @@ mod page;
 mod said;
 
 mod calls;
+mod coverage;
 mod meeting;
 mod storage;

@@ -9,10 +9,8 @@ use std::{
     process::Command,
 };
 
-use fsgather_testkit::process;
-
 use crate::{
-    common::{self, World, build::command_line_tool, mounts::say, place, strangers},
+    common::{self, World, build::command_line_tool, place, strangers},
     page::confirm,
     said::{all_say, all_tools_say, new_stage, text, two, two_tools},
 };
@@ -214,31 +212,6 @@ fn a_port_that_is_taken() {
     all_tools_say(&mut stage, [0], "a_port_that_is_taken");
 }
 
-/// Whether a process can be started behind these words, which put it into a namespace of its own.
-fn can_be_alone(words: &[String]) -> bool {
-    let tried = process::output(Command::new(&words[0]).args(&words[1..]).arg("true"));
-    tried.is_ok_and(|tried| tried.status.success())
-}
-
-#[test]
-fn a_rank_without_a_network() {
-    let alone = ["unshare".to_owned(), "--net".to_owned()];
-    if !can_be_alone(&alone) {
-        return say("skipped: cannot make network namespaces here");
-    }
-    let place = place();
-    let world = World::new(2, place.path()).with("FSGATHER_CONTROL", "tcp");
-    let mut stage = new_stage();
-    stage.start(&mut world.rank(0, "join"));
-    stage.start(&mut world.rank_behind(&alone, 1, "join"));
-    // At the same time, for that it is clear takes some seconds.
-    let world = world.with("FSGATHER_JOB", "another");
-    stage.start(&mut world.tool(0, &["barrier"]));
-    stage.start(&mut world.tool_behind(&alone, 1, &["barrier"]));
-    all_say(&mut stage, 0..2, "a_rank_without_a_network");
-    all_tools_say(&mut stage, 2..4, "a_rank_without_a_network");
-}
-
 #[test]
 fn a_rank_that_has_another_secret() {
     let place = place();
@@ -263,20 +236,6 @@ fn a_secret_that_others_can_read() {
     all_say(&mut two(&world, "join", "join"), 0..2, test);
     let barrier = ["barrier"];
     all_tools_say(&mut two_tools(&world, &barrier, &barrier), 0..2, test);
-}
-
-#[test]
-fn no_network_and_nothing_in_plain_text() {
-    let alone = ["unshare".to_owned(), "--net".to_owned()];
-    if !can_be_alone(&alone) {
-        return say("skipped: cannot make network namespaces here");
-    }
-    let place = place();
-    let world = World::new(2, place.path()).with("FSGATHER_ENCRYPT", "1");
-    let mut stage = new_stage();
-    stage.start(&mut world.rank(0, "join"));
-    stage.start(&mut world.rank_behind(&alone, 1, "join"));
-    all_say(&mut stage, 0..2, "no_network_and_nothing_in_plain_text");
 }
 
 #[test]
@@ -332,27 +291,6 @@ fn a_rank_of_another_start() {
     let place = place();
     let mut stage = ranks_of_two_starts(place.path());
     all_say(&mut stage, [0], "a_rank_of_another_start");
-}
-
-#[test]
-fn two_starts_on_one_host() {
-    let elsewhere = ["unshare", "--pid", "--fork", "--mount-proc"].map(ToOwned::to_owned);
-    if !can_be_alone(&elsewhere) {
-        return say("skipped: cannot make pid namespaces here");
-    }
-    let place = place();
-    let world = World::new(3, place.path());
-    let mut stage = new_stage();
-    stage.start(&mut world.rank_behind(&elsewhere, 0, "join"));
-    stage.start(&mut world.rank(1, "join"));
-    stage.start(&mut world.rank_behind(&another_start(), 2, "join"));
-    let ends = stage.end_all(0..3);
-    // Whichever came first is named first.
-    for end in ends {
-        let text = end.error().replace("rank 2 (", "rank 1 (");
-        let text = text.replacen(" and rank 1 (", " and rank 2 (", 1);
-        confirm("two_starts_on_one_host", end.kind(), end.code, &text);
-    }
 }
 
 #[test]

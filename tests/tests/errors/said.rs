@@ -2,10 +2,8 @@
 
 use std::{fs, path::Path};
 
-use crate::{
-    common::{Stage, World, build::command_line_tool},
-    page::confirm,
-};
+use super::page::confirm;
+use crate::common::{Stage, World, build::command_line_tool};
 
 /// A stage, when everything has been built.
 pub(crate) fn new_stage() -> Stage {

@@ -8,9 +8,7 @@ use std::{
 };
 
 use crate::{
-    common::{
-        World, build::command_line_tool, left_in, mounts::Mounted, payloads, place, strangers,
-    },
+    common::{World, build::command_line_tool, left_in, payloads, place},
     page::confirm,
     said::{all_say, all_tools_say, input, new_stage, two, two_tools},
 };
@@ -20,44 +18,6 @@ fn a_directory_that_is_not_there() {
     let place = place();
     let world = World::new(2, &place.path().join("nowhere"));
     let test = "a_directory_that_is_not_there";
-    all_say(&mut two(&world, "join", "join"), 0..2, test);
-    let gather = ["gather", "/dev/null"];
-    all_tools_say(&mut two_tools(&world, &gather, &gather), 0..2, test);
-}
-
-#[test]
-fn a_directory_that_cannot_be_written() {
-    let place = place();
-    let Some(mounted) = Mounted::over(place.path(), "ro", "true") else {
-        return;
-    };
-    let world = World::new(2, place.path());
-    let test = "a_directory_that_cannot_be_written";
-    let mut stage = new_stage();
-    for rank in 0..2 {
-        stage.start(&mut mounted.rank(&world, rank, "join"));
-    }
-    all_say(&mut stage, 0..2, test);
-    let mut stage = new_stage();
-    for rank in 0..2 {
-        stage.start(&mut mounted.tool(&world, rank, &["gather", "/dev/null"]));
-    }
-    all_tools_say(&mut stage, 0..2, test);
-}
-
-#[test]
-fn a_directory_of_somebody_else() {
-    let place = place();
-    let rendezvous = place.path().join("all_gather_via_filesys");
-    fs::create_dir(&rendezvous).expect("a directory");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    fs::set_permissions(&rendezvous, mode).expect("ours");
-    if std::os::unix::fs::chown(&rendezvous, Some(54_300), None).is_err() {
-        println!("skipped: only root can give a directory away");
-        return;
-    }
-    let world = World::new(2, place.path());
-    let test = "a_directory_of_somebody_else";
     all_say(&mut two(&world, "join", "join"), 0..2, test);
     let gather = ["gather", "/dev/null"];
     all_tools_say(&mut two_tools(&world, &gather, &gather), 0..2, test);
@@ -79,28 +39,6 @@ fn a_directory_that_is_replaced() {
         stage.go(rank);
     }
     all_say(&mut stage, 0..2, "a_directory_that_is_replaced");
-}
-
-#[test]
-fn a_disk_that_fills_up() {
-    let (place, work) = (place(), place());
-    let Some(mounted) = Mounted::over(place.path(), "size=2m", "true") else {
-        return;
-    };
-    let world = World::new(2, place.path()).with("FSGATHER_TRANSPORT", "filesys");
-    let test = "a_disk_that_fills_up";
-    let mut stage = new_stage();
-    for (rank, len) in [(0, 10), (1, 4_000_000)] {
-        let script = format!("join all_gather_bytes:{len}");
-        stage.start(&mut mounted.rank(&world, rank, &script));
-    }
-    all_say(&mut stage, 0..2, test);
-    let large = input(work.path(), 4_000_000);
-    let mut stage = new_stage();
-    for (rank, file) in [(0, "/dev/null"), (1, large.as_str())] {
-        stage.start(&mut mounted.tool(&world, rank, &["gather", file]));
-    }
-    all_tools_say(&mut stage, 0..2, test);
 }
 
 /// The payload file of a rank.
@@ -161,32 +99,6 @@ fn payload_that_suffers(harm: impl Fn(&Path), test: &str) {
 fn a_payload_that_is_removed() {
     let remove = |path: &Path| fs::remove_file(path).expect("a payload");
     payload_that_suffers(remove, "a_payload_that_is_removed");
-}
-
-#[test]
-fn a_directory_that_hosts_do_not_share() {
-    let place = place();
-    let Some(mounted) = Mounted::over(place.path(), "mode=0700", "true") else {
-        return;
-    };
-    let test = "a_directory_that_hosts_do_not_share";
-    let address = || format!("tcp://127.0.0.1:{}", strangers::free_port());
-    let world = |address: &str| {
-        World::new(2, place.path())
-            .with("FSGATHER_TRANSPORT", "filesys")
-            .with("FSGATHER_RENDEZVOUS", address)
-            .with("FSGATHER_SECRET", &"5c".repeat(32))
-    };
-    let its = world(&address());
-    let mut stage = new_stage();
-    stage.start(&mut its.rank(0, "join"));
-    stage.start(&mut mounted.rank(&its, 1, "join"));
-    all_say(&mut stage, 0..2, test);
-    let its = world(&address());
-    let mut stage = new_stage();
-    stage.start(&mut its.tool(0, &["gather", "/dev/null"]));
-    stage.start(&mut mounted.tool(&its, 1, &["gather", "/dev/null"]));
-    all_tools_say(&mut stage, 0..2, test);
 }
 
 fn overwrite(path: &Path, bytes: &[u8], at: u64) {

@@ -4,7 +4,10 @@
 mod common;
 
 mod doctor;
+mod faulty_mounts;
 mod hanging;
+mod intruders;
+mod reading_for_each_other;
 mod storage;
 mod tracing;
 mod without_files;

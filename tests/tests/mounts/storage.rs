@@ -18,7 +18,7 @@ fn on_a_mount(options: &str, then: &str, step: &str) -> Option<String> {
 /// What each of them says.
 fn each_on_a_mount(options: &str, then: &str, step: &str) -> Option<Vec<String>> {
     let place = place();
-    let mounted = Mounted::over(place.path(), options, then)?;
+    let mounted = Mounted::over(place.path(), options, then);
     let before = left_in(&mounted.directory());
     let mut stage = Stage::new();
     let world = World::new(4, place.path()).with("FSGATHER_TRANSPORT", "filesys");
@@ -86,7 +86,7 @@ fn waiting_while(
     happens: impl FnOnce(&Mounted),
 ) -> Option<(Vec<End>, tempfile::TempDir, Mounted)> {
     let place = place();
-    let mounted = Mounted::over(place.path(), options, "true")?;
+    let mounted = Mounted::over(place.path(), options, "true");
     let mut stage = Stage::new();
     let world = World::new(4, place.path()).with("FSGATHER_CONTROL", "markers");
     for rank in 0..4 {

@@ -17,7 +17,7 @@ const BARRIERS: usize = 40;
 
 /// How far apart the ends of one barrier may lie on the axis, in microseconds: what it takes until all have heard that it is
 /// decided, on a machine that is busy.
-const APART: f64 = 2e6;
+const APART: f64 = 10e6;
 
 /// The calls of a directory as `chrome://tracing` shows them.
 fn events(directory: &Path) -> Vec<Value> {
@@ -32,9 +32,7 @@ fn events(directory: &Path) -> Vec<Value> {
 
 #[test]
 fn calls_of_hosts_with_different_clocks_are_on_one_axis() {
-    let (Some(hosts), Some(clock)) = (Hosts::new(2), Clock::new()) else {
-        return;
-    };
+    let (hosts, clock) = (Hosts::new(2), Clock::new());
     for seconds in [HOUR, -HOUR] {
         clock.set(seconds);
         let place = place();

@@ -12,13 +12,12 @@ use std::{
 };
 
 use crate::common::{
-    End, NOTICED, PEER_FAILED, RENDEZVOUS, Stage, TIMED_OUT, World, assert_nothing_left,
+    End, PEER_FAILED, RENDEZVOUS, Stage, TIMED_OUT, World, assert_nothing_left,
     build::wiretap,
     everybody,
     hosts::{Hosts, PLAIN, through_memory},
     name_on, others, place, strangers,
 };
-use fsgather_testkit::pace::allowed;
 use rustix::process::Signal;
 
 const SECRET: &str = "8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e";
@@ -52,39 +51,35 @@ fn start(stage: &mut Stage, hosts: &Hosts, world: &World, steps: &str) {
     }
 }
 
-/// Has all ranks take the same steps and end well; what they warn of, and how long it took.
-fn succeed(hosts: &Hosts, world: &World, steps: &str) -> (Vec<String>, Duration) {
-    let started = Instant::now();
+/// Has all ranks take the same steps and end well; their warnings.
+fn succeed(hosts: &Hosts, world: &World, steps: &str) -> Vec<String> {
     let mut stage = Stage::new();
     start(&mut stage, hosts, world, steps);
     stage.succeed(everybody(world.ranks));
-    let took = started.elapsed();
     let ends = stage.end_all(everybody(world.ranks));
     let warnings = ends.iter().flat_map(End::warnings);
-    (warnings.map(str::to_owned).collect(), took)
+    warnings.map(str::to_owned).collect()
 }
 
 /// The same without a warning.
-fn succeed_quietly(hosts: &Hosts, world: &World, steps: &str) -> Duration {
-    let (warnings, took) = succeed(hosts, world, steps);
-    assert_eq!(warnings, [""; 0]);
-    took
+fn succeed_quietly(hosts: &Hosts, world: &World, steps: &str) {
+    assert_eq!(succeed(hosts, world, steps), [""; 0]);
 }
 
 /// The same with one warning, that payloads go through rank 0.
-fn succeed_through_rank_0(hosts: &Hosts, world: &World) -> (String, Duration) {
-    let (mut warnings, took) = succeed(hosts, world, STEPS);
+fn succeed_through_rank_0(hosts: &Hosts, world: &World) -> String {
+    let mut warnings = succeed(hosts, world, STEPS);
     let (Some(warning), true) = (warnings.pop(), warnings.is_empty()) else {
         panic!("{warnings:?}");
     };
     let told = "large payloads go through rank 0, which is slower: ";
     assert!(warning.contains(told), "{warning}");
-    (warning, took)
+    warning
 }
 
 #[test]
 fn hosts_without_a_shared_directory_hand_payloads_over_directly() {
-    let Some(hosts) = Hosts::new(3) else { return };
+    let hosts = Hosts::new(3);
     let place = place();
     hosts.unshare_directory(place.path());
     for transport in ["memory", "auto"] {
@@ -92,7 +87,7 @@ fn hosts_without_a_shared_directory_hand_payloads_over_directly() {
             .with("FSGATHER_RENDEZVOUS", "tcp://10.77.0.1:60001")
             .with("FSGATHER_SECRET", SECRET)
             .with("FSGATHER_TRANSPORT", transport);
-        let (warnings, _) = succeed(&hosts, &world, STEPS);
+        let warnings = succeed(&hosts, &world, STEPS);
         if transport == "memory" {
             assert_eq!(warnings, [""; 0]);
         } else {
@@ -116,21 +111,19 @@ fn addresses_that_lead_nowhere_or_to_oneself_cost_no_time() {
         )
     });
     let addresses = format!("{PLAIN}\n{}", swallow.collect::<String>());
-    let Some(hosts) = Hosts::with(3, DEAD_ENDS, &addresses) else {
-        return;
-    };
+    let hosts = Hosts::with(3, DEAD_ENDS, &addresses);
     let place = place();
     // On every host the same ports.
     let world = through_memory(3, place.path()).with("FSGATHER_PORT", "61001-61002");
-    let took = succeed_quietly(&hosts, &world, STEPS);
-    assert!(took < allowed(Duration::from_secs(5)), "{took:?}");
+    let started = Instant::now();
+    succeed_quietly(&hosts, &world, STEPS);
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 #[test]
 fn ipv6_alone_is_enough() {
-    let Some(hosts) = Hosts::with(3, "true", "ip address add fd77::$1/64 dev eth0 nodad") else {
-        return;
-    };
+    let hosts = Hosts::with(3, "true", "ip address add fd77::$1/64 dev eth0 nodad");
     let place = place();
     succeed_quietly(&hosts, &through_memory(3, place.path()), STEPS);
     succeed_quietly(&hosts, &at("[fd77::1]:60001", 3), STEPS);
@@ -139,9 +132,7 @@ fn ipv6_alone_is_enough() {
 
 #[test]
 fn hosts_with_link_local_addresses_alone_are_told() {
-    let Some(hosts) = Hosts::with(2, "true", "true") else {
-        return;
-    };
+    let hosts = Hosts::with(2, "true", "true");
     let place = place();
     let world = through_memory(2, place.path()).with("FSGATHER_CONTROL", "tcp");
     let mut stage = Stage::new();
@@ -156,7 +147,7 @@ fn hosts_with_link_local_addresses_alone_are_told() {
 
 #[test]
 fn a_name_may_mean_the_own_host_where_rank_0_is() {
-    let Some(hosts) = Hosts::new(2) else { return };
+    let hosts = Hosts::new(2);
     hosts.on(
         1,
         "printf '127.0.1.1 node1\\n10.77.0.2 node2\\n' >/etc/hosts",
@@ -166,7 +157,7 @@ fn a_name_may_mean_the_own_host_where_rank_0_is() {
 
 #[test]
 fn a_name_that_means_the_own_host_everywhere_is_told_and_does_not_matter_to_a_directory() {
-    let Some(hosts) = Hosts::new(2) else { return };
+    let hosts = Hosts::new(2);
     hosts.on_all("printf '127.0.0.1 localhost node1 node2\\n' >/etc/hosts");
     let world = at("node1:60001", 2).with("FSGATHER_JOIN_TIMEOUT", "2s");
     let mut stage = Stage::new();
@@ -211,35 +202,30 @@ fn block(hosts: &Hosts, how: Block, from: u32, to: u32) {
 }
 
 /// Ranks on hosts of their own, of which one cannot reach another: payloads take the way through rank 0, with
-/// one warning that names both. How long it took.
-fn goes_through_rank_0(ranks: u32, how: Block, from: u32, to: u32) -> Duration {
-    let Some(hosts) = Hosts::with(ranks, "true", PLAIN) else {
-        return Duration::ZERO;
-    };
+/// one warning that names both.
+fn goes_through_rank_0(ranks: u32, how: Block, from: u32, to: u32) {
+    let hosts = Hosts::with(ranks, "true", PLAIN);
     block(&hosts, how, from + 1, to + 1);
     if !matches!(how, Block::RefuseNew) {
         block(&hosts, how, to + 1, from + 1);
     }
     let place = place();
     let world = through_memory(ranks, place.path()).with("FSGATHER_PORT", PORTS);
-    let (warning, took) = succeed_through_rank_0(&hosts, &world);
+    let warning = succeed_through_rank_0(&hosts, &world);
     let named = |rank: u32| format!("rank {rank} on node{} (pid ", rank + 1);
     let (_, way) = warning.split_once(&named(from)).unwrap_or_default();
     let told = format!(") has no way to {}", named(to));
     assert!(way.contains(&told), "{warning}");
-    took
 }
 
 #[test]
 fn neighbours_that_cannot_reach_each_other_go_through_rank_0() {
-    let took = goes_through_rank_0(3, Block::Refuse, 1, 2);
-    assert!(took < allowed(Duration::from_secs(6)), "{took:?}");
+    goes_through_rank_0(3, Block::Refuse, 1, 2);
 }
 
 #[test]
 fn neighbours_whose_packets_vanish_go_through_rank_0() {
-    let took = goes_through_rank_0(3, Block::Swallow, 1, 2);
-    assert!(took < allowed(Duration::from_secs(15)), "{took:?}");
+    goes_through_rank_0(3, Block::Swallow, 1, 2);
 }
 
 #[test]
@@ -254,9 +240,7 @@ fn a_way_for_answers_alone_is_none() {
 
 #[test]
 fn links_keep_to_ports_and_interfaces_that_were_asked_for() {
-    let Some(hosts) = Hosts::with(2, DEAD_ENDS, PLAIN) else {
-        return;
-    };
+    let hosts = Hosts::with(2, DEAD_ENDS, PLAIN);
     // Control messages take the address that was given, links what is published.
     let world = at("10.77.0.1:60001", 4).with("FSGATHER_PORT", "61001-61002");
     let right = world.clone().with("FSGATHER_INTERFACE", "10.77.0.0/16");
@@ -283,7 +267,7 @@ fn links_keep_to_ports_and_interfaces_that_were_asked_for() {
 
     // What is behind that leads to oneself.
     let wrong = world.with("FSGATHER_INTERFACE", "docker");
-    let (warning, _) = succeed_through_rank_0(&hosts, &wrong);
+    let warning = succeed_through_rank_0(&hosts, &wrong);
     assert!(warning.contains("(tried 172.17.0.1:6100"), "{warning}");
     assert!(!warning.contains("10.66.0."), "{warning}");
     assert!(!warning.contains("10.77.0."), "{warning}");
@@ -291,10 +275,10 @@ fn links_keep_to_ports_and_interfaces_that_were_asked_for() {
 
 #[test]
 fn too_few_ports_are_told_and_payloads_go_through_rank_0() {
-    let Some(hosts) = Hosts::new(1) else { return };
+    let hosts = Hosts::new(1);
     let place = place();
     let world = through_memory(3, place.path()).with("FSGATHER_PORT", "61001-61003");
-    let (warning, _) = succeed_through_rank_0(&hosts, &world);
+    let warning = succeed_through_rank_0(&hosts, &world);
     let told = "cannot listen on any of the ports 61001 to 61003 of node1";
     assert!(warning.contains(told), "{warning}");
     assert!(warning.contains("FSGATHER_PORT"), "{warning}");
@@ -330,7 +314,7 @@ fn overheard(hosts: &Hosts, worlds: [&World; 2]) -> (usize, usize, Vec<String>) 
 
 #[test]
 fn payloads_are_not_seen_between_hosts_whatever_was_asked_for() {
-    let Some(hosts) = Hosts::new(2) else { return };
+    let hosts = Hosts::new(2);
     let place = place();
     let silent = through_memory(2, place.path());
     let encrypted = silent.clone().with("FSGATHER_ENCRYPT", "1");
@@ -347,7 +331,7 @@ fn payloads_are_not_seen_between_hosts_whatever_was_asked_for() {
 
 #[test]
 fn payloads_that_go_through_rank_0_are_not_seen_between_hosts() {
-    let Some(hosts) = Hosts::new(2) else { return };
+    let hosts = Hosts::new(2);
     block(&hosts, Block::RefuseNew, 1, 2);
     let place = place();
     let world = through_memory(2, place.path())
@@ -366,8 +350,8 @@ fn payloads_that_go_through_rank_0_are_not_seen_between_hosts() {
 fn in_the_middle_of(
     step: &str,
     world: impl FnOnce(&Path) -> World,
-) -> Option<(Hosts, Stage, tempfile::TempDir)> {
-    let hosts = Hosts::new(3)?;
+) -> (Hosts, Stage, tempfile::TempDir) {
+    let hosts = Hosts::new(3);
     let place = place();
     let world = world(place.path());
     let mut stage = Stage::new();
@@ -379,35 +363,26 @@ fn in_the_middle_of(
     let before = hosts.sent_by(3);
     stage.go_all(everybody(world.ranks));
     stage.wait_until("a part", || hosts.sent_by(3) > before + 1_000_000);
-    Some((hosts, stage, place))
+    (hosts, stage, place)
 }
 
-/// Asserts that the survivors of a kill have ended in time, all naming the dead rank in the same words.
-fn told_of(stage: &mut Stage, ranks: u32, victim: usize, killed: Instant) {
-    let (error, ends) = stage.fail_alike(others(ranks, victim), PEER_FAILED);
+/// Asserts that the survivors of a kill all name the dead rank in the same words. They wait for it, by their time-out, for much longer
+/// than the test does.
+fn told_of(stage: &mut Stage, ranks: u32, victim: usize) {
+    let (error, _) = stage.fail_alike(others(ranks, victim), PEER_FAILED);
     let host = victim / (ranks as usize / 3) + 1;
     let name = name_on(&format!("node{host}"), victim, stage.pid(victim));
     assert!(
         error.starts_with(&format!("{name} was lost")),
         "{name}: {error}"
     );
-    for end in ends {
-        let late = end.at.saturating_duration_since(killed);
-        assert!(
-            late < allowed(NOTICED),
-            "after {late:?}\n{}",
-            stage.transcript()
-        );
-    }
 }
 
 #[test]
 fn payloads_on_their_way_in_a_job_that_is_suspended_for_longer_than_its_time_out_arrive() {
     for step in ["all_gather_bytes:16000000", "gather_bytes:0:16000000"] {
         let with = |path: &Path| through_memory(3, path).with("FSGATHER_TIMEOUT", "4s");
-        let Some((_hosts, mut stage, place)) = in_the_middle_of(step, with) else {
-            return;
-        };
+        let (_hosts, mut stage, place) = in_the_middle_of(step, with);
         for rank in 0..3 {
             stage.signal(rank, Signal::STOP);
         }
@@ -433,18 +408,16 @@ fn a_rank_killed_in_the_middle_of_a_ring_is_named_by_all() {
     for ((ranks, victim), shares) in alone.into_iter().chain(beside) {
         let step = format!("all_gather_bytes:{}", 48_000_000 / ranks);
         let with = |path: &Path| {
-            let world = through_memory(ranks, path).with("FSGATHER_TIMEOUT", "5m");
+            let world = through_memory(ranks, path);
             if shares {
                 world.sharing_memory()
             } else {
                 world
             }
         };
-        let Some((_hosts, mut stage, place)) = in_the_middle_of(&step, with) else {
-            return;
-        };
-        let killed = stage.kill(victim);
-        told_of(&mut stage, ranks, victim, killed);
+        let (_hosts, mut stage, place) = in_the_middle_of(&step, with);
+        stage.kill(victim);
+        told_of(&mut stage, ranks, victim);
         if victim != 0 {
             assert_nothing_left(place.path());
         }
@@ -455,15 +428,12 @@ fn a_rank_killed_in_the_middle_of_a_ring_is_named_by_all() {
 fn a_rank_killed_while_the_root_fetches_its_payload_is_named_by_all() {
     for victim in [2, 0] {
         let with = |path: &Path| through_memory(3, path).with("FSGATHER_TIMEOUT", "5m");
-        let Some((_hosts, mut stage, place)) = in_the_middle_of("gather_bytes:0:16000000", with)
-        else {
-            return;
-        };
+        let (_hosts, mut stage, place) = in_the_middle_of("gather_bytes:0:16000000", with);
         // The others have returned, and are told at their next call.
         stage.wait_at([1, 2], "through");
-        let killed = stage.kill(victim);
+        stage.kill(victim);
         stage.go_all(others(3, victim).into_iter().filter(|rank| *rank != 0));
-        told_of(&mut stage, 3, victim, killed);
+        told_of(&mut stage, 3, victim);
         if victim != 0 {
             assert_nothing_left(place.path());
         }

@@ -10,9 +10,7 @@ use crate::common::{
 #[test]
 fn a_payload_enters_each_host_once_however_ranks_are_spread_over_them() {
     const LEN: u64 = 3_000_000;
-    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
-        return;
-    };
+    let hosts = Hosts::with(3, "", PLAIN);
     let place = place();
     let world = through_memory(9, place.path());
     let mut stage = Stage::new();
@@ -38,9 +36,7 @@ fn a_payload_enters_each_host_once_however_ranks_are_spread_over_them() {
 fn what_has_come_to_a_host_that_shares_memory_is_handed_on_there() {
     const LEN: u64 = 3_000_000;
     const CALLS: u64 = 4;
-    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
-        return;
-    };
+    let hosts = Hosts::with(3, "", PLAIN);
     let mut through_loopback = Vec::new();
     for shares in [true, false] {
         let before: Vec<[u64; 2]> = hosts
@@ -87,9 +83,7 @@ fn what_has_come_to_a_host_that_shares_memory_is_handed_on_there() {
 
 #[test]
 fn where_there_is_room_for_some_payloads_of_others_alone_all_arrive() {
-    let Some(hosts) = Hosts::with(2, "", PLAIN) else {
-        return;
-    };
+    let hosts = Hosts::with(2, "", PLAIN);
     for room in ["64KiB", "2MiB", "5MiB", "20MiB"] {
         let place = place();
         let world = through_memory(6, place.path()).with("FSGATHER_SHARED_MEMORY", room);
@@ -114,9 +108,7 @@ fn a_payload_of_a_group_enters_each_host_once_as_well() {
     const LEN: u64 = 2_000_000;
     // Of hosts 3, 3, 1, 2, 1, 2.
     const GROUP: [u32; 6] = [8, 5, 6, 7, 3, 4];
-    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
-        return;
-    };
+    let hosts = Hosts::with(3, "", PLAIN);
     for world_first in [true, false] {
         let place = place();
         let world = through_memory(9, place.path());
@@ -160,9 +152,7 @@ fn a_payload_of_a_group_enters_each_host_once_as_well() {
 /// Every kind of call, the world first and groups first, from one thread and from two.
 #[test]
 fn groups_of_all_shapes_over_several_hosts_get_what_each_has_handed_in() {
-    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
-        return;
-    };
+    let hosts = Hosts::with(3, "", PLAIN);
     let several = [
         "join routes:world_first:memory close",
         "join routes:groups_first:default close",

@@ -1,7 +1,5 @@
 //! Two hosts that mount one directory through FUSE, with caches that tell old news, and with every fault that a
 //! shared file system may show: a call gives the right result or one error on all ranks.
-//!
-//! Without root or libfuse each of these tests says that it was skipped.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -10,14 +8,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::common::{
     PEER_FAILED, STORAGE, Stage, TIMED_OUT, World, assert_nothing_left, double_mount::DoubleMount,
     refusals_in,
 };
-use fsgather_testkit::pace::allowed;
 
 /// Payloads of some chunks, with both ways of reading them.
 const STEPS: &str = "join all_gather_bytes:2500000 gather_from:0:1500000 close";
@@ -59,29 +56,23 @@ fn fails(mount: &DoubleMount, rules: &str) -> String {
 
 #[test]
 fn caches_that_tell_old_news_are_no_obstacle_whoever_comes_first() {
-    let Some(mount) = DoubleMount::new() else {
-        return;
-    };
+    // For longer than the test waits: nothing comes of waiting until they look again.
+    let mount = DoubleMount::with("", 600);
     for first in [0, 1] {
         let world = mount.world();
         let mut stage = Stage::new();
-        let began = Instant::now();
         stage.start(&mut mount.rank(&world, first, STEPS));
         // It has looked around, and remembers what was not there.
         stage.let_pass(Duration::from_millis(300));
         stage.start(&mut mount.rank(&world, 1 - first, STEPS));
         stage.succeed(0..2);
-        // Well below the 30 s for which the mounts trust their memory.
-        assert!(began.elapsed() < allowed(Duration::from_secs(10)));
         assert_nothing_left(&mount.behind());
     }
 }
 
 #[test]
 fn errors_of_creating_writing_syncing_and_closing_fail_the_call_on_all() {
-    let Some(mount) = DoubleMount::new() else {
-        return;
-    };
+    let mount = DoubleMount::new();
     // Where it comes once, a call that was tried again would succeed, over data that is gone.
     for (rule, operation, words) in [
         ("write payload-* ENOSPC after=3", "write", "o space left"),
@@ -103,9 +94,7 @@ fn errors_of_creating_writing_syncing_and_closing_fail_the_call_on_all() {
 
 #[test]
 fn a_payload_whose_file_takes_no_more_goes_through_memory() {
-    let Some(mount) = DoubleMount::new() else {
-        return;
-    };
+    let mount = DoubleMount::new();
     for rule in [
         "write payload-* ENOSPC after=3",
         "fsync payload-* ENOSPC count=1",
@@ -133,9 +122,7 @@ fn a_payload_whose_file_takes_no_more_goes_through_memory() {
 
 #[test]
 fn a_listing_that_fails_for_a_moment_is_made_again() {
-    let Some(mount) = DoubleMount::new() else {
-        return;
-    };
+    let mount = DoubleMount::new();
     mount.rules(2, "readdir *all_gather_via_filesys EIO count=2");
     succeeds(&mount, "join barrier close");
     assert_eq!(refusals_in(&mount.behind()).len(), 0);
@@ -143,9 +130,7 @@ fn a_listing_that_fails_for_a_moment_is_made_again() {
 
 #[test]
 fn who_makes_the_directory_lists_it_again_as_well() {
-    let Some(mount) = DoubleMount::new() else {
-        return;
-    };
+    let mount = DoubleMount::new();
     mount.rules(2, "readdir *all_gather_via_filesys EIO count=2");
     let world = mount.world();
     let mut stage = Stage::new();
@@ -158,17 +143,13 @@ fn who_makes_the_directory_lists_it_again_as_well() {
 
 #[test]
 fn a_rank_that_cannot_look_for_rank_0_leaves_word() {
-    let Some(mount) = DoubleMount::new() else {
-        return;
-    };
+    let mount = DoubleMount::new();
     mount.rules(2, "readdir *all_gather_via_filesys EIO");
-    let started = Instant::now();
     let mut stage = start(&mount, "join barrier close");
     let cannot = stage.end(1);
     assert_eq!(cannot.code, STORAGE, "{}", stage.transcript());
     assert!(cannot.error().contains("cannot list "), "{cannot:?}");
     let told = stage.end(0);
-    let took = told.at.saturating_duration_since(started);
     assert_eq!(told.code, PEER_FAILED, "{}", stage.transcript());
     let named = format!("(pid {})", stage.pid(1));
     let said = told.error();
@@ -176,15 +157,12 @@ fn a_rank_that_cannot_look_for_rank_0_leaves_word() {
         said.starts_with("rank 1 on ") && said.contains(&named) && said.contains(cannot.error()),
         "{said}"
     );
-    assert!(took < allowed(Duration::from_secs(20)), "{took:?}");
     assert_nothing_left(&mount.behind());
 }
 
 #[test]
 fn who_cannot_make_or_list_a_directory_for_messages_is_named_by_all() {
-    let Some(mount) = DoubleMount::new() else {
-        return;
-    };
+    let mount = DoubleMount::new();
     let world = mount.world().with("FSGATHER_CONTROL", "markers");
     // Rank 0 makes it before anybody has come, and rank 1 looks into it all the time.
     mount.rules(1, "mkdir out EACCES");
@@ -205,9 +183,7 @@ fn who_cannot_make_or_list_a_directory_for_messages_is_named_by_all() {
 
 #[test]
 fn a_removal_that_fails_in_the_middle_leaves_word_of_whose_the_directory_was() {
-    let Some(mount) = DoubleMount::new() else {
-        return;
-    };
+    let mount = DoubleMount::new();
     let mut stage = start(&mount, "join all_gather_bytes:2500000 at:end close");
     stage.wait_at(0..2, "end");
     for rank in [0, 1] {
@@ -232,9 +208,7 @@ fn a_removal_that_fails_in_the_middle_leaves_word_of_whose_the_directory_was() {
 
 #[test]
 fn what_is_not_seen_stale_garbled_or_short_is_asked_for_again() {
-    let Some(mount) = DoubleMount::with("", 1) else {
-        return;
-    };
+    let mount = DoubleMount::with("", 1);
     for rules in [
         "open payload-* ESTALE count=2",
         "open payload-* ENOENT count=2",
@@ -264,16 +238,12 @@ fn what_is_not_seen_stale_garbled_or_short_is_asked_for_again() {
 
 #[test]
 fn success_that_is_reported_as_failure_is_success() {
-    let Some(mount) = DoubleMount::with("", 1) else {
-        return;
-    };
+    let mount = DoubleMount::with("", 1);
     for host in [1, 2] {
         mount.rules(host, "rename payload-* lost\nmkdir * lost");
     }
     succeeds(&mount, STEPS);
-    let Some(mount) = DoubleMount::with("--no-rename", 1) else {
-        return;
-    };
+    let mount = DoubleMount::with("--no-rename", 1);
     for host in [1, 2] {
         mount.rules(host, "link payload-* lost");
     }
@@ -292,9 +262,7 @@ fn file_systems_without_this_or_that_serve() {
         "--on-close --slow-rename --no-link --no-fsync",
         "--on-close --no-rename --no-link --no-types",
     ] {
-        let Some(mount) = DoubleMount::with(options, 30) else {
-            return;
-        };
+        let mount = DoubleMount::with(options, 30);
         succeeds(&mount, STEPS);
     }
 }
@@ -319,9 +287,7 @@ fn payload(directory: &Path) -> PathBuf {
 
 #[test]
 fn a_payload_that_somebody_holds_open_keeps_its_directory_no_longer_than_that() {
-    let Some(mount) = DoubleMount::new() else {
-        return;
-    };
+    let mount = DoubleMount::new();
     let mut stage = start(&mount, "join gather_from:0:1500000:read close");
     stage.wait_at([0], "reading");
     let held = fs::File::open(payload(&mount.mount(1))).expect("a payload");
@@ -338,9 +304,7 @@ fn a_payload_that_somebody_holds_open_keeps_its_directory_no_longer_than_that() 
 
 #[test]
 fn a_directory_in_use_is_removed_a_little_later() {
-    let Some(mount) = DoubleMount::new() else {
-        return;
-    };
+    let mount = DoubleMount::new();
     mount.rules(
         1,
         "rmdir * ENOTEMPTY count=2\nunlink payload-* ENOENT count=1",
@@ -353,9 +317,7 @@ fn a_directory_in_use_is_removed_a_little_later() {
 
 #[test]
 fn a_rank_that_hangs_in_its_file_system_is_named_in_time() {
-    let Some(mount) = DoubleMount::new() else {
-        return;
-    };
+    let mount = DoubleMount::new();
     mount.rules(2, "fsync payload-* hang");
     let mut stage = Stage::new();
     let world = mount.world().with("FSGATHER_TIMEOUT", "2s");
@@ -382,9 +344,7 @@ fn a_rank_that_hangs_in_its_file_system_is_named_in_time() {
 
 #[test]
 fn a_file_system_that_hangs_for_a_while_costs_that_while() {
-    let Some(mount) = DoubleMount::new() else {
-        return;
-    };
+    let mount = DoubleMount::new();
     mount.rules(1, "read payload-* hang");
     mount.rules(2, "fsync payload-* hang");
     let mut stage = start(&mount, STEPS);
@@ -403,9 +363,7 @@ fn a_file_system_that_hangs_for_a_while_costs_that_while() {
 
 #[test]
 fn who_hangs_in_a_file_system_is_told_so_though_nobody_waits_for_it() {
-    let Some(mount) = DoubleMount::new() else {
-        return;
-    };
+    let mount = DoubleMount::new();
     for host in [1, 2] {
         mount.rules(host, "read payload-* hang");
     }

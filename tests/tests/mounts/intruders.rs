@@ -1,0 +1,36 @@
+//! Tests that jobs which encrypt put nothing into files that others carry between hosts.
+
+use crate::common::{CONFIG, Stage, double_mount::DoubleMount, everybody};
+
+#[test]
+fn what_is_to_be_encrypted_does_not_move_to_files_that_others_carry() {
+    let mounts = DoubleMount::new();
+    let world = mounts.world().with("FSGATHER_ENCRYPT", "1");
+    // Marker files, as asked for.
+    let markers = world.clone().with("FSGATHER_CONTROL", "markers");
+    // Payload files, as asked for.
+    let files = world
+        .clone()
+        .with("FSGATHER_TRANSPORT", "filesys")
+        .with("FSGATHER_CONTROL", "tcp");
+    for (world, code) in [(markers, CONFIG), (files, CONFIG)] {
+        let mut stage = Stage::new();
+        for rank in 0..2 {
+            stage.start(&mut mounts.rank(&world, rank, "join all_gather_bytes:1000000 close"));
+        }
+        for end in stage.end_all(everybody(2)) {
+            assert!(end.error().contains("FSGATHER_ENCRYPT=1"), "{end:?}");
+            assert_eq!(end.code, code, "{}", stage.transcript());
+        }
+    }
+    // Where nothing else was asked for, payloads take the way that is encrypted.
+    let world = world.with("FSGATHER_TRANSPORT", "auto");
+    let mut stage = Stage::new();
+    for rank in 0..2 {
+        stage.start(&mut mounts.rank(&world, rank, "join all_gather_bytes:1000000 close"));
+    }
+    stage.succeed(everybody(2));
+    let warnings = stage.end(0).warnings().join("\n");
+    assert!(warnings.contains("FSGATHER_ENCRYPT=1"), "{warnings}");
+    assert!(warnings.contains("through memory"), "{warnings}");
+}
