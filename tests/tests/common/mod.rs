@@ -132,6 +132,15 @@ impl Stage {
         index
     }
 
+    /// Starts a rank that runs, but joins only when it is let go, so that something can happen to the meeting before.
+    pub(crate) fn start_late(&mut self, world: &World, rank: u32) -> usize {
+        let index = self.start(&mut world.rank(rank, "at:late join close"));
+        self.wait_at([index], "late");
+        // Errors of a meeting are for processes that started before them, and start times count in ticks of the kernel.
+        self.let_pass(Duration::from_millis(100));
+        index
+    }
+
     /// Starts all ranks of a world, each with the steps that `script` says. Where it is the first world
     /// on the stage, ranks have their own numbers.
     pub(crate) fn start_all(&mut self, world: &World, script: impl Fn(u32) -> String) {

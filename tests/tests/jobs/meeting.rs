@@ -99,21 +99,12 @@ fn who_is_started_after_a_meeting_has_failed_hears_of_it() {
     }
 }
 
-/// Starts a rank that is there before a meeting fails, and joins when it is told to.
-fn runs_already(stage: &mut Stage, world: &World, rank: u32) -> usize {
-    let index = stage.start(&mut world.rank(rank, "at:late join close"));
-    stage.wait_at([index], "late");
-    // A refusal is for the processes that were started before it. Start times count in ticks of the kernel.
-    stage.let_pass(Duration::from_millis(100));
-    index
-}
-
 #[test]
 fn a_rank_that_is_ended_before_it_has_met_anybody_leaves_word() {
     let place = place();
     let world = World::new(2, place.path()).with("FSGATHER_JOB", "ended");
     let mut stage = Stage::new();
-    let rank0 = runs_already(&mut stage, &world, 0);
+    let rank0 = stage.start_late(&world, 0);
     let expected = leaves_word(&mut stage, &world, 1, place.path());
     stage.go(rank0);
     let told = stage.end(rank0);
@@ -126,7 +117,7 @@ fn a_rank_0_that_comes_when_the_others_have_given_up_is_told_at_once() {
     let place = place();
     let world = World::new(2, place.path()).with("FSGATHER_JOB", "slow");
     let mut stage = Stage::new();
-    let rank0 = runs_already(&mut stage, &world, 0);
+    let rank0 = stage.start_late(&world, 0);
     let impatient = world.with("FSGATHER_JOIN_TIMEOUT", "1s");
     let member = stage.start(&mut impatient.rank(1, "join close"));
     let end = stage.end(member);

@@ -1,7 +1,5 @@
 //! Ranks that do not come, come late, stand still, or are not who they say they are.
 
-use std::time::Duration;
-
 use crate::common::{
     PEER_FAILED, Stage, TIMED_OUT, World, assert_nothing_left, everybody, name_of, place,
     refusals_in,
@@ -65,19 +63,10 @@ fn a_stopped_rank_is_named_when_time_is_up() {
     assert!(error.contains("FSGATHER_TIMEOUT"), "{error}");
 }
 
-/// Starts a rank that is there before a meeting fails, and joins when it is told to.
-fn runs_already(stage: &mut Stage, world: &World, rank: u32) -> usize {
-    let index = stage.start(&mut world.rank(rank, "at:late join close"));
-    stage.wait_at([index], "late");
-    // A refusal is for the processes that were started before it. Start times count in ticks of the kernel, so that this must be some ticks earlier.
-    stage.let_pass(Duration::from_millis(100));
-    index
-}
-
 /// A world of three of which rank 1 is killed after it has joined, while rank 2 is still at work: the stage, the number of rank 2 there, and the error.
 fn a_failed_meeting(world: &World) -> (Stage, usize, String) {
     let mut stage = Stage::new();
-    let late = runs_already(&mut stage, world, 2);
+    let late = stage.start_late(world, 2);
     let rank0 = stage.start(&mut world.rank(0, "join close"));
     let killed = stage.start(&mut world.rank(1, "join close"));
     stage.wait_until_taken_in(killed);
@@ -105,7 +94,7 @@ fn who_comes_when_rank_0_was_killed_is_told_so() {
     let place = place();
     let world = World::new(3, place.path()).with("FSGATHER_JOB", "killed");
     let mut stage = Stage::new();
-    let late = runs_already(&mut stage, &world, 2);
+    let late = stage.start_late(&world, 2);
     let rank0 = stage.start(&mut world.rank(0, "join close"));
     let member = stage.start(&mut world.rank(1, "join close"));
     stage.wait_until_taken_in(member);
