@@ -321,8 +321,8 @@ impl Stage {
         }
     }
 
-    /// Waits until no process has anything to do: all threads sleep, in several looks in a row. Everything that these processes have sent to each
-    /// other over connections has been received by then. Processes that look for files again and again also sleep between two looks.
+    /// Waits until no process has anything to do: all threads sleep, in several looks in a row. Everything that these processes have sent to
+    /// each other over connections has been received by then. Processes that wait for files also sleep, between two looks at them.
     pub(crate) fn settle(&mut self) {
         const LOOKS: u32 = 10;
         let pids: Vec<u32> = self.processes.iter().map(|process| process.pid).collect();

@@ -69,11 +69,12 @@ fn a_directory_named_in_the_call_is_the_one_that_is_used() {
     let directory = in_step(data.path());
     let mut stage = Stage::new();
     stage.start_all(&World::new(2, meeting.path()), |_| {
-        format!("via:{directory}:1:100000 at:gathered function_close")
+        format!("via:{directory}:0:100000 via:{directory}:1:100000 at:gathered function_close")
     });
-    // To rank 0 only.
-    stage.wait_for(0, "got 2");
-    stage.wait_for(1, "got 0");
+    // To all ranks, then to rank 0 only.
+    for (rank, got) in [(0, "got 2"), (0, "got 2"), (1, "got 2"), (1, "got 0")] {
+        stage.wait_for(rank, got);
+    }
     stage.wait_at(everybody(2), "gathered");
     assert_eq!(left_in(data.path()).len(), 1);
     stage.go_all(everybody(2));

@@ -1,5 +1,5 @@
-//! Runs tests of `promises` once more, with every rank in a job that exchanges messages through files. The conformance suite of the exchange and
-//! the simulation show that all carriers keep the same promises; these show that real processes do so over marker files.
+//! Runs tests of `promises` once more, with every rank in a job that exchanges messages through files. The conformance suite of the exchange
+//! and the simulation show that all carriers keep the same promises; these tests show that real processes do so over marker files.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -49,7 +49,10 @@ fn goes_through_files(world: &World, directory: &Path) -> bool {
     stage.start_all(world, |_| {
         "function:100000 at:gathered function_close".into()
     });
-    stage.wait_at(everybody(2), "gathered");
+    for rank in everybody(2) {
+        stage.wait_for(rank, "got 2");
+        stage.wait_at([rank], "gathered");
+    }
     let gathers = left_in(directory);
     let found = gathers.iter().any(|path| path.join("payloads").exists());
     stage.go_all(everybody(2));

@@ -147,7 +147,7 @@ fn a_rank_killed_after_it_has_contributed_is_named_by_all() {
     assert_nothing_left(place.path());
 }
 
-/// Rank 2 of three fails in this way in its second call or before it, and ends with this code.
+/// Rank 2 of three fails in this way in its second call, and ends with this code.
 fn fails_by_itself(step: &str, message: &str, code: i32) {
     let place = place();
     let mut stage = Stage::new();
@@ -169,9 +169,9 @@ fn fails_by_itself(step: &str, message: &str, code: i32) {
 }
 
 #[test]
-fn a_panic_between_calls_is_told_to_all() {
+fn a_panic_while_a_value_is_encoded_is_told_to_all() {
     const PANICKED: i32 = 101;
-    fails_by_itself("panic", "failed (it panicked)", PANICKED);
+    fails_by_itself("encode_panics", "failed (it panicked)", PANICKED);
 }
 
 #[test]

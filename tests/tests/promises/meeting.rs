@@ -63,7 +63,8 @@ fn a_stopped_rank_is_named_when_time_is_up() {
     assert!(error.contains("FSGATHER_TIMEOUT"), "{error}");
 }
 
-/// A world of three of which rank 1 is killed after it has joined, while rank 2 is still at work: the stage, the number of rank 2 there, and the error.
+/// A world of three of which rank 1 is killed after it has joined, while rank 2 is still at work. Returns the stage, the number of rank 2
+/// there, and the error.
 fn a_failed_meeting(world: &World) -> (Stage, usize, String) {
     let mut stage = Stage::new();
     let late = stage.start_late(world, 2);

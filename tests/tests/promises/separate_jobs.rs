@@ -84,8 +84,8 @@ fn jobs_without_an_id_that_one_process_starts_never_exchange_ranks() {
     }
 }
 
-/// Two jobs without an id that one shell starts in the background, with a command in between: exit code, what was gathered and what was said, for each
-/// of the four ranks.
+/// Two jobs without an id that one shell starts in the background, with a command in between. Returns exit code, result and standard error of
+/// each of the four ranks.
 #[expect(
     clippy::expect_used,
     reason = "the tests that share it fail in the same way"
