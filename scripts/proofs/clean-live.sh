@@ -34,9 +34,12 @@ while ((SECONDS < seconds)); do
   if ((finished % 3 == 2 && killed * 3 < finished)); then
     # Ranks that have begun to publish wait for more, until all are killed.
     head -c 3000000 /dev/zero >"$work/pipe" &
-    { FSGATHER_JOB=killed-$killed timeout --signal=KILL 0.5 "$fsgather" run -n 3 --dir "$work/shared" -- \
+    writer=$!
+    { FSGATHER_JOB=killed-$killed timeout --signal=KILL 1 "$fsgather" run -n 3 --dir "$work/shared" -- \
       sh -c "exec '$fsgather' gather - --all --concat='$work/never.{rank}' <>'$work/pipe'" >/dev/null; } 2>/dev/null || true
-    wait $!
+    # If no rank was there yet, it still waits for one.
+    kill "$writer" 2>/dev/null || true
+    wait "$writer" || true
     killed=$((killed + 1))
   else
     FSGATHER_JOB=$finished "$fsgather" run -n 3 --dir "$work/shared" -- \
