@@ -38,8 +38,7 @@ grep -q heap-buffer-overflow "$place"/found.* || { cat "$place/mistake" && exit 
 rm -f "$place"/found.*
 
 ended=0
-(cd crates/fsgather-python && sanitized -m pytest -q -p no:cacheprovider tests -n "$(nproc)" --ignore tests/switch --ignore tests/engines \
-    --ignore tests/torchrun --ignore tests/test_types.py --deselect tests/test_workers.py::test_ranks_that_a_program_starts_itself \
+(cd crates/fsgather-python && sanitized -m pytest -q -p no:cacheprovider -n "$(nproc)" --ignore tests/test_types.py --deselect tests/test_workers.py::test_ranks_that_a_program_starts_itself \
     --deselect tests/test_buffers.py::test_memory_lives_as_long_as_a_view_of_a_part) || ended=1
 # Errors of processes whose output no test reads are here as well.
 if compgen -G "$place/found.*" >/dev/null; then

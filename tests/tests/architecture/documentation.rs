@@ -19,13 +19,15 @@ pub(crate) fn pages() -> Vec<SourceFile> {
 
 #[test]
 fn tests_that_the_documentation_names_exist() {
-    let known: Vec<(SourceFile, Vec<String>)> = rust_files()
-        .into_iter()
-        .map(|file| {
-            let functions = functions(&file.code());
-            (file, functions)
-        })
-        .collect();
+    let rust = rust_files().into_iter().map(|file| {
+        let functions = functions(&file.code());
+        (file, functions)
+    });
+    let python = all_files().into_iter().map(|file| {
+        let functions = python_tests(&file);
+        (file, functions)
+    });
+    let known: Vec<(SourceFile, Vec<String>)> = rust.chain(python).collect();
     let exists = |name: &TestName| known.iter().any(|(file, all)| name.is_in(file, all));
     let mut wrong = String::new();
     for page in pages().iter().filter(|page| page.path.contains('/')) {
@@ -47,6 +49,22 @@ fn tests_that_the_documentation_names_exist() {
         }
     }
     assert!(wrong.is_empty(), "no such functions:\n{wrong}");
+}
+
+/// The test functions of a Python file; none for other files.
+fn python_tests(file: &SourceFile) -> Vec<String> {
+    if Path::new(&file.path).extension() != Some("py".as_ref()) {
+        return Vec::new();
+    }
+    let defined = file
+        .text
+        .lines()
+        .filter_map(|line| line.strip_prefix("def "));
+    let names = defined.filter_map(|line| Some(line.split_once('(')?.0));
+    names
+        .filter(|name| name.starts_with("test_"))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Of code the compiler sees to it.

@@ -132,7 +132,8 @@ fn test_name(span: &str, before: Place) -> TestName {
 }
 
 fn has_extension(path: &str) -> bool {
-    std::path::Path::new(path).extension() == Some("rs".as_ref())
+    let extension = std::path::Path::new(path).extension();
+    extension.is_some_and(|extension| extension == "rs" || extension == "py")
 }
 
 /// Paragraphs, list items, headings and table rows, each on one line.
