@@ -63,6 +63,8 @@ cp "$target/debug/lib_fsgather.so" "$stage/fsgather/_fsgather.abi3.so"
 
 # Most tests wait for other processes most of the time. Dask's cluster is started once, because its tests are one group.
 workers=$((4 * $(nproc)))
+# Hundreds of short processes load the same modules.
+unset PYTHONDONTWRITEBYTECODE
 export PYTHONPATH=$stage PYTHONPYCACHEPREFIX=$place/bytecode HYPOTHESIS_STORAGE_DIRECTORY=$place/hypothesis
 cd "$package"
 status=0

@@ -199,16 +199,19 @@ def test_ranks_meet_again_before_rank_0_knows_that_they_have_met() -> None:
                 meets_again.wait(LIMIT)
             super().close(have_met)
 
-    meets_again = threading.Event()
+        def set(self, key: str, value: bytes) -> None:
+            super().set(key, value)
+            if self.rank == 1 and worlds_of_rank_1:
+                meets_again.set()
 
+    meets_again = threading.Event()
+    worlds_of_rank_1: list[fsgather.Communicator] = []
     values: dict[str, bytes] = {}
     gathered: list[list[int]] = []
 
     def join(rank: int) -> None:
-        worlds = []
-        for turn in range(2):
-            if rank == 1 and turn == 1:
-                meets_again.set()
+        worlds = worlds_of_rank_1 if rank == 1 else []
+        for _ in range(2):
             worlds.append(fsgather.Communicator(bootstrap=Slow(rank, 2, values), timeout=LONG, join_timeout=LONG))
         gathered.extend(world.all_gather(rank) for world in worlds)
         for world in worlds:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import numpy
-import pytest
-
 from conftest import World
-
 
 #: What a rank of these tests has at hand.
 HAVE = """
