@@ -288,8 +288,10 @@ fn too_few_ports_are_told_and_payloads_go_through_rank_0() {
 /// of rank 1's payload are seen, of how many, and what ranks warn of.
 fn overheard(hosts: &Hosts, worlds: [&World; 2]) -> (usize, usize, Vec<String>) {
     const LEN: &str = "2000000";
+    // Before the time of the test begins to run.
+    let wiretap = wiretap();
     let mut stage = Stage::new();
-    let tap = stage.start(hosts.beside_the_switch(wiretap()).args(["1", LEN]));
+    let tap = stage.start(hosts.beside_the_switch(wiretap).args(["1", LEN]));
     stage.wait_for(tap, "listening");
     for (rank, world) in (0..).zip(worlds) {
         let steps = format!("join gather_bytes:0:{LEN} all_gather_bytes:{LEN} close");

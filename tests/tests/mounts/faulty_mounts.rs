@@ -12,8 +12,8 @@ use std::{
 };
 
 use crate::common::{
-    PEER_FAILED, STORAGE, Stage, TIMED_OUT, World, assert_nothing_left, double_mount::DoubleMount,
-    refusals_in,
+    PEER_FAILED, STORAGE, Stage, TIMED_OUT, World, assert_nothing_left, build::command_line_tool,
+    double_mount::DoubleMount, refusals_in,
 };
 
 /// Payloads of some chunks, with both ways of reading them.
@@ -183,6 +183,8 @@ fn who_cannot_make_or_list_a_directory_for_messages_is_named_by_all() {
 
 #[test]
 fn a_removal_that_fails_in_the_middle_leaves_word_of_whose_the_directory_was() {
+    // Before the time of the test begins to run.
+    command_line_tool();
     let mount = DoubleMount::new();
     let mut stage = start(&mount, "join all_gather_bytes:2500000 at:end close");
     stage.wait_at(0..2, "end");
