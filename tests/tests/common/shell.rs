@@ -15,8 +15,8 @@ pub(crate) const RANKS: u32 = 3;
 
 /// Runs a shell script on every rank by `fsgather run`: `$TOOL` is the tool, `$WORK` the working directory.
 pub(crate) fn run(directory: &Path, work: &Path, script: &str) -> End {
-    let mut stage = Stage::new();
     let mut command = Command::new(command_line_tool());
+    let mut stage = Stage::new();
     command
         .args(["run", "-n", &RANKS.to_string(), "--timeout", "10m", "--dir"])
         .arg(directory)

@@ -5,9 +5,9 @@ use crate::common::{Stage, World, place, within};
 #[test]
 fn a_rank_that_is_in_a_call_of_a_group_is_told_with_that_call() {
     let place = place();
-    let world = World::new(3, place.path()).with("FSGATHER_TIMEOUT", "3s");
+    let world = World::new(3, place.path());
     let mut stage = Stage::new();
-    stage.start(&mut world.rank(0, "join barrier barrier barrier"));
+    stage.start(&mut world.rank(0, "join barrier barrier timed_barrier:4000"));
     stage.start(&mut world.rank(1, "join barrier barrier group:1,2 barrier"));
     stage.start(&mut world.rank(2, "join barrier barrier group:1,2 at:here"));
     let end = stage.end(0);

@@ -6,7 +6,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use fsgather_testkit::process;
+use fsgather_testkit::{pace::cases, process};
 use serde_json::Value;
 
 use crate::common::{
@@ -17,9 +17,12 @@ use crate::common::{
     within,
 };
 
+/// Carriers of messages.
+const CONTROLS: [&str; 2] = ["tcp", "markers"];
+
 #[test]
 fn ps_tells_who_waits_for_whom_and_what_they_are_doing() {
-    for control in ["tcp", "markers"] {
+    for control in &CONTROLS[..cases(1, 2)] {
         let place = place();
         let world = World::new(3, place.path()).with("FSGATHER_CONTROL", control);
         let mut stage = Stage::new();
@@ -229,7 +232,7 @@ fn run_draws_its_ranks_and_leaves_nothing_else() {
 
 #[test]
 fn ranks_in_different_calls_are_told_with_each_of_them() {
-    for control in ["tcp", "markers"] {
+    for control in &CONTROLS[..cases(1, 2)] {
         let place = place();
         let world = World::new(3, place.path()).with("FSGATHER_CONTROL", control);
         let mut stage = Stage::new();
@@ -255,6 +258,40 @@ fn ranks_in_different_calls_are_told_with_each_of_them() {
             lines[2].starts_with("  rank 1: all_gather #2 at "),
             "{control}: {text}"
         );
+        said(&["clean", "--execute"], place.path());
+    }
+}
+
+#[test]
+fn a_rank_that_comes_once_the_others_are_told_is_told_with_its_call_as_well() {
+    for control in &CONTROLS[..cases(1, 2)] {
+        let place = place();
+        let world = World::new(3, place.path()).with("FSGATHER_CONTROL", control);
+        let mut stage = Stage::new();
+        stage.start_all(&world, |rank| {
+            let last = match rank {
+                0 => "barrier",
+                1 => "all_gather_bytes:50",
+                _ => "at:late gather_bytes:0:50",
+            };
+            format!("join barrier {last}")
+        });
+        stage.wait_at([2], "late");
+        let (told, _) = stage.fail_alike([0, 1], DESYNC);
+        stage.go(2);
+        assert_eq!(stage.fail_alike([2], DESYNC).0, told, "{control}");
+        let text = said(&["trace"], place.path());
+        let lines = text.lines();
+        let mut lines = lines.skip_while(|line| *line != "ranks were in different calls:");
+        lines.next();
+        for call in [
+            "rank 0: barrier #2 at ",
+            "rank 1: all_gather #2 at ",
+            "rank 2: gather #2 at ",
+        ] {
+            let line = lines.next().unwrap_or_default();
+            assert!(line.trim_start().starts_with(call), "{control}: {text}");
+        }
         said(&["clean", "--execute"], place.path());
     }
 }
