@@ -8,8 +8,9 @@ use crate::common::{Stage, World, place, within};
 /// Carriers of messages.
 const CONTROLS: [&str; 2] = ["tcp", "markers"];
 
-/// Time-outs of the call in milliseconds. A rank has half of that time to answer what it does, and a busy machine may need longer.
-const TIMEOUTS: [u32; 3] = [1000, 4000, 16_000];
+/// Time-outs of the call in milliseconds. A rank has at most half of that time to answer what it does, and a busy machine may need longer
+/// or another attempt.
+const TIMEOUTS: [u32; 5] = [1000, 4000, 4000, 8000, 16_000];
 
 /// Returns the first line about rank 1 that is as expected, in jobs with longer and longer time-outs; or else the last one.
 fn first_line(control: &str, is_stopped: bool, is_expected: impl Fn(&str) -> bool) -> String {
