@@ -90,7 +90,7 @@ fn tcp_conforms() {
 fn ranks_that_have_joined_in_vain_are_told_who_has_not() {
     let board = Arc::new(MemoryBackend::default());
     let world_size = WorldSize::new(3).unwrap();
-    let joining = [(0, 1), (1, 20)].map(|(rank, seconds)| {
+    let joining = [(0, 2), (1, 120)].map(|(rank, seconds)| {
         let config = join::Config {
             join_timeout: Duration::from_secs(seconds),
             ..config(&board, Rank::new(rank), world_size)

@@ -7,7 +7,7 @@
 //! - [`explorer`]: every state that a machine can come to.
 //! - [`MemoryBackend`]: a rendezvous without files, for tests inside one process.
 //! - [`MemoryMailbox`]: places for messages without files, with all faults that such places may have.
-//! - [`pace`]: how long something may take on a machine that does other things too.
+//! - [`pace`]: how many cases a test tries, and how long it waits before it gives up a hang.
 //! - [`process`]: processes that tests start, with a limit and with the signals of a terminal.
 
 #![expect(

@@ -226,6 +226,11 @@ mod tests {
         }
     }
 
+    /// Ends a world from one thread: rank 0, which waits for the others, comes last.
+    fn leave_in_turn(ranks: Vec<Communicator>) {
+        ranks.into_iter().rev().for_each(drop);
+    }
+
     #[test]
     fn who_waits_where_ranks_meet_learns_that_all_have_come() {
         let ranks = Communicator::threads(3).unwrap();
@@ -289,6 +294,7 @@ mod tests {
         };
         assert!(one_call.contains("to rank 0 at"), "{one_call}");
         assert!(other_call.contains("to rank 2 at"), "{other_call}");
+        leave_in_turn(ranks);
     }
 
     #[test]
@@ -307,5 +313,6 @@ mod tests {
             own
         });
         assert_eq!(gathered, (vec![1, 1], vec![2, 2]));
+        leave_in_turn(ranks);
     }
 }

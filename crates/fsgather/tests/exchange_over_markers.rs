@@ -200,7 +200,7 @@ fn where_only_tcp_is_allowed_a_rank_that_cannot_reach_rank_0_is_told_to_all_at_o
 fn a_rank_that_does_not_come_is_named() {
     let place = tempfile::tempdir().unwrap();
     let setting = Setting {
-        join_timeout: Duration::from_secs(1),
+        join_timeout: Duration::from_secs(2),
         ..Setting::markers(Duration::from_mins(1))
     };
     let world_size = WorldSize::new(3).unwrap();

@@ -193,7 +193,7 @@ fn a_latecomer_is_told_that_the_world_has_formed_and_disturbs_nobody() {
         let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         let world = bed.world();
         let late = Bed {
-            join_timeout: Duration::from_secs(1),
+            join_timeout: Duration::from_secs(2),
             ..bed.clone()
         };
         let config = late.config(2, late.twin(2, 1));
