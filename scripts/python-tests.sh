@@ -2,12 +2,13 @@
 # Runs the tests of the Python package.
 #
 #   scripts/python-tests.sh [PYTEST ARGUMENT...]   all tests, or those that the arguments select: -k ctrl_c, tests/test_ends.py, -n 4
+#   scripts/python-tests.sh -m bed                 only those that need root, FUSE or other Pythons, which are left out otherwise
 #   scripts/python-tests.sh --prepare              only makes the environment and prints the path of its interpreter
 #
 # The environment has the packages that crates/fsgather-python/tests/requirements.txt lists. It is in target/python-tests, and made again when
 # that list or the interpreter changes. PYTHON names another interpreter than python3.
 #
-# Takes three minutes on two cores after the build. Needs Python 3.9 or later with venv, and a package index for the first run; without them the
+# Needs Python 3.9 or later with venv, and a package index for the first run; without them the
 # exit code is 77. Otherwise it is pytest's.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -37,7 +38,7 @@ exec 9>"$place/lock"
 flock --nonblock 9 || { echo "waiting for another run of scripts/python-tests.sh" >&2 && flock 9; }
 
 base=${PYTHON:-python3}
-interpreter=$("$base" -c 'import sys; print(sys.executable, sys.version); sys.exit(sys.version_info < (3, 9))' 9>&-) ||
+interpreter=$("$base" -c 'import sys; print(sys.executable, sys.version.replace("\n", "")); sys.exit(sys.version_info < (3, 9))' 9>&-) ||
     ignored "$base is missing, or older than Python 3.9${interpreter:+: $interpreter}"
 wanted=$interpreter$'\n'$(<"$requirements")
 if [ ! -x "$python" ] || [ "$(cat "$place/complete" 2>/dev/null)" != "$wanted" ]; then
