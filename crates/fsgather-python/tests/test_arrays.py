@@ -87,28 +87,6 @@ def test_what_is_no_array_is_refused_by_name(world: World) -> None:
     assert [text.split(" ")[0] for text in told[0]] == ["gather", "an", "dim=1"]
 
 
-@pytest.mark.bed("torch")
-def test_tensors_are_joined(world: World) -> None:
-    told = world.start(
-        2,
-        """
-        import torch
-
-        for dtype in [torch.float32, torch.bfloat16, torch.bool, torch.int64, torch.float8_e4m3fn, torch.complex64]:
-            whole = torch.arange(40_000).reshape(100, 400).remainder(7).to(dtype)
-            own = whole[:30] if rank == 0 else whole[30:]
-            joined = fsgather.gather(own)
-            assert joined.dtype == dtype and torch.equal(joined.float(), whole.float()), dtype
-            joined = fsgather.gather(own.t(), dim=1, dst=1)
-            assert (joined is None) if rank == 0 else torch.equal(joined.float(), whole.t().float())
-        learned = fsgather.gather(torch.ones(2, requires_grad=True))
-        assert learned.shape == (4,) and not learned.requires_grad
-        tell("done")
-        """,
-    ).told()
-    assert told == [["done"]] * 2
-
-
 @pytest.mark.parametrize("compress", ["none", "lz4"])
 def test_memory_that_is_written_to_while_it_goes_into_a_file_arrives_with_old_or_new_bytes(world: World, compress: str) -> None:
     told = world.start(

@@ -11,8 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_support import assert_as_pickle, assert_same, decode, encode, received, through
 
-pytestmark = pytest.mark.bed("torch")
-
 DTYPES = [
     "float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "uint8", "int8", "int16", "int32",
     "int64", "uint16", "uint32", "uint64", "bool", "complex64", "complex128",

@@ -6,8 +6,6 @@ import fsgather
 import pytest
 import torch
 
-pytestmark = pytest.mark.bed("torch")
-
 
 def carried(value):
     """The value as another rank gets it."""
