@@ -1,5 +1,10 @@
 //! Errors of `docs/reference/errors.md` that only root can provoke: those of networks, mounts, owners and sockets of other processes. The
 //! program `errors` provokes the others, and sees to it that each text of the page is provoked here or there.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "functions that tests share fail them in the same way"
+)]
 
 #[path = "../errors/page.rs"]
 mod page;

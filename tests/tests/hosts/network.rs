@@ -1,8 +1,4 @@
 //! Ranks that share no directory, and ranks without a network. Both need namespaces, which only root can make.
-#![expect(
-    clippy::expect_used,
-    reason = "functions that tests share fail them in the same way"
-)]
 
 use std::fs;
 
