@@ -1,6 +1,6 @@
 //! Commands at a terminal that a test has made for them.
 
-use std::{env, path::Path, process::Command};
+use std::{path::Path, process::Command};
 
 /// Runs its arguments at a new terminal of as many columns as the first one says, and passes on what they write there.
 const AT_TERMINAL: &str = "
@@ -9,7 +9,7 @@ pid, terminal = pty.fork()
 if pid == 0:
     size = struct.pack('HHHH', 24, int(sys.argv[1]), 0, 0)
     fcntl.ioctl(1, termios.TIOCSWINSZ, size)
-    os.execv(sys.argv[2], sys.argv[2:])
+    os.execvp(sys.argv[2], sys.argv[2:])
 while True:
     try:
         written = os.read(terminal, 65536)
@@ -19,15 +19,23 @@ while True:
 sys.exit(os.WEXITSTATUS(os.waitpid(pid, 0)[1]))
 ";
 
-/// A program with no variables but `TERM` at a terminal with this number of columns.
-pub(crate) fn at_terminal(columns: u32, program: &Path, arguments: &[&str]) -> Command {
+/// A program with these variables and `TERM` at a terminal with this number of columns.
+pub(crate) fn at_terminal(
+    columns: u32,
+    program: &Path,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> Command {
     let mut command = Command::new("python3");
     command
         .args(["-c", AT_TERMINAL, &columns.to_string()])
+        .args(["env", "--ignore-environment", "TERM=xterm"])
+        .args(
+            variables
+                .iter()
+                .map(|(name, value)| format!("{name}={value}")),
+        )
         .arg(program)
-        .args(arguments)
-        .env_clear()
-        .env("PATH", env::var_os("PATH").unwrap_or_default())
-        .env("TERM", "xterm");
+        .args(arguments);
     command
 }

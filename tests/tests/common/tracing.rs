@@ -58,13 +58,12 @@ pub(crate) fn with_one_late(stage: &mut Stage, world: &World) {
     stage.wait_at([1], "here");
 }
 
-/// Returns the document of `ps` once two ranks wait.
-pub(crate) fn ps(stage: &mut Stage, directory: &Path, arguments: &[&str]) -> Value {
-    let waits = |rank: &Value| rank["doing"] == "waiting";
+/// Waits until two ranks wait in this call.
+pub(crate) fn wait_for_two_in(stage: &mut Stage, directory: &Path, call: &str) {
+    let waits = |rank: &&Value| rank["doing"] == "waiting" && rank["call"]["name"] == call;
     stage.wait_until("two ranks that wait", || {
         let seen = document(&["ps", "--json"], directory);
-        let ranks = seen["jobs"][0]["ranks"].as_array().cloned();
-        ranks.is_some_and(|ranks| ranks.iter().filter(|rank| waits(rank)).count() == 2)
+        let ranks = seen["jobs"][0]["ranks"].as_array();
+        ranks.is_some_and(|ranks| ranks.iter().filter(waits).count() == 2)
     });
-    document(arguments, directory)
 }

@@ -1,8 +1,4 @@
 //! Tests what `inspect` and `clean` show of leftovers of other users.
-#![expect(
-    clippy::expect_used,
-    reason = "functions that tests share fail them in the same way"
-)]
 
 use std::{
     fs,

@@ -1,8 +1,4 @@
 //! Tests what `ps` shows of a job of another user.
-#![expect(
-    clippy::expect_used,
-    reason = "functions that tests share fail them in the same way"
-)]
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 

@@ -1,8 +1,4 @@
 //! The command-line tool as shell jobs use it.
-#![expect(
-    clippy::expect_used,
-    reason = "functions that tests share fail them in the same way"
-)]
 
 use std::fs;
 

@@ -20,8 +20,7 @@ use crate::common::{
 
 /// Returns what the command writes to a terminal.
 fn shown(columns: u32, arguments: &[&str], variables: &[(&str, &str)]) -> String {
-    let mut command = at_terminal(columns, command_line_tool(), arguments);
-    command.envs(variables.iter().copied());
+    let mut command = at_terminal(columns, command_line_tool(), arguments, variables);
     let output = process::output(&mut command).expect("python3");
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("text");
@@ -240,7 +239,7 @@ fn watching_has_a_clock_and_draws_over_what_was_there() {
         .filter(|line| line.ends_with(" UTC, every 20ms"));
     assert_eq!(clocks.count(), 3, "{lines}");
     let watching = ["inspect", "--watch", "--interval", "20ms", named];
-    let mut command = at_terminal(80, command_line_tool(), &watching);
+    let mut command = at_terminal(80, command_line_tool(), &watching, &[]);
     command.stdout(Stdio::piped());
     let mut child = process::spawn(&mut command).expect("python3");
     let mut frames = child.stdout.take().expect("a pipe");

@@ -18,7 +18,7 @@ use crate::common::{
     PEER_FAILED, Stage, World,
     build::command_line_tool,
     everybody, others, place,
-    tracing::{calls_in, document, ps, said, tool, with_one_late},
+    tracing::{calls_in, document, said, tool, wait_for_two_in, with_one_late},
 };
 
 /// The questions to jobs that lie in a directory.
@@ -36,7 +36,8 @@ fn a_rank_that_is_stopped_is_told_as_such_by_a_neighbour() {
     let mut stage = Stage::new();
     with_one_late(&mut stage, &World::new(3, place.path()));
     stage.signal(1, Signal::STOP);
-    let seen = ps(&mut stage, place.path(), &["ps", "--stacks", "--json"]);
+    wait_for_two_in(&mut stage, place.path(), "barrier #3");
+    let seen = document(&["ps", "--stacks", "--json"], place.path());
     stage.signal(1, Signal::CONT);
     let stacks = seen["jobs"][0]["stacks"]
         .as_array()
@@ -90,7 +91,8 @@ fn a_call_that_was_started_before_shows_for_whom_it_waits() {
         "{seen}"
     );
     stage.go_all([0, 2]);
-    let seen = ps(&mut stage, place.path(), &["ps", "--json"]);
+    wait_for_two_in(&mut stage, place.path(), "start_all_gather #2");
+    let seen = document(&["ps", "--json"], place.path());
     for rank in [0, 2] {
         let rank = &seen["jobs"][0]["ranks"][rank];
         assert_eq!(rank["call"]["name"], "start_all_gather #2", "{rank}");

@@ -1,8 +1,4 @@
 //! `fsgather doctor` finds directories that are not shared, file systems that lack something, and file systems that hang.
-#![expect(
-    clippy::expect_used,
-    reason = "functions that tests share fail them in the same way"
-)]
 
 use serde_json::Value;
 

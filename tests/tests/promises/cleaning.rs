@@ -1,8 +1,4 @@
 //! Tests what is left after a crash, who sees it, and who may remove it.
-#![expect(
-    clippy::expect_used,
-    reason = "functions that tests share fail them in the same way"
-)]
 
 use std::{fs, path::Path, thread};
 

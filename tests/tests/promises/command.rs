@@ -1,8 +1,4 @@
 //! The verbs `gather`, `broadcast` and `barrier` as shell jobs use them.
-#![expect(
-    clippy::expect_used,
-    reason = "functions that tests share fail them in the same way"
-)]
 
 use std::fs;
 

@@ -1,8 +1,4 @@
 //! `fsgather doctor` finds what keeps a job from running, names it, and leaves nothing.
-#![expect(
-    clippy::expect_used,
-    reason = "functions that tests share fail them in the same way"
-)]
 
 use std::{fs, process::Command};
 

@@ -1,8 +1,4 @@
 //! Tests the last calls of ranks: who finds them, when they stay, and what `ps` and `trace` make of them.
-#![expect(
-    clippy::expect_used,
-    reason = "functions that tests share fail them in the same way"
-)]
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -13,7 +9,7 @@ use crate::common::{
     DESYNC, PEER_FAILED, Stage, World,
     build::command_line_tool,
     everybody, others, place,
-    tracing::{calls_in, document, ps, said, with_one_late},
+    tracing::{calls_in, document, said, wait_for_two_in, with_one_late},
     within,
 };
 
@@ -27,7 +23,8 @@ fn ps_tells_who_waits_for_whom_and_what_they_are_doing() {
         let world = World::new(3, place.path()).with("FSGATHER_CONTROL", control);
         let mut stage = Stage::new();
         with_one_late(&mut stage, &world);
-        let seen = ps(&mut stage, place.path(), &["ps", "--json"]);
+        wait_for_two_in(&mut stage, place.path(), "barrier #3");
+        let seen = document(&["ps", "--json"], place.path());
         let job = &seen["jobs"][0];
         assert_eq!(seen["jobs"].as_array().map(Vec::len), Some(1));
         assert_eq!(job["world_size"], 3);
@@ -133,7 +130,7 @@ fn calls_survive_their_processes_and_the_error_names_them() {
     let place = place();
     let mut stage = Stage::new();
     with_one_late(&mut stage, &World::new(3, place.path()));
-    ps(&mut stage, place.path(), &["ps", "--json"]);
+    wait_for_two_in(&mut stage, place.path(), "barrier #3");
     stage.kill(1);
     let (_, ends) = stage.fail_alike(others(3, 1), PEER_FAILED);
     let left = calls_in(place.path());
@@ -183,9 +180,9 @@ fn trace_names_the_rank_that_came_last_and_draws_all_calls() {
         let late = if rank == 2 { "at:late " } else { "" };
         format!("join barrier {late}barrier {late}barrier close")
     });
-    for _ in 0..2 {
+    for call in ["barrier #2", "barrier #3"] {
         stage.wait_at([2], "late");
-        ps(&mut stage, place.path(), &["ps", "--json"]);
+        wait_for_two_in(&mut stage, place.path(), call);
         stage.go(2);
     }
     stage.succeed(everybody(3));
