@@ -52,6 +52,19 @@ fn gather_to_the_root_writes_there_only() {
 }
 
 #[test]
+fn gather_prints_lines_on_the_root_in_rank_order() {
+    let (directory, work) = (place(), place());
+    let end = run(
+        directory.path(),
+        work.path(),
+        "echo score of $FSGATHER_RANK | $TOOL gather",
+    );
+    succeed(&end);
+    let expected = ["[0] score of 0", "[0] score of 1", "[0] score of 2"];
+    assert_eq!(end.stdout, expected);
+}
+
+#[test]
 fn gather_refuses_to_keep_names_that_are_alike_on_all_ranks() {
     let (directory, work) = (place(), work(10));
     let end = run(
