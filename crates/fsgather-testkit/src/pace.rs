@@ -1,4 +1,4 @@
-//! How many cases a test tries, and how long it waits before it gives up a hang: [`cases`], [`patience`].
+//! Number of cases that a test tries, and the limit that ends a hang: [`cases`], [`patience`].
 
 use std::{fs, sync::mpsc, thread, time::Duration};
 
