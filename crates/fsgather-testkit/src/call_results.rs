@@ -33,7 +33,7 @@ pub fn check_bodies<'a>(
     }
     let mut given = bodies.map(|bodies| bodies.iter());
     for (rank, part) in parts.into_iter().enumerate() {
-        let body = given.as_mut().map(|given| given.next());
+        let body = given.as_mut().map(Iterator::next);
         let is_right = match (part, body) {
             (Part::Missing, _) => return Err(format!("it succeeds without rank {rank}")),
             (_, None) => true,
