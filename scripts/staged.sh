@@ -3,7 +3,7 @@
 # $python is the interpreter of the environment with torch, which is kept.
 
 python=${FSGATHER_TORCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/fsgather/torch}/bin/python
-with_torch=(torch numpy mmengine torchmetrics accelerate expecttest)
+with_torch=(torch numpy mmengine torchmetrics accelerate expecttest pytest hypothesis)
 
 has_torch() {
     "$python" -c "import importlib.util as u; assert all(map(u.find_spec, '${with_torch[*]}'.split()))" 2>/dev/null
@@ -18,8 +18,8 @@ install_torch() {
 # stage_package: builds the package and puts it into PYTHONPATH; removed when the script ends.
 stage_package() {
     local package=crates/fsgather-python
-    # All libraries, as other commands build them: the package alone would build them again, with other features.
-    cargo build --quiet --workspace --lib
+    # A test program beside the libraries selects the same features of dependencies as `cargo test --workspace` does, so that nothing is built twice.
+    cargo build --quiet --workspace --lib --test architecture
     stage=$(mktemp -d)
     trap 'rm -rf "$stage"' EXIT
     cp -r "$package/python/." "$stage"

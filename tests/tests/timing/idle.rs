@@ -1,4 +1,4 @@
-//! Whether other processes use this machine.
+//! Watches whether other processes use this machine: [`is_machine_idle`].
 
 use std::{fs, thread, time::Duration};
 
