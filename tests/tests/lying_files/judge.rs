@@ -16,8 +16,8 @@ pub(crate) fn judge(world: &World) -> Vec<String> {
     if let Outcome::Stuck(threads) = &world.outcome {
         wrong.push(format!("somebody waits for ever: {}", threads.join("; ")));
     }
-    for (rank, story) in (0..).zip(&world.stories) {
-        if story.ended.is_none() && !world.killed[rank as usize] {
+    for (rank, story) in world.stories.iter().enumerate() {
+        if story.ended.is_none() && !world.killed[rank] {
             wrong.push(format!("rank {rank} has not ended"));
         }
     }

@@ -19,7 +19,7 @@ use fsgather_core::{Error, PeerFailure, Rank};
 use fsgather_testkit::pace::cases;
 use mixtures::scripts;
 use network::{run as run_script, run_in_turn};
-use promises::Ledger;
+use promises::{Broken, Ledger};
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
@@ -165,11 +165,11 @@ proptest! {
 }
 
 /// Runs a world in turn; at most so many things happen in it for each rank.
-fn run_large(script: &Script, events_per_rank: usize) -> Ledger {
-    let (world, events) = run_in_turn(script).unwrap();
+fn run_large(script: &Script, events_per_rank: usize) -> Result<Ledger, Broken> {
+    let (world, events) = run_in_turn(script)?;
     let events = events / script.ranks as usize;
     assert!(events <= events_per_rank, "{events} for each rank");
-    world.ledger
+    Ok(world.ledger)
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn p10_large_world_needs_few_events_per_rank() {
         }],
         order: Vec::new(),
     };
-    let ledger = run_large(&script, 20);
+    let ledger = run_large(&script, 20).unwrap();
     let Some(Error::PeerFailed { peer, failure, .. }) = ledger.abort() else {
         panic!("{:?}", ledger.abort());
     };
@@ -229,7 +229,7 @@ fn p10_many_groups_need_few_events_per_rank() {
         faults: Vec::new(),
         order: Vec::new(),
     };
-    let ledger = run_large(&script, 30);
+    let ledger = run_large(&script, 30).unwrap();
     assert_eq!(ledger.releases, 3 * ranks as usize / 2 + 1);
     assert_eq!(ledger.goodbyes(), (ranks as usize, true));
 }

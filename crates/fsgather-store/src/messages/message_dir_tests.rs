@@ -379,7 +379,8 @@ fn where_time_stamps_are_coarse_the_writer_touches_its_directory_again() {
     let was_touched = || both.iter().all(is_new);
     for moment in [25, 100, 400, 1100, 2200] {
         set_back();
-        member.lock().changed = Instant::now() - Duration::from_millis(moment);
+        let changed = Instant::now().checked_sub(Duration::from_millis(moment));
+        member.lock().changed = changed.unwrap();
         member.tend();
         assert!(was_touched(), "after {moment} ms");
     }
