@@ -51,10 +51,10 @@ fn run(words: &str) -> Answer {
 /// The names of files in a directory that end with `.sh`.
 fn shell_files(directory: &str) -> BTreeSet<String> {
     let entries = fs::read_dir(root().join(directory)).expect("scripts");
-    let names = entries.map(|entry| entry.expect("an entry").file_name());
-    names
-        .map(|name| name.to_string_lossy().into_owned())
-        .filter(|name| name.ends_with(".sh"))
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths
+        .filter(|path| path.extension() == Some("sh".as_ref()))
+        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
         .collect()
 }
 

@@ -72,8 +72,3 @@ pub(crate) fn need_root() {
         "needs root: `scripts/prove` lists what each bed needs"
     );
 }
-
-pub(crate) fn say(line: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{line}");
-}

@@ -28,7 +28,7 @@ use script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 const SCRIPTS: u32 = 800;
 
 /// The same where tests are to be quick.
-const FEW_SCRIPTS: u32 = 100;
+const FEW_SCRIPTS: u32 = 60;
 
 /// As many scripts as are asked for.
 #[expect(clippy::disallowed_methods, reason = "it is for this program alone")]
