@@ -118,7 +118,7 @@ fn join_by_two_sizes(join_timeout: Duration) -> [String; 2] {
         meeting: Meeting::Board(Arc::new(board)),
         world_size: WorldSize::new(4).unwrap(),
         // It looks for other sizes at half of it, when rank 0 still waits.
-        join_timeout: join_timeout / 2,
+        join_timeout: join_timeout * 2 / 3,
         ..keyed(bed.config(1, bed.process(1)), 4)
     };
     let join = |config| start(config, |joined| joined.err().unwrap().to_string());
@@ -130,7 +130,7 @@ fn join_by_two_sizes(join_timeout: Duration) -> [String; 2] {
 #[test]
 fn a_rank_that_was_told_another_size_says_so_at_its_end() {
     // On a busy machine they may not hear of each other before their time is over.
-    let mut said = [2, 8, 32]
+    let mut said = [3, 12, 48]
         .map(Duration::from_secs)
         .into_iter()
         .map(join_by_two_sizes);
