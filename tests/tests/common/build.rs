@@ -23,40 +23,35 @@ fn profile_directory() -> PathBuf {
 /// `examples/rank`.
 pub(crate) fn rank_program() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let package = ["-p", "fsgather-tests", "--example", "rank"];
-    BUILT.get_or_init(|| up_to_date("examples/rank", &package))
+    BUILT.get_or_init(|| up_to_date("examples/rank", ["--example", "rank"]))
 }
 
 /// An example of the library, which newcomers read.
 pub(crate) fn library_example(name: &str) -> PathBuf {
-    // Together with the ranks of these tests, so that nothing they have in common is built twice.
-    let packages = ["-p", "fsgather", "-p", "fsgather-tests", "--examples"];
-    up_to_date(&format!("examples/{name}"), &packages)
+    up_to_date(&format!("examples/{name}"), ["--example", name])
 }
 
 /// `examples/clean.rs`.
 pub(crate) fn cleaning_program() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let package = ["-p", "fsgather-tests", "--example", "clean"];
-    BUILT.get_or_init(|| up_to_date("examples/clean", &package))
+    BUILT.get_or_init(|| up_to_date("examples/clean", ["--example", "clean"]))
 }
 
 /// `examples/wiretap.rs`.
 pub(crate) fn wiretap() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let package = ["-p", "fsgather-tests", "--example", "wiretap"];
-    BUILT.get_or_init(|| up_to_date("examples/wiretap", &package))
+    BUILT.get_or_init(|| up_to_date("examples/wiretap", ["--example", "wiretap"]))
 }
 
 /// The command-line tool.
 pub(crate) fn command_line_tool() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| up_to_date("fsgather", &["-p", "fsgather-cli"]))
+    BUILT.get_or_init(|| up_to_date("fsgather", ["--bin", "fsgather"]))
 }
 
-/// A program of this profile; built, where cargo has not done that for these tests: it does so for tests
-/// of the whole workspace, but not for a single one.
-fn up_to_date(name: &str, package: &[&str]) -> PathBuf {
+/// A program of this profile, which is built if a source is newer: cargo builds it for the tests of the whole workspace, but not for a
+/// single test program.
+fn up_to_date(name: &str, target: [&str; 2]) -> PathBuf {
     let profile = profile_directory();
     let program = profile.join(name);
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -64,6 +59,7 @@ fn up_to_date(name: &str, package: &[&str]) -> PathBuf {
     let changed = sources.into_iter().max();
     if changed > modified(&program) {
         let mut cargo = Command::new(env!("CARGO"));
+        without_variables_of_cargo(&mut cargo);
         cargo.args(["build", "--offline", "--target-dir"]);
         cargo.arg(profile.parent().expect("target/PROFILE"));
         match profile.file_name().and_then(|name| name.to_str()) {
@@ -71,12 +67,29 @@ fn up_to_date(name: &str, package: &[&str]) -> PathBuf {
             Some(name) => drop(cargo.args(["--profile", name])),
             None => panic!("no profile in {}", profile.display()),
         }
-        let built = process::output_within(cargo.args(package).current_dir(here), BUILDING);
+        // With a test program, dependencies have the same features as in `cargo test --workspace`: nothing is built twice.
+        cargo
+            .args(["--workspace", "--test", "architecture"])
+            .args(target);
+        let built = process::output_within(cargo.current_dir(here), BUILDING);
         let built = built.expect("cargo");
         let said = String::from_utf8_lossy(&built.stderr);
         assert!(built.status.success(), "{said}");
     }
     program
+}
+
+/// Removes the variables with which cargo describes this package to its tests: build scripts that look at them would run again.
+#[expect(clippy::disallowed_methods, reason = "it is for tests alone")]
+fn without_variables_of_cargo(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let is_of_package = ["CARGO_MANIFEST_", "CARGO_PKG_"]
+            .iter()
+            .any(|start| name.to_string_lossy().starts_with(start));
+        if is_of_package {
+            command.env_remove(name);
+        }
+    }
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {
