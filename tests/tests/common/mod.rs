@@ -137,9 +137,14 @@ impl Stage {
     pub(crate) fn start_late(&mut self, world: &World, rank: u32) -> usize {
         let index = self.start(&mut world.rank(rank, "at:late join close"));
         self.wait_at([index], "late");
-        // Errors of a meeting are for processes that started before them, and start times count in ticks of the kernel.
-        self.let_pass(Duration::from_millis(100));
+        self.age_processes();
         index
+    }
+
+    /// Waits until all processes are older than whatever fails from now on: the error of a meeting is for processes that started before it,
+    /// and start times count in ticks of the kernel.
+    pub(crate) fn age_processes(&mut self) {
+        self.let_pass(Duration::from_millis(100));
     }
 
     /// Starts all ranks of a world, each with the steps that `script` says. Where it is the first world

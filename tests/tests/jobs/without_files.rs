@@ -24,6 +24,7 @@ fn a_rank_0_without_descriptors_fails_all_ranks() {
             let index = stage.start(&mut world.rank(rank, join));
             stage.wait_for_where(index, "who it is", |line| line.contains(" of 3, by "));
         }
+        stage.age_processes();
         stage.start(&mut short_of_descriptors(&world, 0, join));
         for end in stage.end_all(everybody(RANKS)) {
             let error = end.error();
