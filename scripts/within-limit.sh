@@ -1,6 +1,6 @@
 #!/bin/sh
-# Cargo runs programs by this (.cargo/config.toml): those of tests for at most TEST_LIMIT, 30 minutes, all others as they are.
-# The test program says which test has been running for long.
+# Cargo starts programs with this script (.cargo/config.toml). Test programs run for at most TEST_LIMIT (30 minutes); they print the tests
+# that take long.
 case $1 in
 */deps/* | */rustdoctest*)
     if command -v timeout >/dev/null; then

@@ -1,4 +1,4 @@
-"""The directory in which agents of torchrun meet; the handler itself is tried by ``scripts/test-torchrun.sh``."""
+"""The directory in which agents of torchrun meet; ``scripts/prove torchrun`` tests the handler itself."""
 
 from __future__ import annotations
 
