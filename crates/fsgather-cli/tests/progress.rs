@@ -10,9 +10,7 @@ mod common;
 
 use std::{fs, path::Path, process::Command};
 
-use common::{finish, fsgather, on_terminal, run_script, start_drawing};
-
-const TOOL: &str = env!("CARGO_BIN_EXE_fsgather");
+use common::{TOOL, finish, fsgather, on_terminal, run_script, start_drawing};
 
 /// Two files and a pipe as the payloads of three ranks, in a directory of their own.
 fn work() -> tempfile::TempDir {
@@ -37,15 +35,12 @@ fn fill(pipe: &Path, bytes: u32) {
 fn gather_of_three(work: &Path, columns: u32) -> Command {
     let script =
         "fsgather gather part.$FSGATHER_RANK --concat=whole; echo rank $FSGATHER_RANK is through";
-    let path = Path::new(TOOL).parent().unwrap().display();
-    let mut command = on_terminal(
-        columns,
-        &format!(
-            "PATH={path}:$PATH exec fsgather run -n 3 --dir {} -- sh -c '{script}'",
-            work.display()
-        ),
-    );
-    command.current_dir(work);
+    let script =
+        format!("PATH=\"$DIRECTORY:$PATH\" exec fsgather run -n 3 --dir . -- sh -c '{script}'");
+    let mut command = on_terminal(columns, &script);
+    command
+        .current_dir(work)
+        .env("DIRECTORY", Path::new(TOOL).parent().unwrap());
     command
 }
 
@@ -82,15 +77,11 @@ fn run_names_who_has_not_come_to_the_meeting() {
     let pipe = place.path().join("go");
     let made = finish(Command::new("mkfifo").arg(&pipe));
     assert_eq!(made.code, Some(0), "{}", made.stderr);
-    let script = format!(
-        "[ $FSGATHER_RANK != 1 ] || head -c 1 <{} >/dev/null; exec {TOOL} barrier",
-        pipe.display()
-    );
-    let command = format!(
-        "exec {TOOL} run -n 3 --dir {} -- sh -c '{script}'",
-        place.path().display()
-    );
-    let mut run = start_drawing(&mut on_terminal(200, &command));
+    let script =
+        r#"[ $FSGATHER_RANK != 1 ] || head -c 1 <"$PIPE" >/dev/null; exec "$TOOL" barrier"#;
+    let command = format!(r#"exec "$TOOL" run -n 3 --dir "$PLACE" -- sh -c '{script}'"#);
+    let mut terminal = on_terminal(200, &command);
+    let mut run = start_drawing(terminal.env("PIPE", &pipe).env("PLACE", place.path()));
     run.wait_for("meeting, 2 of 3 ranks here, waiting for rank 1");
     fill(&pipe, 1);
     let done = run.finish();
@@ -133,9 +124,8 @@ fn ranks_are_asked_for_reports_by_a_terminal_alone() {
     );
     let place = std::env::temp_dir();
     let on_terminal = |options: &str| {
-        let place = place.display();
-        let command = format!("exec {TOOL} run -n 1 {options} --dir {place} -- env");
-        found(&mut on_terminal(200, &command))
+        let command = format!(r#"exec "$TOOL" run -n 1 {options} --dir "$PLACE" -- env"#);
+        found(on_terminal(200, &command).env("PLACE", &place))
     };
     assert!(on_terminal("").contains("FSGATHER_PROGRESS_FILE=/proc/"));
     let quiet = on_terminal("-q");
@@ -165,8 +155,8 @@ fn ranks_that_cannot_leave_their_reports_run_as_well() {
 
 #[test]
 fn a_run_that_says_more_says_a_line_of_each_call_with_the_time() {
-    let script = format!("exec {TOOL} barrier");
-    let done = finish(&mut run_script(2, &["-vv"], &script));
+    let script = r#"exec "$TOOL" barrier"#;
+    let done = finish(&mut run_script(2, &["-vv"], script));
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let line = |rank: u32| {
         let lines = done.stderr.lines();
@@ -191,7 +181,7 @@ fn a_run_that_says_more_says_a_line_of_each_call_with_the_time() {
     let last = [line(0), line(1)].map(|line| line.contains(", came last, moved for "));
     assert!(last[0] != last[1], "{}", done.stderr);
     // What the user says more finely counts.
-    let mut finer = run_script(2, &["-vv"], &script);
+    let mut finer = run_script(2, &["-vv"], script);
     let done = finish(finer.env("FSGATHER_LOG", "warn"));
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
 }

@@ -9,17 +9,16 @@ mod common;
 
 use std::fs;
 
-use common::{finish, fsgather, run_script, start};
+use common::{finish, run_script, start};
 
 #[test]
 fn the_rank_that_failed_first_is_named_with_its_own_error() {
     let directory = tempfile::tempdir().unwrap();
-    let tool = fsgather(&[]).get_program().to_str().unwrap().to_owned();
     let path = directory.path().display();
     // Those that hear of it end long before the one that it happens to.
     let script = format!(
         "cd '{path}'; echo x >part.0; echo x >part.2
-         {tool} gather part.$RANK --concat=/dev/null --dir '{path}'; code=$?
+         \"$TOOL\" gather part.$RANK --concat=/dev/null --dir '{path}'; code=$?
          if [ $RANK = 1 ]; then while [ ! -e go ]; do sleep 0.1; done; fi
          exit $code"
     );
@@ -45,14 +44,12 @@ fn the_rank_that_failed_first_is_named_with_its_own_error() {
 #[test]
 fn what_a_rank_got_over_is_not_the_cause_of_what_fails_later() {
     let directory = tempfile::tempdir().unwrap();
-    let tool = fsgather(&[]).get_program().to_str().unwrap().to_owned();
     let cause = |mine: &str, others: &str| {
         let path = directory.path().display();
         let script = format!(
             "cd '{path}'; rm -f gone; echo x >there; export FSGATHER_DIR='{path}'
              if [ $RANK = 1 ]; then {mine}; else {others}; fi"
         );
-        let script = script.replace("TOOL", &tool);
         let done = finish(&mut run_script(2, &["--json", "--timeout", "1s"], &script));
         let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
         let cause = document["cause"].as_str().unwrap().to_owned();
@@ -66,12 +63,12 @@ fn what_a_rank_got_over_is_not_the_cause_of_what_fails_later() {
     // Another rank waited for it in vain, and ended well.
     let (told, plain, done) = cause(
         "until [ -e gone ]; do sleep 0.05; done; exit 9",
-        "TOOL barrier || touch gone; exit 0",
+        "\"$TOOL\" barrier || touch gone; exit 0",
     );
     assert_eq!(told, plain, "{}", done.stderr);
     // It has said something else since.
-    let fails = "TOOL gather missing --concat=/dev/null";
-    let hears = "TOOL gather there --concat=/dev/null";
+    let fails = "\"$TOOL\" gather missing --concat=/dev/null";
+    let hears = "\"$TOOL\" gather there --concat=/dev/null";
     let (told, plain, done) = cause(
         &format!("{fails}; echo segfault in user code >&2; exit 9"),
         hears,

@@ -27,7 +27,7 @@ fn run(words: &str) -> Answer {
     let trace = place.path().join("trace");
     for name in BUILDERS {
         let stub = place.path().join(name);
-        let text = format!("#!/bin/sh\necho {name} >>{}\nexit 99\n", trace.display());
+        let text = format!("#!/bin/sh\necho {name} >>'{}'\nexit 99\n", trace.display());
         fs::write(&stub, text).expect("a stub");
         fs::set_permissions(&stub, fs::Permissions::from_mode(0o755)).expect("a mode");
     }

@@ -30,15 +30,13 @@ fn what_a_rank_reads_when_it_is_killed_is_known_although_it_has_just_begun() {
 #[test]
 fn run_names_a_program_that_ends_by_its_own_error_with_it() {
     let place = place();
-    let program = rank_program().display();
-    let script = format!(
-        "case $FSGATHER_RANK in 1) exec {program} join main_ends:no-such-model;; *) exec {program} join barrier;; esac"
-    );
+    let script = "case $FSGATHER_RANK in 1) exec \"$0\" join main_ends:no-such-model;; *) exec \"$0\" join barrier;; esac";
     let mut command = Command::new(command_line_tool());
     command
         .args(["run", "-n", "3", "--dir"])
         .arg(place.path())
-        .args(["--", "sh", "-c", &script])
+        .args(["--", "sh", "-c", script])
+        .arg(rank_program())
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     let mut stage = Stage::new();

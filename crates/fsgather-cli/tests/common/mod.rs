@@ -57,10 +57,14 @@ impl Finished {
 }
 
 /// `fsgather`, with none of the variables that choose a directory and no input.
+/// The command. Scripts of tests find it as `"$TOOL"`: its path may have spaces.
+pub(crate) const TOOL: &str = env!("CARGO_BIN_EXE_fsgather");
+
 pub(crate) fn fsgather(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fsgather"));
+    let mut command = Command::new(TOOL);
     command
         .args(arguments)
+        .env("TOOL", TOOL)
         .env_remove("FSGATHER_DIR")
         .env_remove("EXP_DIR")
         .stdin(Stdio::null());
@@ -81,6 +85,7 @@ pub(crate) fn on_terminal(columns: u32, command: &str) -> Command {
     let mut terminal = Command::new("script");
     terminal
         .args(["-qefc", &script, "/dev/null"])
+        .env("TOOL", TOOL)
         .env_remove("FSGATHER_DIR")
         .env_remove("EXP_DIR")
         .env("TERM", "xterm")
