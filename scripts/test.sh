@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs the quick tests, the full tests, or both. No failure stops it; failures are repeated at the end, with the commands that repeat them.
+# Runs the quick tests, the full tests, or both. No failure stops it; the end lists all failures, each with the command that repeats it.
 #
 #   scripts/test.sh [quick|full]
 #
-# CONTRIBUTING.md says what each tier has. Exit code 1: a test failed. 77: all tests passed that ran, but some need something that is
+# CONTRIBUTING.md describes the tiers. Exit code 1: a test failed. 77: no test failed, but some were ignored because a requirement is
 # missing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,9 +17,9 @@ esac
 # Each line is one step, and the command that repeats it.
 QUICK=("cargo test --workspace --no-fail-fast")
 FULL=(
-    "FSGATHER_TESTS=full cargo test --workspace --no-fail-fast --test jobs --test over_markers --test errors --test machine_code"
+    "TEST_TIER=full cargo test --workspace --no-fail-fast --test jobs --test over_markers --test errors --test machine_code"
     # Quick programs that try more cases.
-    "FSGATHER_TESTS=full cargo test --workspace --no-fail-fast --test promises --test lying_files --test simulation --test mesh --test exchange_conformance --test exchange_over_mailboxes --test exchange_over_markers --test in_one_process --test damage"
+    "TEST_TIER=full cargo test --workspace --no-fail-fast --test promises --test lying_files --test simulation --test mesh --test exchange_conformance --test exchange_over_mailboxes --test exchange_over_markers --test in_one_process --test damage"
     "scripts/python-tests.sh"
 )
 
@@ -29,6 +29,24 @@ steps=()
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# failed_tests STEP LOG: for each failed test of cargo, the command that runs it alone; nothing for other failures.
+failed_tests() {
+    local environment=''
+    case $1 in *=*" cargo "*) environment=${1%%cargo *} ;; esac
+    awk -v environment="$environment" '
+        /^     Running unittests src\/main/ { target = "--bins" }
+        /^     Running unittests src\/lib/ { target = "--lib" }
+        /^     Running tests\// { target = $NF; sub(/^.*\//, "", target); sub(/-[0-9a-f]+\)$/, "", target); target = "--test " target }
+        /^   Doc-tests / { target = "--doc" }
+        /^test .* FAILED$/ {
+            name = $0
+            sub(/^test /, "", name)
+            sub(/( - should panic)? \.\.\. FAILED$/, "", name)
+            if (name ~ / /) name = "\047" name "\047"
+            print environment "cargo test --workspace " target " " name
+        }' "$2"
+}
+
 failed=() ignored=()
 for i in "${!steps[@]}"; do
     printf '\n== %s\n' "${steps[i]}"
@@ -51,9 +69,10 @@ done
 echo
 for i in "${failed[@]}"; do
     echo "FAILED: ${steps[i]}"
-    # Names of tests, as cargo and pytest print them, and what cargo says about programs.
-    grep -aE '^(test .* FAILED|FAILED .*|ERROR .*|error.*)$' "$work/$i" | head -n 50 | sed 's/^/    /' || true
-    echo "    to repeat: ${steps[i]}"
+    # Failures of pytest, and of the build.
+    grep -aE '^(FAILED |ERROR |error\[|error: (could not compile|test failed|doctest failed))' "$work/$i" | head -n 50 | sed 's/^/    /' || true
+    repeat=$(failed_tests "${steps[i]}" "$work/$i")
+    sed 's/^/    to repeat: /' <<<"${repeat:-${steps[i]}}"
 done
 [ ${#ignored[@]} = 0 ] || printf '%s\n' "${ignored[@]}"
 [ ${#failed[@]} = 0 ] || exit 1

@@ -2,11 +2,11 @@
 
 use std::{sync::mpsc, thread, time::Duration};
 
-/// Returns `full` if `FSGATHER_TESTS=full` is set, as `scripts/test.sh full` does, and `quick` otherwise.
+/// Returns `full` if `TEST_TIER=full` is set, as `scripts/test.sh full` does, and `quick` otherwise.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "it is for tests alone")]
 pub fn cases<N>(quick: N, full: N) -> N {
-    if std::env::var_os("FSGATHER_TESTS").is_some_and(|tier| tier == "full") {
+    if std::env::var_os("TEST_TIER").is_some_and(|tier| tier == "full") {
         full
     } else {
         quick

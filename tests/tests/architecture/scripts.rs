@@ -10,7 +10,7 @@ use super::{documentation::pages, source::root};
 const NOT_CALLED: [&str; 3] = ["arguments.sh", "staged.sh", "within-limit.sh"];
 
 /// Scripts and beds that hand unknown arguments on to a program that is built first.
-const HANDS_ON: [&str; 2] = ["python-tests.sh", "prove timing"];
+const HANDS_ON: [&str; 1] = ["python-tests.sh"];
 
 /// Programs that no script may start before it has understood its arguments.
 const BUILDERS: [&str; 6] = ["cargo", "rustup", "rustc", "cc", "apt-get", "unshare"];

@@ -1,6 +1,6 @@
 //! Shell scripts that use the command-line tool on every rank.
 
-use std::{fs, path::Path, process::Command};
+use std::{ffi::OsString, fs, path::Path, process::Command};
 
 use fsgather_tests::Generated;
 use rustix::process::Signal;
@@ -13,7 +13,7 @@ use super::{
 /// Number of ranks of these jobs.
 pub(crate) const RANKS: u32 = 3;
 
-/// Runs a shell script on every rank by `fsgather run`: `$TOOL` is the tool, `$WORK` the working directory.
+/// Runs a shell script on every rank by `fsgather run`: `fsgather` is in its path, `$WORK` is the working directory.
 pub(crate) fn run(directory: &Path, work: &Path, script: &str) -> End {
     let mut command = Command::new(command_line_tool());
     let mut stage = Stage::new();
@@ -22,8 +22,7 @@ pub(crate) fn run(directory: &Path, work: &Path, script: &str) -> End {
         .arg(directory)
         .args(["--", "sh", "-c", script])
         .env_clear()
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        .env("TOOL", command_line_tool())
+        .env("PATH", path())
         .env("WORK", work)
         .current_dir(work);
     let index = stage.start(&mut command);
@@ -35,6 +34,17 @@ pub(crate) fn run(directory: &Path, work: &Path, script: &str) -> End {
         stage.transcript()
     );
     end
+}
+
+/// The path of these scripts, with the tool's directory first.
+fn path() -> OsString {
+    let mut path = command_line_tool()
+        .parent()
+        .expect("a directory")
+        .as_os_str()
+        .to_owned();
+    path.push(":/usr/sbin:/usr/bin:/sbin:/bin");
+    path
 }
 
 /// Asserts that all ranks succeeded.

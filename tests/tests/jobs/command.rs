@@ -26,7 +26,7 @@ fn every_rank_compresses_as_it_likes_and_all_get_the_same() {
         directory.path(),
         work.path(),
         "case $FSGATHER_RANK in 0) how=none;; 1) how=lz4;; *) how=zstd:1;; esac
-        FSGATHER_COMPRESS=$how $TOOL gather part.$FSGATHER_RANK --all --out 'got.{rank}'",
+        FSGATHER_COMPRESS=$how fsgather gather part.$FSGATHER_RANK --all --out 'got.{rank}'",
     ));
     for rank in 0..RANKS {
         for other in 0..RANKS {
@@ -43,7 +43,7 @@ fn gather_to_the_root_writes_there_only() {
     succeed(&run(
         directory.path(),
         work.path(),
-        "$TOOL gather part.$FSGATHER_RANK --root 1 --out got.$FSGATHER_RANK",
+        "fsgather gather part.$FSGATHER_RANK --root 1 --out got.$FSGATHER_RANK",
     ));
     let mut expected = ["got.1", "part.0", "part.1", "part.2"].map(str::to_owned);
     expected.sort();
@@ -57,7 +57,7 @@ fn gather_prints_lines_on_the_root_in_rank_order() {
     let end = run(
         directory.path(),
         work.path(),
-        "echo score of $FSGATHER_RANK | $TOOL gather",
+        "echo score of $FSGATHER_RANK | fsgather gather",
     );
     succeed(&end);
     let expected = ["[0] score of 0", "[0] score of 1", "[0] score of 2"];
@@ -70,7 +70,7 @@ fn gather_refuses_to_keep_names_that_are_alike_on_all_ranks() {
     let end = run(
         directory.path(),
         work.path(),
-        "$TOOL gather part.0 --out got --keep-names",
+        "fsgather gather part.0 --out got --keep-names",
     );
     assert_eq!(end.code, 2, "{end:?}");
     assert!(
@@ -89,7 +89,7 @@ fn gather_keeps_names_that_are_not_utf_8() {
     succeed(&run(
         directory.path(),
         work.path(),
-        r#"f=$(printf "x\\37$FSGATHER_RANK"); cp part.$FSGATHER_RANK "$f"; $TOOL gather "$f" --out got --keep-names"#,
+        r#"f=$(printf "x\\37$FSGATHER_RANK"); cp part.$FSGATHER_RANK "$f"; fsgather gather "$f" --out got --keep-names"#,
     ));
     let got = fs::read_dir(work.path().join("got")).expect("a directory");
     let mut got: Vec<Vec<u8>> = got
@@ -103,14 +103,14 @@ fn gather_keeps_names_that_are_not_utf_8() {
 fn a_closed_standard_stream_is_an_error_on_all_ranks_and_loses_nothing() {
     let scripts = [
         (
-            "if [ $FSGATHER_RANK = 0 ]; then exec >&-; fi; $TOOL gather part.$FSGATHER_RANK",
+            "if [ $FSGATHER_RANK = 0 ]; then exec >&-; fi; fsgather gather part.$FSGATHER_RANK",
             "output",
         ),
         (
-            "if [ $FSGATHER_RANK = 1 ]; then exec <&-; fi; echo x | cat - >/dev/null; $TOOL gather",
+            "if [ $FSGATHER_RANK = 1 ]; then exec <&-; fi; echo x | cat - >/dev/null; fsgather gather",
             "input",
         ),
-        ("exec <&-; $TOOL broadcast", "input"),
+        ("exec <&-; fsgather broadcast", "input"),
     ];
     for (script, stream) in scripts {
         let (directory, work) = (place(), work(10));
@@ -130,7 +130,7 @@ fn a_closed_standard_stream_is_an_error_on_all_ranks_and_loses_nothing() {
 fn ranks_in_different_commands_get_an_error_that_names_both() {
     let (directory, work) = (place(), work(10));
     let script = "if [ $FSGATHER_RANK = 1 ]; then name=b; else name=a; fi; \
-                  $TOOL gather part.$FSGATHER_RANK --concat=$name; echo $name $? >&2";
+                  fsgather gather part.$FSGATHER_RANK --concat=$name; echo $name $? >&2";
     let end = run(directory.path(), work.path(), script);
     let said = |text: &str| said_times(&end, text);
     assert_eq!(
@@ -147,7 +147,7 @@ fn the_command_line_of_another_rank_steers_no_terminal() {
     let (directory, work) = (place(), work(10));
     // Rank 1 names itself by what colours a terminal, sets its title and turns writing round.
     let script = "if [ $FSGATHER_RANK = 1 ]; then name=$(printf '\\033[31mred\\033]0;title\\007\\342\\200\\256'); fi; \
-                  $TOOL gather part.$FSGATHER_RANK --concat=a --name \"mine$name\"";
+                  fsgather gather part.$FSGATHER_RANK --concat=a --name \"mine$name\"";
     let end = run(directory.path(), work.path(), script);
     assert_eq!(end.code, 14, "{end:?}");
     let told = said_times(&end, "mine?[31mred?]0;title??");
@@ -159,7 +159,7 @@ fn the_command_line_of_another_rank_steers_no_terminal() {
 #[test]
 fn what_is_one_command_although_it_differs_needs_a_name() {
     let (directory, work) = (place(), work(10));
-    let script = "$TOOL gather part.$FSGATHER_RANK --concat=whole.$((FSGATHER_RANK * 10))";
+    let script = "fsgather gather part.$FSGATHER_RANK --concat=whole.$((FSGATHER_RANK * 10))";
     let end = run(directory.path(), work.path(), script);
     assert_eq!(end.code, 14, "{end:?}");
     let end = run(
@@ -174,7 +174,7 @@ fn what_is_one_command_although_it_differs_needs_a_name() {
 #[test]
 fn a_file_larger_than_this_process_may_write_is_an_error_of_that_rank() {
     let (directory, work) = (place(), work(300_000));
-    let script = "export FSGATHER_TRANSPORT=filesys; if [ $FSGATHER_RANK = 1 ]; then ulimit -f 64; fi; $TOOL gather part.$FSGATHER_RANK --all --out 'got.{rank}'";
+    let script = "export FSGATHER_TRANSPORT=filesys; if [ $FSGATHER_RANK = 1 ]; then ulimit -f 64; fi; fsgather gather part.$FSGATHER_RANK --all --out 'got.{rank}'";
     let end = run(directory.path(), work.path(), script);
     assert_eq!(end.code, 12, "{end:?}");
     for rank in 0..RANKS {
@@ -190,7 +190,7 @@ fn a_file_larger_than_this_process_may_write_is_an_error_of_that_rank() {
 fn an_existing_output_is_an_error_on_all_ranks_without_force() {
     let (directory, work) = (place(), work(10));
     fs::write(work.path().join("whole"), "precious").expect("a file");
-    let script = "$TOOL gather part.$FSGATHER_RANK --concat=whole; echo code $?";
+    let script = "fsgather gather part.$FSGATHER_RANK --concat=whole; echo code $?";
     let end = run(directory.path(), work.path(), script);
     let mut codes = end.stdout.clone();
     codes.sort();
@@ -206,7 +206,7 @@ fn an_existing_output_is_an_error_on_all_ranks_without_force() {
     }
     let kept = fs::read(work.path().join("whole")).expect("a file");
     assert_eq!(kept, b"precious");
-    let script = "$TOOL gather part.$FSGATHER_RANK --concat=whole --force";
+    let script = "fsgather gather part.$FSGATHER_RANK --concat=whole --force";
     succeed(&run(directory.path(), work.path(), script));
     let whole = fs::read(work.path().join("whole")).expect("a file");
     assert!(whole == parts(10).concat());
@@ -216,7 +216,7 @@ fn an_existing_output_is_an_error_on_all_ranks_without_force() {
 fn an_output_that_cannot_be_written_fails_all_ranks() {
     let (directory, work) = (place(), work(10));
     fs::write(work.path().join("file"), "x").expect("a file");
-    let script = "$TOOL gather part.$FSGATHER_RANK --out file/got; echo code $?";
+    let script = "fsgather gather part.$FSGATHER_RANK --out file/got; echo code $?";
     let end = run(directory.path(), work.path(), script);
     let code_of = |rank: u32| {
         let prefix = format!("[{rank}] code ");
@@ -235,7 +235,7 @@ fn several_gathers_in_one_script_do_not_meet_each_other() {
     succeed(&run(
         directory.path(),
         work.path(),
-        "for i in 1 2 3 4 5; do $TOOL gather part.$FSGATHER_RANK --concat=whole.$i || exit; done",
+        "for i in 1 2 3 4 5; do fsgather gather part.$FSGATHER_RANK --concat=whole.$i || exit; done",
     ));
     for i in 1..=5 {
         let whole = fs::read(work.path().join(format!("whole.{i}"))).expect("a file");

@@ -144,7 +144,7 @@ fn a_real_file_system_shows_what_the_model_permits() {
 
 /// On two mounts of one directory, which a bed has made: `LYING_MOUNTS=FIRST:SECOND`, of the kind in `LYING_PROFILE`.
 #[test]
-#[ignore = "needs a bed"]
+#[ignore = "needs two mounts of one directory: LYING_MOUNTS=FIRST:SECOND"]
 fn two_mounts_show_what_the_model_permits() {
     let mounts = env::var("LYING_MOUNTS").expect("two mounts");
     let (first, second) = mounts.split_once(':').expect("two mounts");

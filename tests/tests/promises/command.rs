@@ -16,7 +16,7 @@ fn gather_all_gives_every_rank_a_file_from_every_rank() {
         succeed(&run(
             directory.path(),
             work.path(),
-            "$TOOL gather part.$FSGATHER_RANK --all --out 'got.{rank}'",
+            "fsgather gather part.$FSGATHER_RANK --all --out 'got.{rank}'",
         ));
         for rank in 0..RANKS {
             let got = work.path().join(format!("got.{rank}"));
@@ -34,7 +34,7 @@ fn gather_concat_joins_standard_inputs_in_rank_order() {
     succeed(&run(
         directory.path(),
         work.path(),
-        "cat part.$FSGATHER_RANK | $TOOL gather --concat=whole",
+        "cat part.$FSGATHER_RANK | fsgather gather --concat=whole",
     ));
     let whole = fs::read(work.path().join("whole")).expect("a file");
     assert!(whole == parts(300_000).concat());
@@ -44,7 +44,7 @@ fn gather_concat_joins_standard_inputs_in_rank_order() {
 fn a_missing_input_is_told_to_all_ranks() {
     let (directory, work) = (place(), work(10));
     fs::remove_file(work.path().join("part.1")).expect("our file");
-    let script = "$TOOL gather part.$FSGATHER_RANK --out got; echo code $?";
+    let script = "fsgather gather part.$FSGATHER_RANK --out got; echo code $?";
     let end = run(directory.path(), work.path(), script);
     let mut codes = end.stdout.clone();
     codes.sort();
@@ -68,7 +68,7 @@ fn broadcast_hands_the_roots_file_to_every_rank() {
     succeed(&run(
         directory.path(),
         work.path(),
-        "$TOOL broadcast part.$FSGATHER_RANK --root 2 --out 'got.{rank}'",
+        "fsgather broadcast part.$FSGATHER_RANK --root 2 --out 'got.{rank}'",
     ));
     for rank in 0..RANKS {
         let got = fs::read(work.path().join(format!("got.{rank}"))).expect("a file");
@@ -82,7 +82,7 @@ fn nobody_passes_a_barrier_before_all_have_come() {
     let end = run(
         directory.path(),
         work.path(),
-        "touch came.$FSGATHER_RANK; $TOOL barrier || exit; ls | wc -l",
+        "touch came.$FSGATHER_RANK; fsgather barrier || exit; ls | wc -l",
     );
     succeed(&end);
     let mut counts = end.stdout.clone();

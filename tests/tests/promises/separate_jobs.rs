@@ -75,10 +75,14 @@ fn jobs_without_an_id_that_one_process_starts_never_exchange_ranks() {
             stage.let_pass(Duration::from_millis(50));
         }
         for (index, &(job, rank)) in order.iter().enumerate() {
-            if stage.end(index).code == 0 {
+            let end = stage.end(index);
+            if end.code == 0 {
                 let got = fs::read_to_string(own.path().join(format!("out-{job}-{rank}")));
                 let right = format!("{job}{job}");
                 assert_eq!(got.expect("a result"), right, "{}", stage.transcript());
+            } else {
+                let is_told = end.stderr.iter().any(|line| line.contains("FSGATHER_JOB"));
+                assert!(is_told, "{}", stage.transcript());
             }
         }
     }

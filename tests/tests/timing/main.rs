@@ -1,4 +1,4 @@
-//! Measures the promises in seconds: how long after an event each rank reports it. `scripts/prove timing` runs it.
+//! Measures the promises in seconds: the time from an event to the report of each rank. `scripts/prove timing` runs it.
 //!
 //! Each promise is measured in many rounds with real processes. The program prints the distribution of all samples and fails if the 99th
 //! percentile is over the limit. It judges only on a quiet machine: if other processes use the processors, it prints the figures and exits
@@ -25,7 +25,7 @@ use promises::{PROMISES, Promise};
 /// Exit code if the machine is too busy to judge.
 const NOT_JUDGED: i32 = 77;
 
-/// How long after an event each rank reports it, in many rounds.
+/// Measures the time from an event to the report of each rank, in many rounds.
 #[derive(Parser)]
 #[command(name = "timing")]
 struct Options {
@@ -46,7 +46,7 @@ fn main() {
     let mut broken = Vec::new();
     println!("seconds after the event  limit  samples    50 %    90 %    99 %     max  after");
     for promise in PROMISES.iter().filter(chosen) {
-        let rounds = (options.rounds / promise.costs).max(1);
+        let rounds = (options.rounds / promise.quick_rounds).max(1);
         let samples = (0..rounds).flat_map(promise.measure).collect();
         let samples = Distribution::new(samples);
         println!(

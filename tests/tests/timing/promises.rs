@@ -16,8 +16,8 @@ pub(crate) struct Promise {
     pub(crate) event: &'static str,
     /// The documented limit.
     pub(crate) limit: Duration,
-    /// How many rounds of a quick promise one round takes.
-    pub(crate) costs: usize,
+    /// One round counts as this many rounds, because it takes longer.
+    pub(crate) quick_rounds: usize,
     /// Plays one job; returns how long after the event each rank reported it.
     pub(crate) measure: fn(usize) -> Vec<Duration>,
 }
@@ -28,70 +28,70 @@ pub(crate) const PROMISES: [Promise; 9] = [
         name: "killed-computing",
         event: "a rank is killed between two calls",
         limit: Duration::from_secs(2),
-        costs: 1,
+        quick_rounds: 1,
         measure: killed_computing,
     },
     Promise {
         name: "killed-publishing",
         event: "a rank is killed while it writes its payload",
         limit: Duration::from_secs(2),
-        costs: 1,
+        quick_rounds: 1,
         measure: killed_publishing,
     },
     Promise {
         name: "killed-in-ring",
         event: "a rank is killed while payloads pass from rank to rank",
         limit: Duration::from_secs(2),
-        costs: 1,
+        quick_rounds: 1,
         measure: killed_in_ring,
     },
     Promise {
         name: "killed-meeting",
         event: "a rank is killed before all have joined",
         limit: Duration::from_secs(2),
-        costs: 1,
+        quick_rounds: 1,
         measure: killed_meeting,
     },
     Promise {
         name: "killed-over-markers",
         event: "a rank is killed in a job that uses marker files alone",
         limit: Duration::from_secs(2),
-        costs: 1,
+        quick_rounds: 1,
         measure: killed_over_markers,
     },
     Promise {
         name: "terminated",
         event: "SIGTERM ends a rank of `fsgather gather`",
         limit: Duration::from_secs(2),
-        costs: 1,
+        quick_rounds: 1,
         measure: terminated,
     },
     Promise {
         name: "interrupted",
         event: "a program asks a rank that waits to stop",
         limit: Duration::from_secs(2),
-        costs: 1,
+        quick_rounds: 1,
         measure: interrupted,
     },
     Promise {
         name: "timed-out",
         event: "a call has been without progress for its time-out",
         limit: Duration::from_secs(10),
-        costs: 2,
+        quick_rounds: 2,
         measure: timed_out,
     },
     Promise {
         name: "stall-warning",
         event: "a rank was stopped 30 s ago while others wait for it",
         limit: Duration::from_secs(15),
-        costs: 25,
+        quick_rounds: 25,
         measure: stall_warnings,
     },
 ];
 
 const RANKS: u32 = 8;
 
-/// When a wait warns.
+/// A waiting rank warns after this time.
 const WARNING_DELAY: Duration = Duration::from_secs(30);
 
 /// The rank that a round kills: rank 0 in every fourth round.
@@ -214,7 +214,7 @@ fn terminated(round: usize) -> Vec<Duration> {
         let part = work.path().join(format!("part.{rank}"));
         fs::write(&part, vec![1; 300_000]).expect("a file");
         let part = part.to_str().expect("text");
-        // The last one waits for its standard input.
+        // Rank 2 waits for its standard input.
         let arguments = ["gather", part, "--out", "got"];
         let arguments: &[&str] = if rank == 2 {
             &["gather", "--out", "got"]

@@ -88,6 +88,7 @@ pub(crate) fn on_terminal(columns: u32, command: &str) -> Command {
         .env("TOOL", TOOL)
         .env_remove("FSGATHER_DIR")
         .env_remove("EXP_DIR")
+        .env("SHELL", "/bin/sh")
         .env("TERM", "xterm")
         .env("NO_COLOR", "1")
         .stdin(Stdio::null());

@@ -203,20 +203,18 @@ fn a_rank_that_does_not_come_is_named_when_its_time_is_over() {
     }
     assert!(error.to_string().contains("FSGATHER_TIMEOUT"), "{error}");
     // It was told that nothing moves, so it could have been stopped.
-    assert!(calls.load(Ordering::Relaxed) >= 3);
+    assert!(calls.load(Ordering::Relaxed) > 0);
 }
 
 #[test]
 fn a_payload_that_stalls_is_given_up_when_its_time_is_over() {
-    let bed = Bed {
-        timeout: Duration::from_millis(300),
-        ..Bed::new(2)
-    };
-    let (meshes, proxy) = with_proxy(&bed, 1, Meddling::default());
+    let (meshes, proxy) = with_proxy(&Bed::new(2), 1, Meddling::default());
     meshes[1].offer(call(0), Source::Memory(payload(1, 90_000_000).into()));
     let mut pull = meshes[0].pull(call(0), Rank::new(1), 90_000_000).unwrap();
     pull.next_chunk(&mut ignore).unwrap().unwrap();
     proxy.seen.holds_back.store(true, Ordering::SeqCst);
+    // Short only for what cannot come any more.
+    let mut pull = pull.within(Duration::from_millis(300));
     let error = pull.read_to_end(&mut ignore).unwrap_err();
     proxy.seen.holds_back.store(false, Ordering::SeqCst);
     assert!(

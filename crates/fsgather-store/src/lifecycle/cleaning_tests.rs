@@ -406,7 +406,7 @@ fn a_directory_is_a_users_own_if_it_is_there_and_belongs_to_that_user() {
 }
 
 #[test]
-#[ignore = "mounts a tmpfs"]
+#[ignore = "needs root to mount a tmpfs: scripts/prove mounts"]
 fn a_directory_is_freed_where_not_one_file_more_can_be_made() {
     let disk = crate::payload::writer::tests::SmallDisk::new("size=4m,nr_inodes=60");
     let rendezvous = make_rendezvous(disk.0.path()).unwrap();

@@ -270,7 +270,7 @@ fn files_of_others_and_unknown_names_are_passed_over() {
 }
 
 #[test]
-#[ignore = "mounts a tmpfs"]
+#[ignore = "needs root to mount a tmpfs: scripts/prove mounts"]
 fn on_a_full_disk_the_last_messages_still_find_room() {
     let disk = SmallDisk::new("size=1m");
     let own = check_writable(disk.0.path()).unwrap();
@@ -481,7 +481,7 @@ fn with_room(mut act: impl FnMut() -> Result<(), Error>) {
 }
 
 #[test]
-#[ignore = "mounts a tmpfs"]
+#[ignore = "needs root to mount a tmpfs: scripts/prove mounts"]
 fn messages_and_signs_of_life_go_on_where_no_file_can_be_made() {
     let disk = SmallDisk::new("size=4m,nr_inodes=60");
     let own = check_writable(disk.0.path()).unwrap();

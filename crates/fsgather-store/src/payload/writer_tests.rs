@@ -313,7 +313,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-#[ignore = "mounts a tmpfs"]
+#[ignore = "needs root to mount a tmpfs: scripts/prove mounts"]
 fn a_full_disk_is_told_with_needed_and_free_bytes_and_frees_what_was_written() {
     let disk = SmallDisk::new("size=4m");
     let directory = make(disk.0.path());
@@ -357,7 +357,7 @@ fn a_full_disk_is_told_with_needed_and_free_bytes_and_frees_what_was_written() {
 }
 
 #[test]
-#[ignore = "mounts a tmpfs"]
+#[ignore = "needs root to mount a tmpfs: scripts/prove mounts"]
 fn a_disk_without_inodes_or_write_access_is_told_about_the_directory() {
     let disk = SmallDisk::new("size=4m,nr_inodes=2");
     let place = disk.0.path();
