@@ -1,5 +1,5 @@
 #!/bin/sh
-# Cargo starts programs with this script (.cargo/config.toml). Test programs run for at most TEST_LIMIT (30 minutes), and without the variables
+# Cargo starts programs with this script (.cargo/config.toml). Test programs run for at most TEST_LIMIT (15 minutes), and without the variables
 # of the user's own jobs: settings of fsgather, of launchers and of terminals would change what tests see. Other programs run as they are.
 case $1 in
 */deps/* | */rustdoctest*)
@@ -11,7 +11,7 @@ case $1 in
         esac
     done
     if command -v timeout >/dev/null; then
-        exec timeout --foreground --kill-after=10 "${TEST_LIMIT:-30m}" "$@"
+        exec timeout --foreground --kill-after=10 "${TEST_LIMIT:-15m}" "$@"
     fi
     ;;
 esac
