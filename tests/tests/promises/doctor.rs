@@ -9,14 +9,15 @@ use crate::common::{
     place,
 };
 
+/// How the summary of a usable directory begins. Without a network there is one more note.
+const USABLE_HERE: &str = "usable (0 problems, 0 warnings, ";
+
 #[test]
 fn alone_it_tells_what_the_directory_can_do_and_what_only_several_ranks_can_try() {
     let place = place();
     let directory = place.path().to_str().expect("text");
     let brief = alone(&[directory], &[]);
     assert_eq!(brief.code, USABLE, "{brief:?}");
-    // Without a network there is one more note.
-    const USABLE_HERE: &str = "usable (0 problems, 0 warnings, ";
     assert!(brief.stdout[0].starts_with(USABLE_HERE), "{brief:?}");
     let said = brief.stdout.join("\n");
     assert!(

@@ -214,7 +214,7 @@ fn a_payload_that_stalls_is_given_up_when_its_time_is_over() {
     pull.next_chunk(&mut ignore).unwrap().unwrap();
     proxy.seen.holds_back.store(true, Ordering::SeqCst);
     // Short only for what cannot come any more.
-    let mut pull = pull.within(Duration::from_millis(300));
+    let pull = pull.within(Duration::from_millis(300));
     let error = pull.read_to_end(&mut ignore).unwrap_err();
     proxy.seen.holds_back.store(false, Ordering::SeqCst);
     assert!(
