@@ -7,7 +7,7 @@ use fsgather_testkit::process;
 use super::{documentation::pages, source::root};
 
 /// Scripts without a command line: others read them, or cargo starts test programs with them.
-const NOT_CALLED: [&str; 3] = ["arguments.sh", "staged.sh", "within-limit.sh"];
+const NOT_CALLED: [&str; 3] = ["arguments.sh", "staged.sh", "test-runner.sh"];
 
 /// Scripts and beds that hand unknown arguments on to a program that is built first.
 const HANDS_ON: [&str; 1] = ["python-tests.sh"];

@@ -40,9 +40,6 @@ use rustix::process::Signal;
 
 use process::{Event, Process, What};
 
-/// Within this a dead process is noticed by all others.
-pub(crate) const NOTICED: Duration = Duration::from_secs(2);
-
 /// Exit codes.
 pub(crate) const CONFIG: i32 = 2;
 pub(crate) const TIMED_OUT: i32 = 10;

@@ -1,21 +1,21 @@
 //! `fsgather doctor` finds directories that are not shared, file systems that lack something, and file systems that hang.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::common::{
-    RENDEZVOUS, STORAGE, World, assert_nothing_left,
+    End, RENDEZVOUS, STORAGE, World, assert_nothing_left,
     doctor::{USABLE, document, findings, host, ranks, stage},
     double_mount::DoubleMount,
     mounts::Mounted,
     place, strangers,
 };
 
-#[test]
-fn a_read_only_directory_is_named_with_the_rank_that_cannot_write() {
-    let place = place();
-    // What others see is no hindrance.
-    let mounted = Mounted::over(place.path(), "ro", "true");
-    let world = World::new(2, place.path()).with(
+/// Runs doctor on two ranks of which rank 1 alone sees a file system of its own in the place of the directory; returns that and how both ended.
+fn with_a_mount_of_rank_1(directory: &Path, options: &str) -> (Mounted, Vec<End>) {
+    let mounted = Mounted::over(directory, options, "true");
+    let world = World::new(2, directory).with(
         "FSGATHER_RENDEZVOUS",
         &format!("tcp://127.0.0.1:{}", strangers::free_port()),
     );
@@ -23,6 +23,14 @@ fn a_read_only_directory_is_named_with_the_rank_that_cannot_write() {
     stage.start(&mut world.tool(0, &["doctor", "--json"]));
     stage.start(&mut mounted.tool(&world, 1, &["doctor", "--json"]));
     let ends = ranks(&mut stage, STORAGE);
+    (mounted, ends)
+}
+
+#[test]
+fn a_read_only_directory_is_named_with_the_rank_that_cannot_write() {
+    let place = place();
+    // What rank 0 sees is no hindrance.
+    let (_mounted, ends) = with_a_mount_of_rank_1(place.path(), "ro");
     let problems = findings(&document(&ends[0]), "problem").join("\n");
     assert!(problems.contains("ead-only file system"), "{problems}");
     assert!(
@@ -37,15 +45,7 @@ fn a_read_only_directory_is_named_with_the_rank_that_cannot_write() {
 #[test]
 fn a_directory_that_is_not_shared_is_told_with_the_host() {
     let place = place();
-    let mounted = Mounted::over(place.path(), "mode=0700", "true");
-    let world = World::new(2, place.path()).with(
-        "FSGATHER_RENDEZVOUS",
-        &format!("tcp://127.0.0.1:{}", strangers::free_port()),
-    );
-    let mut stage = stage();
-    stage.start(&mut world.tool(0, &["doctor", "--json"]));
-    stage.start(&mut mounted.tool(&world, 1, &["doctor", "--json"]));
-    let ends = ranks(&mut stage, STORAGE);
+    let (mounted, ends) = with_a_mount_of_rank_1(place.path(), "mode=0700");
     let document = document(&ends[0]);
     assert_eq!(document["conclusion"], "bad-directory");
     assert_eq!(document["world"]["blind"], Value::from(vec![1]));
