@@ -14,13 +14,13 @@ def in_short(told: list[dict[str, Any]], others: int, limit: float) -> str:
     """What the other ranks were told of harm, in a cell of a table."""
     heard = [each for each in told if each["kind"]]
     if not told:
-        return f"nobody within {limit:.0f} s"
+        return f"no error within {limit:.0f} s"
     if not heard:
         return "no error"
-    who = "both" if len(heard) == others else f"{len(heard)} of {others}"
+    count = "" if len(heard) == others else f"{len(heard)} of {others}: "
     named = all(re.search(r"\brank 2\b", each["text"]) for each in heard)
     kinds = ", ".join(sorted({f"`{each['kind']}`" for each in heard}))
-    return f"{who}, {max(each['seconds'] for each in heard):.1f} s, {'rank 2 named' if named else 'no name'} ({kinds})"
+    return f"{count}{kinds}{' naming rank 2' if named else ''}, {max(each['seconds'] for each in heard):.1f} s"
 
 
 def write(found: dict[str, Any]) -> None:
