@@ -17,7 +17,7 @@ esac
 # Each line is one step, and the command that repeats it.
 QUICK=("cargo test --workspace --no-fail-fast")
 FULL=(
-    "TEST_TIER=full cargo test --workspace --no-fail-fast --test jobs --test over_markers --test errors --test machine_code"
+    "TEST_TIER=full cargo test --workspace --no-fail-fast --test jobs --test over_markers --test errors"
     # Quick programs that try more cases.
     "TEST_TIER=full cargo test --workspace --no-fail-fast --test promises --test lying_files --test simulation --test mesh --test exchange_conformance --test exchange_over_mailboxes --test exchange_over_markers --test in_one_process --test damage"
     "scripts/python-tests.sh"

@@ -18,11 +18,11 @@ const LONGEST_TEXT: usize = 256;
 /// One function that a thread is in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StackFrame {
-    /// Its file, as the program's language names it; of machine code the library, or nothing for the program itself.
+    /// Its file, as the program's language names it.
     pub file: String,
     /// The line in that file, where it is known.
     pub line: Option<u32>,
-    /// The function; nothing where a library does not tell.
+    /// The name of the function.
     pub function: String,
     /// Whether it is a part of the program rather than of the language, of fsgather, or of something else that was installed.
     pub is_own: bool,
@@ -40,23 +40,10 @@ impl StackFrame {
             name
         }
     }
-
-    /// Whether it is one of machine code, which has no lines here.
-    fn is_of_machine(&self) -> bool {
-        self.line.is_none() && (self.file.is_empty() || self.short_file().contains(".so"))
-    }
 }
 
 impl fmt::Display for StackFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_of_machine() {
-            let separator = if self.file.is_empty() || self.function.is_empty() {
-                ""
-            } else {
-                " of "
-            };
-            return write!(f, "{}{separator}{}", self.function, self.short_file());
-        }
         f.write_str(self.short_file())?;
         if let Some(line) = self.line {
             write!(f, ":{line}")?;
@@ -164,24 +151,6 @@ impl Whereabouts {
         }
     }
 
-    /// The functions that are told as such, and the one of machine code that stands beside the system call: that which a function of
-    /// another language has called, or the only one, where its library does not tell its name.
-    fn divided(&self) -> (&[StackFrame], Option<&StackFrame>) {
-        match self.frames.split_last() {
-            Some((last, others)) if last.is_of_machine() && self.state.is_some() => {
-                let caller = others.last();
-                let is_called = caller.is_some_and(|caller| !caller.is_of_machine());
-                let is_alone = last.function.is_empty() && !others.iter().any(|frame| frame.is_own);
-                if is_called || is_alone {
-                    (if is_called { others } else { &[] }, Some(last))
-                } else {
-                    (&self.frames, None)
-                }
-            }
-            _ => (&self.frames, None),
-        }
-    }
-
     /// The same, within the bounds that hold for what travels, and with names that stay within their line.
     #[must_use]
     pub fn cut_to_size(mut self) -> Self {
@@ -208,8 +177,7 @@ impl fmt::Display for Whereabouts {
                 None => Ok(()),
             };
         }
-        let (frames, called) = self.divided();
-        let mut frames = frames.iter().rev();
+        let mut frames = self.frames.iter().rev();
         let is_empty = match frames.next() {
             None => true,
             Some(innermost) => {
@@ -222,15 +190,14 @@ impl fmt::Display for Whereabouts {
                 false
             }
         };
-        let within = called.map_or_else(String::new, |called| format!(", in {called}"));
         match &self.state {
             None if is_empty && self.main_has_ended => {
                 return f.write_str("its main thread has ended");
             }
             None if is_empty => f.write_str("nothing can be seen of it")?,
             None => {}
-            Some(state) if is_empty => write!(f, "{state}{within}")?,
-            Some(state) => write!(f, " ({state}{within})")?,
+            Some(state) if is_empty => state.fmt(f)?,
+            Some(state) => write!(f, " ({state})")?,
         }
         if self.holds_interpreter {
             f.write_str(", holding the interpreter's lock")?;

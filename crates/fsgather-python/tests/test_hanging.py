@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import fsgather
-from conftest import LIMIT, FileServer, World
+from conftest import LIMIT, World
 
 JOB = """
 import ctypes, threading, time
@@ -45,9 +43,6 @@ def read():
 
 def keep_interpreter():
     ctypes.PyDLL(None).sleep(1000)
-
-def call_library():
-    ctypes.PyDLL(os.environ["LIBRARY"]).nap_in_c(1000)
 
 def nested():
     [nap() for _ in range(2)]
@@ -138,109 +133,6 @@ def test_functions_are_told_where_a_package_numbers_threads_in_its_own_way(world
     [[ranks, _, frames, _, answered]] = stacks
     assert ranks == [1] and answered, stacks
     assert [function for _, _, function in frames] == ["<module>", what], stacks
-
-
-LIBRARY = """
-#include <unistd.h>
-
-static __attribute__((noinline)) unsigned nap_within(unsigned seconds) {
-    return sleep(seconds) + 1;
-}
-
-unsigned nap_in_c(unsigned seconds) {
-    return nap_within(seconds) + 1;
-}
-"""
-
-
-@pytest.mark.parametrize("options", [[], ["-O2"], ["-O2", "-fno-omit-frame-pointer"], ["-O2", "-s"]], ids="".join)
-def test_a_library_that_waits_is_told_with_its_function(world: World, tmp_path: Path, options: list[str]) -> None:
-    compiler = shutil.which("gcc")
-    if compiler is None or platform.machine() != "x86_64":
-        pytest.skip("this needs gcc and x86-64")
-    (tmp_path / "nap.c").write_text(LIBRARY)
-    library = tmp_path / "libnap.so"
-    subprocess.run([compiler, *options, "-shared", "-fPIC", "-o", str(library), str(tmp_path / "nap.c")], check=True)
-    text, [[_, line, frames, state, _]] = stacks_of(world, "call_library", LIBRARY=str(library))
-    # What is not for others has no name in a library without its own symbols.
-    function = "nap_in_c" if "-s" in options else "nap_within"
-    assert frames[-1] == [str(library), None, function], frames
-    assert [name for _, _, name in frames[:-1]] == ["<module>", "call_library"], frames
-    told = rf"program.py:\d+ in call_library \({state}, in {function} of libnap.so\)(, holding the interpreter's lock)?"
-    assert re.fullmatch(told, line), line
-    assert text.endswith(f"\n  rank 1: {line}"), text
-
-
-PAGES = """
-static const char *const pages[1 << 19] = {"x"};
-
-const char *const *all_pages(void) {
-    return pages;
-}
-"""
-"""Moves tables of exceptions in a file away from what is read as the library is loaded."""
-
-LOOKED_AT = """
-import ctypes, mmap, sys, threading, time
-from fsgather import _fsgather
-
-def map_memory():
-    global mapped
-    while True:
-        mmap.mmap(-1, 1 << 20).close()
-        mapped += 1
-        time.sleep(0.01)
-
-def look():
-    # By now the main thread is there.
-    time.sleep(0.5)
-    print("looks", flush=True)
-    sys.stdin.readline()
-    for _ in range(2):
-        [(frames, _)] = _fsgather.sample_stacks(1)
-        before = mapped
-        while mapped < before + 2:
-            time.sleep(0.01)
-        print(frames[-1][2], flush=True)
-
-mapped = 0
-_fsgather.sample_stacks(1)
-threading.Thread(target=map_memory, daemon=True).start()
-threading.Thread(target=look, daemon=True).start()
-ctypes.CDLL(sys.argv[1]).nap_in_c(1000)
-"""
-
-
-@pytest.mark.bed("root and FUSE")
-def test_a_look_at_a_library_whose_file_server_hangs_keeps_nobody_from_work(file_server: FileServer) -> None:
-    compiler = shutil.which("gcc")
-    if compiler is None or platform.machine() != "x86_64":
-        pytest.skip("this needs gcc and x86-64")
-    source = file_server.back / "nap.c"
-    source.write_text(LIBRARY + PAGES)
-    built = ["-O2", "-shared", "-fPIC", "-o", str(file_server.back / "libnap.so"), str(source)]
-    subprocess.run([compiler, *built], check=True)
-    library = file_server.mount / "libnap.so"
-    command = [sys.executable, "-c", LOOKED_AT, str(library)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        guard = threading.Timer(LIMIT, lambda: (file_server.rule(""), process.kill()))
-        guard.start()
-        assert process.stdin and process.stdout
-        try:
-            assert process.stdout.readline() == "looks\n"
-            with library.open() as file:
-                # What nobody has needed yet.
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            file_server.rule("read libnap.so hang")
-            process.stdin.write("go\n")
-            process.stdin.flush()
-            told = [process.stdout.readline().split() for _ in range(2)]
-        finally:
-            file_server.rule("")
-            process.kill()
-            guard.cancel()
-    # Both looks ended, and memory was mapped after each, while reads of the library still hung.
-    assert told == [["<module>"]] * 2, "nothing of the library can be read"
 
 
 def test_a_rank_that_is_stopped_is_told_as_such_by_its_neighbours(world: World) -> None:
@@ -526,7 +418,7 @@ def test_each_rank_is_told_by_the_thread_that_counts_and_in_one_line(world: Worl
     # The function and the system call are of one thread, whichever Python takes for its main one.
     elsewhere = r"elsewhere.py:\d+ in wait_for_it \(waiting, in futex\)"
     assert re.fullmatch(f"{napping}|{elsewhere}", told[7][0]), told[7]
-    # What runs machine code is told with the function of Python that has called it.
+    # A function of C is reported as the Python function that called it.
     assert re.fullmatch(r"program.py:\d+ in compresses \(running\)", told[9][0]), told[9]
     assert re.fullmatch(r"program.py:\d+ in pickles \(running\)(, holding the interpreter's lock)?", told[10][0]), told[10]
     if apart:

@@ -73,12 +73,6 @@ impl OwnMemory {
             Way::File(File::open("/proc/thread-self/mem")?)
         }))
     }
-
-    /// Whether a thread that reads what a server has to fetch keeps no other one from its work.
-    #[must_use]
-    pub const fn waits_alone(&self) -> bool {
-        matches!(self.0, Way::Call)
-    }
 }
 
 impl Memory for OwnMemory {

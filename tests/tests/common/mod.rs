@@ -49,15 +49,6 @@ pub(crate) const CORRUPT: i32 = 13;
 pub(crate) const DESYNC: i32 = 14;
 pub(crate) const RENDEZVOUS: i32 = 15;
 
-/// How a line begins that tells of a function of the program and of what it waits for; on other machines of the latter alone.
-pub(crate) fn within(function: &str, state: &str) -> String {
-    if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-        format!("{function} ({state}")
-    } else {
-        state.to_owned()
-    }
-}
-
 /// How a process ended.
 #[derive(Clone, Debug)]
 pub(crate) struct End {

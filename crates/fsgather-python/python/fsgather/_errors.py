@@ -48,10 +48,7 @@ class Stack(NamedTuple):
     text: str
     """What they did, in one line."""
     frames: tuple[tuple[str, Optional[int], str], ...]
-    """The file, line and name of each function that they were in, the innermost last.
-
-    A function of machine code has no line, and its library as file, or ``""`` for the program itself; its name may be ``""``.
-    """
+    """The file, line and name of each Python function that they were in, the innermost last."""
     state: Optional[str]
     """What the kernel did with that thread: ``"running"``, ``"waiting, in read on /data/x.h5"``, ``"stopped"``."""
     answered: bool
