@@ -12,6 +12,8 @@
 mod documentation;
 #[path = "architecture/graph.rs"]
 mod graph;
+#[path = "architecture/language.rs"]
+mod language;
 #[path = "architecture/promises.rs"]
 mod promises;
 #[path = "architecture/public_face.rs"]
