@@ -30,7 +30,7 @@ macro_rules! settings_table {
             directory: Option<PathBuf> {
                 variable {
                     DIR = "FSGATHER_DIR" or EXP_DIR:
-                    "The directory in which `all_gather_via_filesys/` is made, for meeting and for payloads. One that nobody has named is done without where it cannot be used, unless `FSGATHER_TRANSPORT` is `filesys`." [
+                    "The directory in which `all_gather_via_filesys/` is made, for joining and payloads. An unusable default is skipped, unless `FSGATHER_TRANSPORT` is `filesys`." [
                         "a path",
                         "`/tmp/fsgather-<uid>` when the launcher says that all ranks are on one host, else the working directory; for ranks that a program's own channel introduces the former where they see the same mounts, else none"
                     ]
@@ -42,7 +42,7 @@ macro_rules! settings_table {
             dir_mode: DirMode {
                 variable {
                     DIR_MODE = "FSGATHER_DIR_MODE":
-                    "The mode of gather directories. With `0750` the group of the directory above may read what is in them, with `0770` also remove it; nobody else can change a file. `any` is for file systems without modes, such as SMB and vfat: whoever can read there can join the job and read its data."
+                    "The mode of gather directories. With `0750` the group of the parent directory may read their content, with `0770` also remove it; only the owner can change a file. `any` is for file systems without modes, such as SMB and vfat: all users who can read there can join the job and read its data."
                 }
                 help {}
                 value { default DirMode::PRIVATE, such as "0770" }
@@ -51,7 +51,7 @@ macro_rules! settings_table {
             transport: Transport {
                 variable {
                     TRANSPORT = "FSGATHER_TRANSPORT" or MDETR_FILESYS_REDUCE MDETR_CPU_REDUCE:
-                    "The way payloads take; with `auto` through files where a directory can be used and has room, else through memory. `MDETR_FILESYS_REDUCE=1` means `filesys`, `MDETR_CPU_REDUCE=1` means `memory`."
+                    "The way of payloads; with `auto` through files if a directory is usable and has room, else through memory. `MDETR_FILESYS_REDUCE=1` means `filesys`, `MDETR_CPU_REDUCE=1` means `memory`."
                 }
                 help { "how payloads travel: auto, filesys or memory" }
                 value { default Transport::Auto, such as "filesys", else read::old_transport }
@@ -69,7 +69,7 @@ macro_rules! settings_table {
             control: Control {
                 variable {
                     CONTROL = "FSGATHER_CONTROL":
-                    "How ranks talk: over TCP, or by marker files in the shared directory; with `auto` over TCP, unless a rank cannot reach rank 0. Rank 0's setting counts."
+                    "The way of messages: over TCP, or by marker files in the shared directory; with `auto` over TCP, unless a rank cannot reach rank 0. Rank 0's setting counts."
                 }
                 help { "how ranks talk: auto, tcp or markers" }
                 value { default Control::Auto, such as "tcp" }
@@ -79,7 +79,7 @@ macro_rules! settings_table {
             rendezvous: Option<RendezvousSetting> {
                 variable {
                     RENDEZVOUS = "FSGATHER_RENDEZVOUS":
-                    "Where ranks meet; at a loopback address, or `localhost`, those of one host only. With `ray:`, `dask:`, `spark:`, `jax:`, `mpi:` or a package's own name the engine that has started a Python program introduces them." ["the directory of `FSGATHER_DIR`"]
+                    "Where ranks meet; at a loopback address, or `localhost`, only those of one host. With `ray:`, `dask:`, `spark:`, `jax:`, `mpi:` or a package's own name the engine of a Python program introduces them." ["the directory of `FSGATHER_DIR`"]
                 }
                 help { "where ranks meet, if not in the directory" }
                 value { default None, such as "tcp://node1:60001", show show::rendezvous }
@@ -88,7 +88,7 @@ macro_rules! settings_table {
             job: Option<String> {
                 variable {
                     JOB = "FSGATHER_JOB":
-                    "Tells jobs apart that share a directory." [
+                    "Separates jobs that share a directory." [
                         "any text",
                         "the launcher's job id"
                     ]
@@ -101,12 +101,12 @@ macro_rules! settings_table {
             secret: Option<SecretSetting> {
                 variable {
                     SECRET = "FSGATHER_SECRET":
-                    "What a process must know to join; in a directory besides what rank 0 draws. Ranks that were given different ones are told so." [
+                    "The secret for joining; in a directory in addition to rank 0's random one. Ranks with different secrets get an error." [
                         "32 random bytes in hexadecimal or base64",
                         "none; at an address it is derived from the job then"
                     ];
                     SECRET_FILE = "FSGATHER_SECRET_FILE":
-                    "A file that holds the secret, of this user or root and closed to others (mode `0600`); `FSGATHER_SECRET` wins." [
+                    "A file with the secret, owned by this user or root and closed to others (mode `0600`); `FSGATHER_SECRET` wins." [
                         "a path",
                         "none"
                     ]
@@ -118,7 +118,7 @@ macro_rules! settings_table {
             encrypt: bool {
                 variable {
                     ENCRYPT = "FSGATHER_ENCRYPT":
-                    "Connections between hosts are always encrypted. With `1` nothing takes another way over a network: messages do not move to marker files, `auto` puts payloads into files on local disks only, and `markers` and `filesys` are refused elsewhere."
+                    "Connections between hosts are always encrypted. With `1` nothing else crosses a network: messages do not move to marker files, `auto` uses files on local disks only, and `markers` and `filesys` are rejected elsewhere."
                 }
                 help {}
                 value { default false, such as "1" }
@@ -127,7 +127,7 @@ macro_rules! settings_table {
             rank: Rank {
                 variable {
                     RANK = "FSGATHER_RANK":
-                    "The rank of this process; it counts together with `FSGATHER_WORLD_SIZE` only." [
+                    "The rank of this process; requires `FSGATHER_WORLD_SIZE`." [
                         "a number from 0",
                         "from the launcher"
                     ]
@@ -139,7 +139,7 @@ macro_rules! settings_table {
             world_size: WorldSize {
                 variable {
                     WORLD_SIZE = "FSGATHER_WORLD_SIZE":
-                    "How many ranks there are; it counts together with `FSGATHER_RANK`, or in a pod of a Kubernetes indexed Job." [
+                    "The number of ranks; requires `FSGATHER_RANK`, or a pod of a Kubernetes indexed Job." [
                         "a number from 1",
                         "from the launcher"
                     ]
@@ -151,7 +151,7 @@ macro_rules! settings_table {
             local_rank: Option<u32> {
                 variable {
                     LOCAL_RANK = "FSGATHER_LOCAL_RANK":
-                    "The number of this process among those on its host." [
+                    "The number of this process on its host." [
                         "a number from 0",
                         "from the launcher"
                     ]
@@ -163,7 +163,7 @@ macro_rules! settings_table {
             local_size: Option<u32> {
                 variable {
                     LOCAL_WORLD_SIZE = "FSGATHER_LOCAL_WORLD_SIZE":
-                    "How many ranks there are on this host." [
+                    "The number of ranks on this host." [
                         "a number from 1",
                         "from the launcher"
                     ]
@@ -184,7 +184,7 @@ macro_rules! settings_table {
             timeout: Duration {
                 variable {
                     TIMEOUT = "FSGATHER_TIMEOUT":
-                    "How long to wait in a call since anything last moved."
+                    "How long a call waits without progress."
                 }
                 help { "how long nothing may move, without --timeout" }
                 value { default DEFAULT_TIMEOUT, such as "30m" }
@@ -202,7 +202,7 @@ macro_rules! settings_table {
             interfaces: InterfaceFilter {
                 variable {
                     INTERFACE = "FSGATHER_INTERFACE":
-                    "The network interfaces whose addresses are published, and listened at, beside the loopback." ["all"]
+                    "The network interfaces to publish and listen on, beside the loopback." ["all"]
                 }
                 help {}
                 value { default InterfaceFilter::any(), such as "ib0,10.1.0.0/16" }
@@ -212,7 +212,7 @@ macro_rules! settings_table {
             inline_limit: u64 {
                 variable {
                     INLINE_LIMIT = "FSGATHER_INLINE_LIMIT":
-                    "Payloads up to this size travel with the control messages and make no file; never above 4 MiB divided by the world size."
+                    "Payloads up to this size travel inside messages, without a file; at most 4 MiB divided by the world size."
                 }
                 help {}
                 value { default DEFAULT_INLINE_LIMIT, such as "64KiB", show show::inline_limit }
@@ -241,7 +241,7 @@ macro_rules! settings_table {
             verify: Verify {
                 variable {
                     VERIFY = "FSGATHER_VERIFY":
-                    "Which payloads have checksums that readers verify: all with `always`, on each rank that reads them; with `host` those that travel, once for each host whose ranks share memory; they travel unless all ranks run on one host and the directory, if there is one, lies on a file system of it; with `off` none. The strictest that a rank was told counts. What is compressed, travels with messages or goes through rank 0 always has them."
+                    "Which payloads have checksums that readers verify: with `always` all, on each reading rank; with `host` those that travel, once for each host whose ranks share memory; with `off` none. Payloads travel unless all ranks, and the directory's file system, are on one host. The strictest setting of a rank counts. Payloads that are compressed, inside messages or sent through rank 0 always have them."
                 }
                 help { "which payloads have checksums: host, always or off" }
                 value { default Verify::Host, such as "always" }
@@ -251,7 +251,7 @@ macro_rules! settings_table {
             log: String {
                 variable {
                     LOG = "FSGATHER_LOG":
-                    "What the command says on standard error, and Python programs that have set up no logging; beyond warnings with the time. A program in Rust without a `tracing` subscriber says its warnings there, unless this, or what it says of `fsgather`, is `error` or `off`; what else is said goes to its subscriber. `debug` says of each call how long it took, who came last, and how long that was waited for. `-q` and `-v` win, but those of `fsgather run` not over what its ranks find in this."
+                    "The log on standard error of the command, and of Python programs without logging set up. A Rust program without a `tracing` subscriber prints its warnings there, unless this excludes warnings of `fsgather`. `debug` logs each call with its duration, the last rank and the wait for it. `-q` and `-v` win, but those of `fsgather run` not over its ranks' variable."
                 }
                 help { "what is said of the work, such as info; see -v" }
                 value { default "warn".to_owned(), such as "fsgather=debug" }
@@ -269,7 +269,7 @@ macro_rules! settings_table {
             trace: Trace {
                 variable {
                     TRACE = "FSGATHER_TRACE":
-                    "When the last 1000 calls of each rank are kept in a file of 192 KiB, for `fsgather ps` and `fsgather trace`: with `failed` while the job runs, and afterwards if it has failed; with `always` afterwards in any case; with `off` never."
+                    "When the last 1000 calls of each rank are kept in a file of 192 KiB, for `fsgather ps` and `fsgather trace`: with `failed` while the job runs, and afterwards if it has failed; with `always` also after success; with `off` never."
                 }
                 help { "keep each rank's last calls: failed, always, off" }
                 value { default Trace::Failed, such as "always" }

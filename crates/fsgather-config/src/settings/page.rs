@@ -13,17 +13,17 @@ const HEAD: &str = "\
 
 This page is generated from the tables in the code. To write it anew: `UPDATE_DOCS=1 cargo test -p fsgather-config page`.
 
-An argument wins over a variable; a variable of ours over an older one of the Python original, and that over what the launcher says. Variables
-are read when the first communicator is made; an empty one counts as not set. A value that cannot be understood is an error with an example of
-a right one, an unknown name that begins with `FSGATHER_` a warning with the nearest known one.
+Arguments win over variables, our variables over older ones of the Python original, and those over the launcher's. Variables are read when the
+first communicator is made; an empty one counts as not set. An invalid value is an error with a valid example, an unknown name that begins with
+`FSGATHER_` a warning with the nearest known one.
 
 - A duration is a number with a unit, such as `30s`, `5m`, `2h` or `1h 30m`, above 0.
 - A size is a number of bytes, or a number with a unit, such as `4096`, `64KiB` or `1GiB`.
-- Of the older variables the switches (`MDETR_...`) count only with the exact value `1`.
-- `FSGATHER_PATCH` ([which functions of existing jobs are replaced](../guide/switching.md)) and `FSGATHER_PICKLE` ([`0` refuses
-  pickles, `1` allows them where strangers could have joined](../guide/python.md#trust)) belong to Python programs.
+- The older switches (`MDETR_...`) count only with the exact value `1`.
+- `FSGATHER_PATCH` ([replaces functions of existing jobs](../guide/switching.md)) and `FSGATHER_PICKLE` ([`0` rejects pickles, `1` allows them
+  even if foreign processes could have joined](../guide/python.md#trust)) belong to Python programs.
 
-`fsgather doctor --verbose`, and any program with `FSGATHER_LOG=debug`, shows what holds for each variable and who has said so.
+`fsgather doctor --verbose`, and any program with `FSGATHER_LOG=debug`, shows the value and origin of each variable.
 
 ## Variables
 
@@ -34,8 +34,8 @@ a right one, an unknown name that begins with `FSGATHER_` a warning with the nea
 const LAUNCHERS: &str = "
 ## What launchers set
 
-Without arguments a rank finds out who it is from the first of these that sets both rank and world size. One that sets half is ignored, or an
-error where there is no other and it speaks of more than one rank.
+Without arguments the first of these launchers counts that sets both rank and world size. A launcher that sets one of them is ignored, or an error if
+there is no other and it has more than one rank.
 
 | launcher | rank | world size | local rank | local size |
 |---|---|---|---|---|
@@ -43,10 +43,9 @@ error where there is no other and it speaks of more than one rank.
 
 const FOOT: &str = "
 - Slurm's local size is the number of entries in `SLURM_GTIDS`.
-- Slurm counts inside a step only (`srun`): the shell of `sbatch` or `salloc` is a process of its own.
-- `RANK` and `WORLD_SIZE` that come from no `torchrun` (there is no `TORCHELASTIC_RUN_ID`) and contradict an MPI
-  launcher are an error, for one of the two is left over.
-- `MASTER_ADDR` and `MASTER_PORT` alone mean nothing.
+- Slurm counts inside a step only (`srun`), not in the shell of `sbatch` or `salloc`.
+- `RANK` and `WORLD_SIZE` without `torchrun` (no `TORCHELASTIC_RUN_ID`) that contradict an MPI launcher are an error.
+- `MASTER_ADDR` and `MASTER_PORT` alone have no effect.
 ";
 
 fn render() -> String {
