@@ -257,7 +257,7 @@ fn unsafe_code_is_where_it_has_to_be() {
     let memory =
         "Python's memory is shared through its C functions; the argument stands beside each";
     let objects = "objects of Python are taken apart and made by its C functions, for speed";
-    let owners: [Exception; 17] = [
+    let owners: [Exception; 18] = [
         (
             "crates/fsgather-arena/src/forks.rs",
             "what `fork` calls is given to a function of C; the argument stands beside it",
@@ -265,6 +265,10 @@ fn unsafe_code_is_where_it_has_to_be() {
         (
             "crates/fsgather-arena/src/memory.rs",
             "memory that other processes write to is reached through pointers; the argument stands beside it",
+        ),
+        (
+            "crates/fsgather-cli/src/run/launch.rs",
+            "a process can make itself a session only between fork and exec; the argument stands beside it",
         ),
         (
             "crates/fsgather-cli/src/standard_streams.rs",

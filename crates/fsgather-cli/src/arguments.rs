@@ -67,7 +67,6 @@ pub(crate) enum Verb {
     Manual(verbs::manual::ManualArguments),
     BenchRank(verbs::bench::BenchRankArguments),
     DemoRank(verbs::demo::DemoRankArguments),
-    ExecRank(run::ExecRankArguments),
     /// End the ranks of `fsgather run` when that is killed; it starts this by itself.
     #[command(hide = true)]
     GuardRun,

@@ -83,12 +83,6 @@ impl Input {
         }
     }
 
-    /// How long it is, as far as that can be told before it is read.
-    pub(crate) fn expected_len(&self) -> Option<u64> {
-        let found = self.path.as_ref()?.metadata().ok()?;
-        found.is_file().then_some(found.len())
-    }
-
     /// How many bytes have been read so far.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.read

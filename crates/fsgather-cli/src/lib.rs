@@ -24,7 +24,6 @@ mod kept_names;
 mod log;
 mod membership;
 mod output;
-mod picture;
 mod progress;
 mod purpose;
 mod run;
@@ -126,7 +125,6 @@ fn act(arguments: &Arguments, invocation: &Invocation) -> u8 {
         // To the user a part of the same command.
         Verb::BenchRank(rank) => ("bench", verbs::bench::bench_rank(rank, json, invocation)),
         Verb::DemoRank(rank) => ("demo-rank", verbs::demo::demo_rank(rank)),
-        Verb::ExecRank(rank) => ("exec-rank", Ok(run::exec_rank(rank))),
         Verb::GuardRun => ("guard-run", Ok(run::guard_run())),
     };
     result.unwrap_or_else(|failure| {

@@ -131,7 +131,6 @@ pub(crate) fn start_with(settings: &Settings) -> Result<(), Error> {
     })?;
     let line = Line {
         rank: settings.detection.rank.get(),
-        // Warnings of several ranks that say the same are one line in the output of `run`.
         is_timed: filter
             .max_level_hint()
             .is_none_or(|level| level > Level::WARN),

@@ -1,4 +1,4 @@
-//! Tests what people see while something runs, with real processes on a real terminal.
+//! Tests the progress line with real processes on a real terminal.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -45,7 +45,7 @@ fn gather_of_three(work: &Path, columns: u32) -> Command {
 }
 
 #[test]
-fn run_draws_on_a_terminal_how_far_its_ranks_have_come() {
+fn run_draws_a_progress_line_on_a_terminal() {
     let work = work();
     let mut run = start_drawing(&mut gather_of_three(work.path(), 200));
     // The third rank has come to the gather, and its payload has not ended.
@@ -69,28 +69,6 @@ fn run_draws_on_a_terminal_how_far_its_ranks_have_come() {
     let last = all.trim_end().rsplit('\n').next().unwrap_or_default();
     assert!(!last.contains("gather #"), "{last}");
     assert_eq!(fs::read(work.path().join("whole")).unwrap().len(), 900_000);
-}
-
-#[test]
-fn run_names_who_has_not_come_to_the_meeting() {
-    let place = tempfile::tempdir().unwrap();
-    let pipe = place.path().join("go");
-    let made = finish(Command::new("mkfifo").arg(&pipe));
-    assert_eq!(made.code, Some(0), "{}", made.stderr);
-    let script =
-        r#"[ $FSGATHER_RANK != 1 ] || head -c 1 <"$PIPE" >/dev/null; exec "$TOOL" barrier"#;
-    let command = format!(r#"exec "$TOOL" run -n 3 --dir "$PLACE" -- sh -c '{script}'"#);
-    let mut terminal = on_terminal(200, &command);
-    let mut run = start_drawing(terminal.env("PIPE", &pipe).env("PLACE", place.path()));
-    run.wait_for("meeting, 2 of 3 ranks here, waiting for rank 1");
-    fill(&pipe, 1);
-    let done = run.finish();
-    assert_eq!(
-        done.code,
-        Some(0),
-        "{}",
-        String::from_utf8_lossy(&done.stdout)
-    );
 }
 
 #[test]

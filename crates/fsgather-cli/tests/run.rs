@@ -145,24 +145,6 @@ fn streams_stay_apart_and_last_lines_are_completed() {
 }
 
 #[test]
-fn what_ranks_say_alike_is_said_of_each_of_them_once() {
-    let done = finish(&mut run_script(12, &[], "echo first >&2; echo then >&2"));
-    for said in ["first", "then"] {
-        let lines = done.stderr.lines();
-        let spans = lines.filter_map(|line| line.strip_suffix(&format!("] {said}")));
-        let mut ranks: Vec<u32> = spans
-            .flat_map(|spans| spans.trim_start_matches('[').trim().split(','))
-            .flat_map(|span| {
-                let (first, last) = span.split_once('-').unwrap_or((span, span));
-                first.parse().unwrap()..=last.parse().unwrap()
-            })
-            .collect();
-        ranks.sort_unstable();
-        assert!(ranks.into_iter().eq(0..12), "{}", done.stderr);
-    }
-}
-
-#[test]
 fn bytes_that_are_no_text_pass() {
     let done = finish(&mut run_script(1, &[], r"printf '\377\200\0x\n'"));
     assert_eq!(done.stdout, b"[0] \xff\x80\0x\n");
@@ -541,7 +523,7 @@ fn the_help_has_examples_and_says_how_it_ends() {
     }
     let short = finish(&mut fsgather(&["-h"])).lines().join("\n");
     assert!(
-        short.contains("run") && !short.contains("exec-rank"),
+        short.contains("run") && !short.contains("guard-run"),
         "{short}"
     );
     let long = finish(&mut fsgather(&["--help"])).lines().join("\n");

@@ -278,7 +278,7 @@ macro_rules! settings_table {
             progress: ShowProgress {
                 variable {
                     PROGRESS = "FSGATHER_PROGRESS":
-                    "Whether long work of the command shows how far it has come: by a line that changes on a terminal, of all ranks under `fsgather run`; elsewhere `fsgather gather` says a line after a second and every 30 seconds, on the rank that receives."
+                    "Whether the command shows a progress line on a terminal during a gather."
                 }
                 help { "`off`: shows no progress" }
                 value { default ShowProgress::Auto, such as "off" }

@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, OnceLock,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -30,8 +30,6 @@ pub struct CallLog {
     calls: Mutex<BTreeMap<(ChannelId, Epoch), Entry>>,
     /// How many there are, so that nobody has to look where there are none.
     open: AtomicUsize,
-    /// What the next call hands in, in bytes, if the program has said so.
-    announced: AtomicU64,
     /// Whether what is known goes to whoever shows it: not what threads of one process do.
     reports: bool,
     /// What writes the last calls down.
@@ -90,11 +88,6 @@ impl CallLog {
         }
     }
 
-    /// Notes what the next call hands in.
-    pub fn announce(&self, bytes: u64) {
-        self.announced.store(bytes, Ordering::Relaxed);
-    }
-
     /// A call of so many ranks begins.
     pub fn begin(&self, ticket: &Ticket, ranks: u32) {
         self.record(|recorder| recorder.begin(ticket, ranks));
@@ -110,7 +103,6 @@ impl CallLog {
 
     /// Keeps what reports and the log have to know, if anybody wants that.
     fn open(&self, ticket: &Ticket, ranks: u32) {
-        let announced = self.announced.swap(0, Ordering::Relaxed);
         let reports = self.reports && progress::is_asked_for();
         if !reports && !tracing::enabled!(tracing::Level::DEBUG) {
             return;
@@ -124,7 +116,7 @@ impl CallLog {
                 site: ticket.call.site.to_string(),
                 ranks,
                 done: 0,
-                total: (announced > 0).then_some(announced),
+                total: None,
             },
             phase: Phase::Publishing,
             reported: now,
@@ -297,7 +289,7 @@ impl CallLog {
         if self.reports {
             progress::leave(&Report {
                 phase: entry.phase,
-                call: Some(entry.report.clone()),
+                call: entry.report.clone(),
             });
         }
     }

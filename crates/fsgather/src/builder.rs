@@ -12,16 +12,12 @@ use fsgather_config::{
     settings::{CompressionSetting, Control, Transport, Verify},
     words::Word,
 };
-use fsgather_core::{Call, Error, Interrupt, Operation, Phase, RankNames, Site};
+use fsgather_core::{Call, Error, Interrupt, Operation, RankNames, Site};
 use fsgather_rendezvous::{
     join::{Joined, Purpose, Request, join},
     rendezvous::Rendezvous,
 };
-use fsgather_report::{
-    call_log::CallLog,
-    last_error,
-    progress::{self, Report},
-};
+use fsgather_report::{call_log::CallLog, last_error};
 use fsgather_store::this_process;
 
 use crate::{
@@ -291,10 +287,7 @@ impl Builder {
             Some(name) => Site::named(name),
             None => Site::of(Location::caller()),
         };
-        progress::leave(&Report::outside(Phase::Joining));
-        let joined = step_aside(|| self.join(&site));
-        progress::leave(&Report::outside(Phase::Computing));
-        joined.inspect_err(last_error::record)
+        step_aside(|| self.join(&site)).inspect_err(last_error::record)
     }
 
     fn join(self, site: &Site) -> Result<Communicator, Error> {

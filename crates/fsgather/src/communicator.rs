@@ -179,12 +179,6 @@ impl<C> Communicator<C> {
         self.inner.default_request().transport
     }
 
-    /// Says how many bytes this rank hands in to its next call, for programs that know it of a stream and show progress.
-    #[doc(hidden)]
-    pub fn announce(&self, bytes: u64) {
-        self.inner.world.call_log.announce(bytes);
-    }
-
     /// How many calls this process has begun, and the file that has the last of them as it is now; none where they are not
     /// written down. For bindings.
     #[doc(hidden)]

@@ -262,32 +262,6 @@ fn sigint_of_rank_0_fails_all_ranks() {
 }
 
 #[test]
-fn a_gather_of_a_second_reports_its_progress_unless_that_is_off() {
-    let (directory, work) = (place(), place());
-    let mut stage = Stage::new();
-    for (job, progress) in [("one", "auto"), ("other", "off")] {
-        let world = World::new(2, directory.path())
-            .with("FSGATHER_JOB", job)
-            .with("FSGATHER_LOG", "error")
-            .with("FSGATHER_PROGRESS", progress);
-        for rank in 0..2 {
-            // Standard input has no end yet.
-            let mut tool = world.tool(rank, &["gather", "--concat=whole", "--force"]);
-            stage.start(tool.current_dir(work.path()));
-        }
-    }
-    let line = stage.wait_for_where(0, "a line", |_| true);
-    assert_eq!(line, "fsgather: rank 0: publishing 0 bytes, 0 bytes/s");
-    for index in 0..4 {
-        stage.end_input(index);
-    }
-    let ends = stage.end_all(0..4);
-    assert!(ends.iter().all(|end| end.code == 0), "{ends:?}");
-    let is_silent = |end: &End| end.stderr.is_empty();
-    assert!(ends[1..].iter().all(is_silent), "{ends:?}");
-}
-
-#[test]
 fn a_signal_while_ranks_meet_ends_all() {
     let directory = place();
     let world = World::new(RANKS, directory.path()).with("FSGATHER_LOG", "info");

@@ -44,7 +44,10 @@ fn run_names_a_program_that_ends_by_its_own_error_with_it() {
     let end = stage.end(index);
     let said = end.stderr.join("\n");
     assert_eq!(end.code, 1, "{said}");
-    assert!(said.contains("exited with code 1: no-such-model"), "{said}");
+    assert!(
+        said.contains("exited with code 1; last error: no-such-model"),
+        "{said}"
+    );
 }
 
 /// Ranks that pass payloads on in a ring, again and again; one of them, which joins like this, has done so twice.

@@ -58,10 +58,9 @@ How it ends:
   ended. 2: wrong arguments.
 
 Output:
-  On a terminal the last line shows how far the ranks have come in a call:
-  bytes, rate, time left, who is slowest and who is waited for.
-  FSGATHER_PROGRESS=off or -q leave it out. -q and -v hold for the ranks as
-  well, unless FSGATHER_LOG says otherwise.
+  On a terminal the last line shows the progress of the current gather, unless
+  FSGATHER_PROGRESS=off or -q is given. -q and -v hold for the ranks as well,
+  unless FSGATHER_LOG says otherwise.
 
   Lines are printed whole; a rank's last line gets a line break if it has none.
   A line of more than 64 KiB comes in pieces of 64 KiB, a line each.

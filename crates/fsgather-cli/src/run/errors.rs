@@ -1,44 +1,69 @@
-//! Collects the errors that ranks report themselves: [`Errors`], the place where they leave them.
+//! Collects the errors that ranks report: [`Errors`].
 
 use std::{
     ffi::OsString,
     fs::File,
     io,
     os::{fd::AsRawFd, unix::fs::FileExt},
+    time::Instant,
 };
 
+use fsgather::Rank;
+use fsgather_config::environment;
 use fsgather_report::last_error::{self, LastError};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::variables::Variable;
 
-/// The most that is read, in bytes.
-const MOST: usize = 8 << 20;
+/// How much is read at most.
+const MAX_READ_BYTES: usize = 8 << 20;
 
-/// A file without a name, which goes with this process whatever ends it.
+/// The last error that a rank has reported, and when.
+#[derive(Clone, Debug)]
+pub(super) struct ReportedError {
+    pub(super) error: LastError,
+    pub(super) at: Instant,
+}
+
+impl ReportedError {
+    /// Whether it blames a rank.
+    pub(super) fn blames(&self, rank: Rank) -> bool {
+        self.error.blames.contains(&rank.get())
+    }
+}
+
+/// The unnamed file to which ranks append their errors. It ends with this process, however that ends.
 #[derive(Debug)]
 pub(super) struct Errors(File);
 
 impl Errors {
-    pub(super) fn place() -> io::Result<Self> {
+    pub(super) fn create() -> io::Result<Self> {
         let file = memfd_create(last_error::FILE_NAME, MemfdFlags::CLOEXEC)?;
         Ok(Self(file.into()))
     }
 
-    /// What tells ranks where it is. A rank that cannot see this process leaves nothing.
+    /// The variable with its path. A rank that cannot see this process reports nothing.
     pub(super) fn variable(&self) -> Variable {
         let path = format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd());
-        ("FSGATHER_ERROR_FILE", Some(OsString::from(path)))
+        (environment::ERROR_FILE, Some(OsString::from(path)))
     }
 
-    /// What has been left so far.
-    pub(super) fn read(&self) -> Vec<LastError> {
-        let len = self.0.metadata().map_or(0, |found| found.len());
-        let mut bytes = vec![0; usize::try_from(len).unwrap_or(MOST).min(MOST)];
-        match self.0.read_exact_at(&mut bytes, 0) {
-            Ok(()) => LastError::read(&String::from_utf8_lossy(&bytes)),
-            Err(_) => Vec::new(),
+    /// The last error of each rank, in the order in which they were reported.
+    pub(super) fn read(&self) -> Vec<ReportedError> {
+        let length = self.0.metadata().map_or(0, |found| found.len());
+        let length = usize::try_from(length).unwrap_or(MAX_READ_BYTES);
+        let mut bytes = vec![0; length.min(MAX_READ_BYTES)];
+        if self.0.read_exact_at(&mut bytes, 0).is_err() {
+            return Vec::new();
         }
+        let now = Instant::now();
+        let errors = LastError::read(&String::from_utf8_lossy(&bytes)).into_iter();
+        errors
+            .map(|error| ReportedError {
+                at: now.checked_sub(error.age()).unwrap_or(now),
+                error,
+            })
+            .collect()
     }
 }
 
@@ -49,8 +74,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_by_way_of_the_variable_is_read() {
-        let errors = Errors::place().unwrap();
+    fn errors_are_read_that_ranks_append() {
+        let errors = Errors::create().unwrap();
         let (_, path) = errors.variable();
         for line in ["1\t\t1\tno room\n", "0\t1\t2\trank 1 failed\n"] {
             let mut file = File::options()
@@ -60,6 +85,7 @@ mod tests {
             file.write_all(line.as_bytes()).unwrap();
         }
         let read = errors.read();
-        assert_eq!((read[0].rank, read[1].blames.as_slice()), (1, &[1][..]));
+        assert_eq!(read[0].error.rank, 1);
+        assert!(read[1].blames(Rank::new(1)) && !read[0].blames(Rank::ZERO));
     }
 }

@@ -1,112 +1,101 @@
-//! Starting one rank.
+//! Starts one rank: [`start`].
 
 use std::{
     ffi::{OsStr, OsString},
     fmt, io,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::net::UnixStream,
-    },
+    os::unix::process::CommandExt,
     path::Path,
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
 };
 
-use super::{guard::Guard, handshake, variables::Variable};
-use crate::{exit, invocation::Invocation};
+use rustix::{
+    net::{SendFlags, send},
+    process::{Signal, getpid, getppid, set_parent_process_death_signal, setsid},
+};
 
-/// A rank whose command runs.
+use super::{guard::Guard, variables::Variable};
+use crate::exit;
+
+/// A command that cannot be executed.
 #[derive(Debug)]
-pub(super) struct StartedRank {
-    pub(super) child: Child,
-    pub(super) stdout: OwnedFd,
-    pub(super) stderr: OwnedFd,
+pub(super) struct StartFailure {
+    program: OsString,
+    cause: io::Error,
 }
 
-/// Why a rank could not be started.
-#[derive(Debug)]
-pub(super) enum StartFailure {
-    /// The command cannot be executed, on any rank.
-    Command {
-        /// Its first word.
-        program: OsString,
-        /// Why.
-        cause: io::Error,
-    },
-    /// The system does not give us another process.
-    System(io::Error),
-}
-
-/// Starts the command as one rank and waits until it runs.
+/// Starts the command as one rank, with pipes for its output.
 ///
-/// Must be called on the main thread: ranks are killed when the *thread* that started them ends.
+/// The rank is a session of its own. As a process group it can be ended with all that it starts, and as a session it can
+/// read from the terminal, which would stop a mere background group. It is killed with this process: by the system, which
+/// does that when the *thread* that started it ends, hence call this on the main thread; and with its group by the guard,
+/// which knows the rank before its command begins.
 ///
 /// # Errors
 ///
-/// Nothing is left behind then.
+/// If the command cannot be executed; nothing is left behind then.
+#[expect(
+    unsafe_code,
+    reason = "a process can make itself a session only between fork and exec"
+)]
 pub(super) fn start(
-    invocation: &Invocation,
-    guard: &mut Guard,
+    guard: &Guard,
     command: &[OsString],
     variables: &[Variable],
     with_stdin: bool,
-) -> Result<StartedRank, StartFailure> {
-    let (ours, theirs) = UnixStream::pair().map_err(StartFailure::System)?;
-    let mut own = invocation.again().map_err(StartFailure::System)?;
-    own.args(["exec-rank", "--parent", &std::process::id().to_string()]);
-    own.arg("--").args(command);
-    for (name, value) in variables {
-        match value {
-            Some(value) => own.env(name, value),
-            None => own.env_remove(name),
-        };
-    }
-    own.stdin(OwnedFd::from(theirs))
+) -> Result<Child, StartFailure> {
+    let program = command.first().cloned().unwrap_or_default();
+    let failure = |cause| StartFailure {
+        program: program.clone(),
+        cause,
+    };
+    let mut rank = Command::new(&program);
+    rank.args(command.iter().skip(1))
+        .stdin(if with_stdin {
+            Stdio::inherit()
+        } else {
+            Stdio::null()
+        })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = own.spawn().map_err(StartFailure::System)?;
-    // It holds an end of the channel, which would never close.
-    drop(own);
-    // It starts nothing before it is known to the guard.
-    let sent_off = guard.add(child.id()).and_then(|()| {
-        let stdin = io::stdin();
-        handshake::send_off(&ours, with_stdin.then(|| stdin.as_fd()))
-    });
-    if let Err(cause) = sent_off {
-        // One that has ended by itself is a zombie until it is waited for, so that this cannot fail.
-        let _ = child.kill();
-        child.wait().map_err(StartFailure::System)?;
-        return Err(StartFailure::System(cause));
+    for (name, value) in variables {
+        match value {
+            Some(value) => rank.env(name, value),
+            None => rank.env_remove(name),
+        };
     }
-    if let Err(cause) = handshake::wait_for_start(ours) {
-        // The process is ending; waiting leaves no zombie.
-        child.wait().map_err(StartFailure::System)?;
-        let program = command.first().cloned().unwrap_or_default();
-        return Err(StartFailure::Command { program, cause });
-    }
-    match (child.stdout.take(), child.stderr.take()) {
-        (Some(stdout), Some(stderr)) => Ok(StartedRank {
-            child,
-            stdout: stdout.into(),
-            stderr: stderr.into(),
-        }),
-        _ => Err(StartFailure::System(io::ErrorKind::BrokenPipe.into())),
-    }
+    let guard = guard.channel().map_err(failure)?;
+    let run = getpid();
+    let prepare = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // No signal comes if `run` ended before this was asked for.
+        if getppid() != Some(run) {
+            return Err(io::Error::from_raw_os_error(3));
+        }
+        setsid()?;
+        let group = getpid().as_raw_pid().to_ne_bytes();
+        send(&guard, &group, SendFlags::NOSIGNAL)?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec `prepare` only makes system calls. It takes no lock and allocates nothing.
+    unsafe { rank.pre_exec(prepare) };
+    rank.spawn().map_err(failure)
 }
 
 impl StartFailure {
     /// The exit code, as shells have it.
     pub(super) fn code(&self) -> u8 {
-        match self {
-            Self::System(_) => exit::OTHER,
-            Self::Command { program, cause } if is_missing(program, cause) => exit::NOT_FOUND,
-            Self::Command { .. } => exit::NOT_EXECUTABLE,
+        if self.is_missing() {
+            exit::NOT_FOUND
+        } else {
+            exit::NOT_EXECUTABLE
         }
     }
-}
 
-/// Whether the command itself was not found, rather than the interpreter that it names.
-fn is_missing(program: &OsStr, cause: &io::Error) -> bool {
-    cause.kind() == io::ErrorKind::NotFound && !(is_path(program) && Path::new(program).exists())
+    /// Whether the command itself was not found, rather than the interpreter that it names.
+    fn is_missing(&self) -> bool {
+        self.cause.kind() == io::ErrorKind::NotFound
+            && !(is_path(&self.program) && Path::new(&self.program).exists())
+    }
 }
 
 fn is_path(program: &OsStr) -> bool {
@@ -115,22 +104,14 @@ fn is_path(program: &OsStr) -> bool {
 
 impl fmt::Display for StartFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::System(cause) => cause.fmt(f),
-            Self::Command { program, cause } => {
-                write!(f, "cannot start `{}`: ", program.display())?;
-                if is_missing(program, cause) {
-                    f.write_str(if is_path(program) {
-                        "no such file"
-                    } else {
-                        "no such command in PATH"
-                    })
-                } else if cause.kind() == io::ErrorKind::NotFound {
-                    f.write_str("the interpreter named in its first line does not exist")
-                } else {
-                    cause.fmt(f)
-                }
+        write!(f, "cannot start `{}`: ", self.program.display())?;
+        match self.cause.kind() {
+            _ if self.is_missing() && is_path(&self.program) => f.write_str("no such file"),
+            _ if self.is_missing() => f.write_str("no such command in PATH"),
+            io::ErrorKind::NotFound => {
+                f.write_str("the interpreter named in its first line does not exist")
             }
+            _ => self.cause.fmt(f),
         }
     }
 }

@@ -1,35 +1,30 @@
-//! The verb `run`: starts ranks on this machine, relays what they print, and ends them together. Verbs
-//! that need ranks of their own start them here as well, with [`run_own`].
+//! The verb `run`: starts ranks on this machine, forwards their output, and ends them together. Verbs that need ranks of
+//! their own start them with [`run_own`].
 //!
-//! Three threads, however many ranks there are: this one starts ranks and decides ([`Supervision`], which
-//! is pure), one relays output, one waits for signals. All they tell each other is an [`Event`]. One process
-//! more ends the ranks if this one is killed ([`Guard`]).
+//! There are three threads, however many ranks there are: the main thread starts ranks and acts on the decisions of
+//! [`Supervision`], which is pure; one thread forwards output; one waits for signals. Both send each other nothing but
+//! [`Event`]s to the main thread. One more process ends the ranks if this one is killed ([`Guard`]).
 
 mod arguments;
-mod board;
 mod directory;
 mod errors;
-mod exec_rank;
-mod fold;
 mod guard;
-mod handshake;
-mod last_words;
 mod launch;
 mod lines;
 mod outcome;
 mod processes;
+mod progress;
 mod python_patch;
 mod relay;
 mod report;
-mod screen;
 mod signals;
 mod supervision;
-mod told;
 mod variables;
 
 use std::{
     ffi::OsString,
     io,
+    os::fd::OwnedFd,
     path::Path,
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     time::{Duration, Instant},
@@ -40,12 +35,10 @@ use fsgather_config::{
     environment,
     settings::{Choice as _, Trace},
 };
-use fsgather_report::last_error::LastError;
 use rustix::process::Signal;
 
 pub(crate) use arguments::{RunArguments, check_open_files};
 pub(crate) use directory::named as named_directory;
-pub(crate) use exec_rank::{ExecRankArguments, exec_rank};
 pub(crate) use guard::guard_run;
 
 use crate::{
@@ -53,58 +46,53 @@ use crate::{
     failure::Failure,
     invocation::Invocation,
     output::{self, Stream},
-    progress::Line,
     verbs::trace,
 };
-use board::Board;
 use errors::Errors;
 use guard::Guard;
-use launch::StartFailure;
 use lines::Lines;
 use processes::Processes;
+use progress::RunProgress;
 use relay::{OutputSource, Relay};
 use report::RunReport;
-use screen::Screen;
 use signals::SignalWatch;
 use supervision::{Action, Input, Policy, Supervision};
-use told::Told;
-use variables::{Job, Variable};
+use variables::Job;
 
-/// What happens while ranks run.
+/// An event during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
-    /// At least one rank may have ended.
+    /// At least one child process may have ended.
     ChildEnded,
-    /// Somebody wants the job to end.
+    /// This process received a signal that ends the job.
     Signal(Signal),
-    /// Standard output takes nothing any more.
+    /// Standard output has failed.
     OutputFailed(io::ErrorKind),
-    /// All that ranks had open for output is closed and delivered.
+    /// All output of the ranks is closed and delivered.
     Drained,
-    /// The relay has delivered everything and is gone.
+    /// The relay has delivered everything and has ended.
     RelayEnded,
 }
 
-/// What ranks execute, and how what they print is passed on.
+/// What ranks execute, and how their output is forwarded.
 #[derive(Debug)]
 struct Task<'a> {
     /// The verb that starts them, for our own lines.
     verb: &'static str,
-    /// How processes that become ranks are started.
     invocation: &'a Invocation,
     command: &'a [OsString],
     /// Whether rank 0 has our standard input.
     with_stdin: bool,
     /// Where their standard output goes.
     data: Stream,
-    /// Whether lines of their standard output, and of their standard error, come with the rank.
+    /// Whether lines of their standard output, and of their standard error, begin with the rank.
     is_prefixed: (bool, bool),
-    /// Whether a terminal shows how far they have come.
+    /// Whether a terminal shows a progress line.
     shows_progress: bool,
     policy: Policy,
 }
 
-/// How ranks that a verb has started for itself are ended when one fails.
+/// How ranks that a verb has started for itself are ended if one fails.
 const OWN_POLICY: Policy = Policy {
     grace: Duration::from_secs(5),
     kill_after: Duration::from_secs(5),
@@ -114,8 +102,8 @@ const OWN_POLICY: Policy = Policy {
 ///
 /// # Errors
 ///
-/// When the arguments ask for the impossible, the gather directory is not fit for use, or this machine
-/// does not let us watch over ranks. Failing ranks are no error here: their code is returned.
+/// If the arguments ask for the impossible, the gather directory cannot be used, or this machine does not let us supervise
+/// ranks. A rank that fails is not an error here: its code is returned.
 pub(crate) fn run(
     arguments: &RunArguments,
     json: bool,
@@ -136,7 +124,7 @@ pub(crate) fn run(
         invocation,
         command: &arguments.command,
         with_stdin: true,
-        // Ranks' data must not mix with our own document.
+        // The data of the ranks must not mix with our document.
         data: if json { Stream::Stderr } else { Stream::Stdout },
         is_prefixed: (!arguments.no_prefix, !arguments.no_prefix),
         shows_progress: true,
@@ -152,13 +140,12 @@ pub(crate) fn run(
     Ok(code)
 }
 
-/// Runs this very program with these arguments as ranks that gather in `directory`, passes on unchanged
-/// what rank 0 prints, and returns the code to exit with.
+/// Runs this program with these arguments as ranks that gather in `directory`, forwards their standard output unchanged, and
+/// returns the code to exit with.
 ///
 /// # Errors
 ///
-/// When this machine does not let us watch over ranks. Failing ranks are no error here: their code is
-/// returned.
+/// If this machine does not let us supervise ranks. A rank that fails is not an error here: its code is returned.
 pub(crate) fn run_own(
     verb: &'static str,
     ranks: WorldSize,
@@ -186,22 +173,16 @@ pub(crate) fn run_own(
 /// Runs a task to its end and returns the code to exit with.
 fn execute(task: &Task<'_>, job: &Job, json: bool) -> Result<u8, Failure> {
     let started_at = Instant::now();
-    let errors = Errors::place().map_err(Failure::system("make a file in memory"))?;
-    let screen = screen(task, job)?;
     let (events, inbox) = mpsc::channel();
     // Before the first rank, so that no end of a rank is missed.
     let watch = SignalWatch::start(events.clone()).map_err(Failure::system("watch signals"))?;
-    let mut run = Run::start(task, job, events, &inbox, errors, screen)?;
+    let mut run = Run::start(task, job, events, &inbox)?;
     run.supervise(&inbox);
-    let code = run.finish();
+    run.finish();
     watch.stop();
-    let report = RunReport::new(
-        job,
-        &run.supervision,
-        run.processes.pids(),
-        started_at.elapsed(),
-    );
-    if !run.abandoned {
+    if !run.is_abandoned {
+        let (ranks, elapsed) = (run.processes.pids(), started_at.elapsed());
+        let report = RunReport::new(job, &run.supervision, ranks, elapsed);
         for line in report.lines() {
             output::say(&format!("fsgather {}: {line}", task.verb));
         }
@@ -209,100 +190,62 @@ fn execute(task: &Task<'_>, job: &Job, json: bool) -> Result<u8, Failure> {
             output::json(&report).map_err(Failure::system("write standard output"))?;
         }
     }
-    Ok(code)
+    Ok(run.supervision.exit_code())
 }
 
-/// What shows how far ranks have come, and what tells them so.
-fn screen(task: &Task<'_>, job: &Job) -> Result<(Option<Screen>, Variable), Failure> {
-    let line = if task.shows_progress {
-        Line::begin()?
-    } else {
-        None
-    };
-    let board = line.and_then(|line| {
-        // Without it a job runs as well.
-        let board = Board::place(job.world).ok()?;
-        Some((line, board))
-    });
-    Ok(match board {
-        None => (None, Board::none()),
-        Some((line, board)) => {
-            let variable = board.variable();
-            let screen = Screen::new(board, job.world.count(), line);
-            (Some(screen), variable)
-        }
-    })
-}
-
-/// Ranks that have been started, and what watches over them.
+/// Ranks that have been started, and what supervises them.
 struct Run {
     supervision: Supervision,
     processes: Processes,
     guard: Guard,
     relay: Relay,
     errors: Errors,
-    /// Events that came while ranks were being started.
-    early: Vec<Event>,
     /// Whether the user did not want to wait until all output was delivered.
-    abandoned: bool,
+    is_abandoned: bool,
 }
 
 impl Run {
+    /// Starts the ranks, until one cannot be started or a signal comes.
     fn start(
         task: &Task<'_>,
         job: &Job,
         events: Sender<Event>,
         inbox: &Receiver<Event>,
-        errors: Errors,
-        (screen, progress): (Option<Screen>, Variable),
     ) -> Result<Self, Failure> {
-        let mut guard =
-            Guard::start(task.invocation).map_err(Failure::system("start a process"))?;
-        let mut processes = Processes::default();
-        let mut sources = Vec::new();
-        let mut early = Vec::new();
-        let mut failure = None;
-        let mut interruption = None;
-        let paint = Paint::of(task.data);
+        let errors = Errors::create().map_err(Failure::system("make a file in memory"))?;
+        let progress = if task.shows_progress {
+            RunProgress::begin(job.world)?
+        } else {
+            None
+        };
+        let guard = Guard::start(task.invocation).map_err(Failure::system("start a process"))?;
+        let (mut processes, mut sources) = (Processes::default(), Vec::new());
+        let (mut early, mut failure) = (Vec::new(), None);
         for rank in job.world.ranks() {
             early.extend(inbox.try_iter());
-            interruption = early.iter().find_map(|event| match event {
-                Event::Signal(signal) => Some(*signal),
-                _ => None,
-            });
-            if interruption.is_some() {
+            if early.iter().any(|event| matches!(event, Event::Signal(_))) {
                 break;
             }
-            match launch::start(
-                task.invocation,
-                &mut guard,
-                task.command,
-                &[
-                    job.variables_of(rank),
-                    vec![errors.variable(), progress.clone()],
-                ]
-                .concat(),
-                task.with_stdin && rank == Rank::ZERO,
-            ) {
-                Ok(started) => {
-                    let lines = |is_prefixed| {
-                        if is_prefixed {
-                            Lines::prefixed(rank, job.world, paint)
+            let mut variables = job.variables_of(rank);
+            variables.extend([errors.variable(), RunProgress::variable(progress.as_ref())]);
+            let with_stdin = task.with_stdin && rank == Rank::ZERO;
+            match launch::start(&guard, task.command, &variables, with_stdin) {
+                Ok(mut child) => {
+                    let (data, errors) = task.is_prefixed;
+                    let mut add = |fd: Option<OwnedFd>, stream, is_prefixed| {
+                        let lines = if is_prefixed {
+                            Lines::prefixed(rank, job.world, Paint::of(stream))
                         } else {
                             Lines::unchanged()
-                        }
+                        };
+                        sources.extend(fd.map(|fd| OutputSource { fd, stream, lines }));
                     };
-                    let (data, errors) = task.is_prefixed;
-                    sources.push(OutputSource::new(started.stdout, task.data, lines(data)));
-                    sources.push(if errors {
-                        OutputSource::folded(started.stderr, rank)
-                    } else {
-                        OutputSource::errors(started.stderr, rank)
-                    });
-                    processes.add(started.child);
+                    add(child.stdout.take().map(Into::into), task.data, data);
+                    add(child.stderr.take().map(Into::into), Stream::Stderr, errors);
+                    processes.add(child);
                 }
                 Err(error) => {
-                    failure = Some((rank, error));
+                    failure = Some(error);
                     break;
                 }
             }
@@ -311,47 +254,37 @@ impl Run {
             supervision: Supervision::new(task.policy, processes.pids().to_vec()),
             processes,
             guard,
-            relay: Relay::start(task.verb, job.world, sources, screen, events)
+            relay: Relay::start(task.verb, sources, progress, events)
                 .map_err(Failure::system("start a thread"))?,
             errors,
-            early,
-            abandoned: false,
+            is_abandoned: false,
         };
-        if let Some(signal) = interruption {
-            run.supervision.start_interrupted(signal);
+        if let Some(failure) = failure {
+            run.relay.say(&failure.to_string());
+            let (now, code) = (Instant::now(), failure.code());
+            let actions = run.supervision.start_failed(now, code);
+            run.act(actions);
         }
-        if let Some((rank, failure)) = failure {
-            run.start_failed(rank, &failure);
+        for event in early {
+            if let Event::Signal(signal) = event {
+                run.supervision.start_interrupted(signal);
+            }
+            run.on_event(event);
         }
         Ok(run)
     }
 
-    fn start_failed(&mut self, rank: Rank, failure: &StartFailure) {
-        self.relay.say(&match failure {
-            StartFailure::Command { .. } => failure.to_string(),
-            StartFailure::System(_) => format!("cannot start rank {rank}: {failure}"),
-        });
-        let actions = self
-            .supervision
-            .start_failed(Instant::now(), failure.code());
-        self.act(actions);
-    }
-
-    /// Feeds events to the supervision until it says that all is over.
+    /// Feeds events to the supervision until the run is over.
     fn supervise(&mut self, inbox: &Receiver<Event>) {
-        for event in std::mem::take(&mut self.early) {
-            self.on_event(event);
-        }
         while !self.supervision.is_finished() {
-            let now = Instant::now();
             let received = match self.supervision.deadline() {
                 None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(deadline) => inbox.recv_timeout(deadline.remaining(now)),
+                Some(deadline) => inbox.recv_timeout(deadline.remaining(Instant::now())),
             };
             match received {
                 Ok(event) => self.on_event(event),
                 Err(RecvTimeoutError::Timeout) => self.feed(Input::Due),
-                // Both threads are gone, which they are not before they have been told to go.
+                // Both threads have ended, which they do only on our order.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
@@ -362,8 +295,8 @@ impl Run {
             Event::ChildEnded => {
                 let ended = self.processes.newly_ended();
                 if !ended.is_empty() {
-                    // What a rank has left was left before it ended.
-                    self.look_at_errors();
+                    // A rank reports its errors before it ends.
+                    self.feed(Input::Errors(self.errors.read()));
                     self.feed(Input::Ended(ended));
                 }
             }
@@ -372,24 +305,6 @@ impl Run {
             Event::Drained => self.feed(Input::Drained),
             Event::RelayEnded => self.feed(Input::RelayEnded),
         }
-    }
-
-    /// Tells the supervision what ranks have failed with by now, and whether they have gone on after that.
-    fn look_at_errors(&mut self) {
-        let errors = self.errors.read();
-        if errors.is_empty() {
-            return;
-        }
-        let last_words = self.relay.last_words();
-        let now = Instant::now();
-        let told = |error: LastError| {
-            let at = now.checked_sub(error.age()).unwrap_or(now);
-            let its = last_words.get(error.rank as usize);
-            let went_on = its.is_some_and(|its| its.go_on_after(&error.text, at));
-            Told { error, at, went_on }
-        };
-        let told = errors.into_iter().map(told).collect();
-        self.feed(Input::Told(told));
     }
 
     fn feed(&mut self, input: Input) {
@@ -404,20 +319,17 @@ impl Run {
                 Action::SignalRunning(signal) => self.processes.signal_running(signal),
                 Action::SignalAll(signal) => self.processes.signal_all(signal),
                 Action::StopRelay => self.relay.stop(),
-                Action::Abandon => self.abandoned = true,
+                Action::Abandon => self.is_abandoned = true,
             }
         }
     }
 
     /// Leaves no zombie and no thread behind, unless the user did not want to wait for them.
-    fn finish(&mut self) -> u8 {
-        if !self.abandoned {
+    fn finish(&mut self) {
+        if !self.is_abandoned {
             self.relay.join();
-            // By now all is read that ranks have said.
-            self.look_at_errors();
         }
         self.guard.dismiss();
         self.processes.reap();
-        self.supervision.exit_code()
     }
 }

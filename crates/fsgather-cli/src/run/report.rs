@@ -49,7 +49,8 @@ impl<'a> RunReport<'a> {
             .zip(pids)
             .zip(supervision.outcomes())
             .map(|((rank, pid), outcome)| {
-                let error = supervision.own_word(rank).map(ToOwned::to_owned);
+                let error = supervision.last_error(rank);
+                let error = error.map(|reported| reported.error.text.clone());
                 RankReport::new(rank, *pid, *outcome, error)
             });
         let mut also_failed: BTreeMap<RankOutcome, Vec<Rank>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Deciding what becomes of a run: [`Supervision`]. Pure; it is told what happens and what time it is.
+//! Decides what to do during a run, and why it failed: [`Supervision`]. Pure: events and the time go in, actions come out.
 
 use std::{
     io,
@@ -6,17 +6,23 @@ use std::{
 };
 
 use fsgather::Rank;
-use fsgather_core::{Deadline, FIRST_WARNING, duration_text};
+use fsgather_core::{Deadline, duration_text};
 use rustix::process::Signal;
 
 use super::{
+    errors::ReportedError,
     outcome::{RankOutcome, rank_list},
     signals,
-    told::{BEFORE, SOON, Told},
 };
 use crate::{exit, heeded::is_echo};
 
-/// How patient we are.
+/// An error may be the reason for the end of the rank that reported it if the rank ends within this time.
+const MAX_ERROR_AGE: Duration = Duration::from_secs(30);
+
+/// Ranks may report the failure of another one before the system reports its end, but at most by this time.
+const MAX_REPORT_LEAD: Duration = Duration::from_secs(1);
+
+/// How long ranks may take to end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
     /// From the first failure to SIGTERM for the others.
@@ -25,18 +31,18 @@ pub(super) struct Policy {
     pub(super) kill_after: Duration,
 }
 
-/// What has happened.
+/// An event.
 #[derive(Clone, Debug)]
 pub(super) enum Input {
-    /// These ranks were found to have ended since the last time.
+    /// These ranks have ended since the last time.
     Ended(Vec<(Rank, RankOutcome)>),
-    /// All that ranks have told of what they have failed with, in the order in which they have done so.
-    Told(Vec<Told>),
-    /// Somebody has sent us a signal.
+    /// The last error of each rank, in the order in which they were reported.
+    Errors(Vec<ReportedError>),
+    /// This process received a signal.
     Signal(Signal),
-    /// Standard output takes nothing any more.
+    /// Standard output has failed.
     OutputFailed(io::ErrorKind),
-    /// Ranks can print nothing more, and what they have printed is delivered.
+    /// All output of the ranks is closed and delivered.
     Drained,
     /// The relay has ended.
     RelayEnded,
@@ -44,16 +50,16 @@ pub(super) enum Input {
     Due,
 }
 
-/// What is to be done.
+/// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Say a line.
     Say(String),
     /// Send a signal to the ranks that run, and all in their groups.
     SignalRunning(Signal),
-    /// Send a signal to what ended ranks have left behind as well.
+    /// Send a signal to the groups of all ranks, also to what ended ranks have left behind.
     SignalAll(Signal),
-    /// Have the relay deliver what is there and end.
+    /// Let the relay deliver what can be read now, and end.
     StopRelay,
     /// Do not wait for the relay.
     Abandon,
@@ -72,59 +78,46 @@ pub(super) enum Cause {
     Interrupted(Signal),
 }
 
-/// How far the end has come.
+/// How far the run has come.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// Nothing to complain about.
+    /// No rank has failed.
     Running,
-    /// A rank has failed; the others may go on until then.
+    /// A rank has failed; the others may continue until the deadline.
     Grace(Deadline),
-    /// They got SIGTERM and get SIGKILL then.
+    /// They got SIGTERM, and get SIGKILL at the deadline.
     Terminated(Deadline),
     /// They got SIGKILL.
     Killed,
-    /// All ranks have ended; what they have left behind got SIGTERM and gets SIGKILL then.
+    /// All ranks have ended. What they have left behind got SIGTERM, and gets SIGKILL at the deadline.
     Leftovers(Deadline),
     /// Output is being delivered.
     Delivering,
-    /// All is over.
+    /// The run is over.
     Finished,
 }
 
-/// The course of one run.
+/// The state of one run.
 #[derive(Debug)]
 pub(super) struct Supervision {
     policy: Policy,
     pids: Vec<u32>,
     outcomes: Vec<Option<RankOutcome>>,
-    /// When it was found that a rank has ended.
+    /// When each rank ended.
     ended: Vec<Option<Instant>>,
     stage: Stage,
     cause: Option<Cause>,
     /// Ranks that failed by themselves after the first one.
     also_failed: Vec<(Rank, RankOutcome)>,
-    /// What ranks have failed with, as they say, in the order in which they have said it.
-    told: Vec<Told>,
+    /// The last error of each rank, in the order in which they were reported.
+    errors: Vec<ReportedError>,
     /// The first signal that was passed on, the last one, and when that came.
     passed_on: Option<(Signal, Signal, Instant)>,
     drained: bool,
-    /// What is said of ranks that have ended well before the others.
-    early: Early,
-}
-
-/// Whether it is said that some ranks have ended well while others run: they may wait for them.
-#[derive(Clone, Copy, Debug)]
-enum Early {
-    /// None has.
-    None,
-    /// It is said then, if others still run.
-    Noted(Deadline),
-    /// It has been said, which is enough.
-    Said,
 }
 
 impl Supervision {
-    /// The course of a run whose ranks have these process ids.
+    /// Begins a run whose ranks have these process ids.
     pub(super) fn new(policy: Policy, pids: Vec<u32>) -> Self {
         Self {
             policy,
@@ -134,10 +127,9 @@ impl Supervision {
             stage: Stage::Running,
             cause: None,
             also_failed: Vec::new(),
-            told: Vec::new(),
+            errors: Vec::new(),
             passed_on: None,
             drained: false,
-            early: Early::None,
         }
     }
 
@@ -178,11 +170,9 @@ impl Supervision {
                 }
                 if self.is_empty() {
                     self.clear_up(now, &mut actions);
-                } else if matches!(self.early, Early::None) {
-                    self.early = Early::Noted(Deadline::after(now, FIRST_WARNING));
                 }
             }
-            Input::Told(told) => self.told = told,
+            Input::Errors(errors) => self.errors = errors,
             Input::Signal(signal) => self.signalled(now, signal, &mut actions),
             Input::OutputFailed(kind) => {
                 self.cause.get_or_insert(Cause::Output(kind));
@@ -208,15 +198,11 @@ impl Supervision {
             Stage::Grace(deadline) | Stage::Terminated(deadline) | Stage::Leftovers(deadline) => {
                 Some(deadline)
             }
-            Stage::Running => match (self.early, self.passed_on) {
-                (Early::Noted(deadline), None) => Some(deadline),
-                _ => None,
-            },
-            Stage::Killed | Stage::Delivering | Stage::Finished => None,
+            Stage::Running | Stage::Killed | Stage::Delivering | Stage::Finished => None,
         }
     }
 
-    /// Whether nothing more will be decided.
+    /// Whether the run is over.
     pub(super) const fn is_finished(&self) -> bool {
         matches!(self.stage, Stage::Finished)
     }
@@ -253,12 +239,13 @@ impl Supervision {
         }
     }
 
-    /// What a rank has failed with, as it says itself.
-    pub(super) fn own_word(&self, rank: Rank) -> Option<&str> {
-        self.word_of(rank).map(|told| told.error.text.as_str())
+    /// The last error that a rank has reported.
+    pub(super) fn last_error(&self, rank: Rank) -> Option<&ReportedError> {
+        let mut errors = self.errors.iter();
+        errors.find(|reported| reported.error.rank == rank.get())
     }
 
-    /// How each rank ended; `None` for those that were given up.
+    /// How each rank ended; `None` for those that were not waited for.
     pub(super) fn outcomes(&self) -> &[Option<RankOutcome>] {
         &self.outcomes
     }
@@ -276,7 +263,7 @@ impl Supervision {
         actions: &mut Vec<Action>,
     ) {
         if !matches!(self.stage, Stage::Running | Stage::Grace(_)) {
-            // It did what we have forced it to.
+            // We have forced it to end.
             return;
         }
         let obedient = self
@@ -284,8 +271,8 @@ impl Supervision {
             .is_some_and(|(_, signal, _)| outcome.obeys(signal.as_raw()));
         let sentence = self.sentence(rank, outcome);
         match self.cause {
-            // A rank killed from outside stays dead a moment before the system says so, and one that has failed cleans
-            // up; meanwhile another may have noticed and ended because of just that.
+            // The system reports the end of a killed rank a moment later, and a failed rank may take time to clean up.
+            // Meanwhile another rank may have noticed the failure and ended because of it.
             Some(Cause::Rank(earlier, blaming))
                 if self.blames_another(earlier, blaming)
                     && (matches!(outcome, RankOutcome::Signal(_))
@@ -311,7 +298,7 @@ impl Supervision {
                 }
             }
         }
-        // After a signal ranks take the time they need, unless one fails for another reason.
+        // After a signal ranks may take the time they need, unless one fails for another reason.
         if matches!(self.stage, Stage::Running) && !obedient {
             self.stage = Stage::Grace(Deadline::after(now, self.policy.grace));
         }
@@ -358,20 +345,7 @@ impl Supervision {
                 self.kill(&format!("still there {waited} after SIGTERM"), actions);
             }
             Stage::Leftovers(_) => self.deliver(actions),
-            Stage::Running => {
-                self.early = Early::Said;
-                let ended = rank_list(&self.ranks(Option::is_some));
-                let running = rank_list(&self.running());
-                let run = if self.running().len() == 1 {
-                    "runs"
-                } else {
-                    "run"
-                };
-                actions.push(Action::Say(format!(
-                    "{ended} ended with code 0, and {running} still {run}; a call that waits for {ended} waits in vain"
-                )));
-            }
-            Stage::Killed | Stage::Delivering | Stage::Finished => {}
+            Stage::Running | Stage::Killed | Stage::Delivering | Stage::Finished => {}
         }
     }
 
@@ -420,97 +394,71 @@ impl Supervision {
         self.outcomes.iter().all(Option::is_some)
     }
 
-    /// How a rank has ended, and why: as it says itself, else as the first of the others says.
+    /// How a rank has ended, with its last error, or else with what another rank reports about it.
     fn sentence(&self, rank: Rank, outcome: RankOutcome) -> String {
         let how = format!("rank {rank} (pid {}) {outcome}", self.pids[rank.index()]);
-        if let Some(own) = self.last_of(rank) {
-            let text = &own.error.text;
-            let before = self.ended_of(rank).map(|ended| own.before(ended));
-            // Nobody is killed by an error of its own.
-            let is_earlier = own.went_on || outcome == RankOutcome::Signal(Signal::KILL.as_raw());
-            match before {
-                Some(before) if is_earlier && before <= BEFORE => {
-                    return format!("{how}, right after it had said: {text}");
-                }
-                _ if is_earlier => {}
-                Some(before) if before > SOON => {
-                    return format!("{how}, {} after it had said: {text}", duration_text(before));
-                }
-                _ => return format!("{how}: {text}"),
-            }
+        if let Some(own) = self.last_error(rank) {
+            let age = self.age_at_end(own, rank);
+            let age = if age > MAX_REPORT_LEAD {
+                format!(" ({} before)", duration_text(age))
+            } else {
+                String::new()
+            };
+            return format!("{how}; last error{age}: {}", own.error.text);
         }
-        let mut told = self.told.iter();
-        match told.find(|told| told.blames(rank) && self.is_of_end(told, rank)) {
-            // What that one was at; why, it may not know.
-            Some(Told { error, .. }) => {
-                format!("{how}; rank {} tells of it: {}", error.rank, error.text)
+        let mut reports = self.errors.iter();
+        match reports.find(|reported| reported.blames(rank) && self.is_about_end(reported, rank)) {
+            Some(ReportedError { error, .. }) => {
+                format!("{how}; rank {} reports: {}", error.rank, error.text)
             }
             None => how,
         }
     }
 
-    /// What a rank has failed with, as it says itself, if that may be what it has ended by.
-    fn word_of(&self, rank: Rank) -> Option<&Told> {
-        self.last_of(rank).filter(|told| !told.went_on)
+    /// How long before the end of a rank an error was reported.
+    fn age_at_end(&self, reported: &ReportedError, rank: Rank) -> Duration {
+        let ended = self.ended.get(rank.index()).copied().flatten();
+        ended.map_or(Duration::ZERO, |ended| {
+            ended.saturating_duration_since(reported.at)
+        })
     }
 
-    fn last_of(&self, rank: Rank) -> Option<&Told> {
-        self.told.iter().find(|told| told.error.rank == rank.get())
+    /// Whether an error that blames a rank is about its end: not if it was reported long before, unless the reporting
+    /// rank failed with it, and not if the reporting rank succeeded in spite of it.
+    fn is_about_end(&self, reported: &ReportedError, rank: Rank) -> bool {
+        let by = Rank::new(reported.error.rank);
+        let has_failed = || {
+            let mut also_failed = self.also_failed.iter();
+            self.failed_first() == Some(by) || also_failed.any(|(failed, _)| *failed == by)
+        };
+        let outcome = self.outcomes.get(by.index()).copied().flatten();
+        outcome.is_none_or(RankOutcome::is_failure)
+            && (self.age_at_end(reported, rank) <= MAX_REPORT_LEAD || has_failed())
     }
 
-    fn ended_of(&self, rank: Rank) -> Option<Instant> {
-        self.ended.get(rank.index()).copied().flatten()
+    /// The error that a rank has probably ended with.
+    fn final_error(&self, rank: Rank) -> Option<&ReportedError> {
+        self.last_error(rank)
+            .filter(|reported| self.age_at_end(reported, rank) <= MAX_ERROR_AGE)
     }
 
-    /// Whether what a rank tells of another one is about how that one has ended: not about something that either has got over.
-    fn is_of_end(&self, told: &Told, rank: Rank) -> bool {
-        let own = self.last_of(rank);
-        if own.is_some_and(|own| own.went_on && told.at <= own.at + BEFORE) {
-            return false;
-        }
-        let teller = Rank::new(told.error.rank);
-        let outcome = self.outcomes.get(teller.index()).copied().flatten();
-        if outcome.is_some_and(|outcome| !outcome.is_failure()) {
-            return false;
-        }
-        let is_near = |ended: Instant| told.before(ended) <= BEFORE;
-        self.ended_of(rank).is_none_or(is_near) || !told.went_on && self.has_failed_soon_after(told)
-    }
-
-    /// Whether a rank has failed by itself soon after it has told of an error.
-    fn has_failed_soon_after(&self, told: &Told) -> bool {
-        let teller = Rank::new(told.error.rank);
-        let mut also = self.also_failed.iter();
-        let has_failed =
-            self.failed_first() == Some(teller) || also.any(|(rank, _)| *rank == teller);
-        let ended = self.ended_of(teller);
-        has_failed && ended.is_some_and(|ended| told.before(ended) <= SOON)
-    }
-
-    /// What a rank has failed with, for whose doing it is: who has just met with an error may say how it ends in its own words.
-    fn blaming(&self, rank: Rank) -> Option<&Told> {
-        let ended = self.ended_of(rank);
-        self.last_of(rank)
-            .filter(|told| !told.went_on || ended.is_none_or(|ended| told.before(ended) <= SOON))
-    }
-
-    /// Whether a rank says by its exit code, or by what it has left, that another one is to blame.
+    /// Whether a rank says by its exit code, or by its last error, that it failed because of another one.
     fn blames_another(&self, rank: Rank, outcome: RankOutcome) -> bool {
+        let last = self.final_error(rank);
+        let blames = last.map(|reported| !reported.error.blames.is_empty());
         match outcome {
-            // It has aborted by what it had heard, as programs do that catch no error.
-            RankOutcome::Signal(signal) if signal == Signal::ABORT.as_raw() => self
-                .blaming(rank)
-                .is_some_and(|told| !told.error.blames.is_empty()),
+            // Programs that catch no error abort with it.
+            RankOutcome::Signal(signal) if signal == Signal::ABORT.as_raw() => {
+                blames.unwrap_or(false)
+            }
             RankOutcome::Signal(_) => false,
-            RankOutcome::Code(_) => self.blaming(rank).map_or_else(
-                || outcome.blames_another(),
-                |told| !told.error.blames.is_empty(),
-            ),
+            RankOutcome::Code(_) => blames.unwrap_or_else(|| outcome.blames_another()),
         }
     }
 
     fn is_blamed_by(&self, rank: Rank, by: Rank) -> bool {
-        self.blaming(by).is_some_and(|told| told.blames(rank))
+        self.final_error(by)
+            .is_some_and(|reported| reported.blames(rank))
     }
 }
 

@@ -94,9 +94,6 @@ pub(crate) fn broadcast(
         } else {
             Input::of(Some("-".as_ref()))
         }?;
-        if let Some(bytes) = input.expected_len().filter(|_| is_root) {
-            communicator.announce(bytes);
-        }
         let out = arguments.out.as_ref().map(|out| for_rank(out, rank));
         let payload = communicator
             .broadcast_from(&mut input, arguments.root)

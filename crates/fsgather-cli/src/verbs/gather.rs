@@ -10,6 +10,7 @@ use std::{
 
 use clap::Args;
 use fsgather::{Communicator, Rank};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::{
@@ -20,8 +21,7 @@ use crate::{
     invocation::Invocation,
     kept_names,
     membership::{JoinArguments, Membership, for_rank, needs_name, needs_rank},
-    output,
-    progress::Received,
+    output, progress,
     purpose::CommandPurpose,
     standard_streams,
 };
@@ -51,6 +51,9 @@ With --json, standard output of each rank carries
   {schema_version, rank, world_size, root, bytes_given, bytes_received, files,
    seconds}
   `root` is null with --all; `files` lists what this rank has written.";
+
+const PROGRESS: &str =
+    "received {bytes} of {total_bytes} ({percent} %), {bytes_per_sec}, {eta} left";
 
 /// Gather every rank's file or standard input, on one rank or on all.
 #[derive(Args, Debug)]
@@ -122,9 +125,7 @@ pub(crate) fn gather(
     let started = Instant::now();
     arguments.check(json)?;
     let mut input = Input::of(arguments.file.as_deref())?;
-    // Before ranks meet, so that it shows whom they wait for.
-    let teller = if arguments.all { 0 } else { arguments.root };
-    let progress = Received::begin(|rank| rank.get() == teller)?;
+    let progress = progress::bar(0, PROGRESS)?;
     let membership = Membership::join(&arguments.join, None, invocation)?;
     let report = membership.complete_as(arguments.purpose(), |communicator| {
         let rank = communicator.rank();
@@ -135,15 +136,12 @@ pub(crate) fn gather(
             // Told inside of the call, so that nobody waits for this rank.
             input.refuse(objection);
         }
-        if let Some(bytes) = input.expected_len() {
-            communicator.announce(bytes);
-        }
         let mut sink = Sink::new(&destination, arguments.force, progress);
         if arguments.all {
             let parts = communicator.all_gather_from(&mut input);
             let parts = parts.map_err(|error| input.explain(error, rank))?;
-            sink.received.hand_on();
-            sink.expect(parts.iter().map(|part| part.len() as u64).sum());
+            let bytes = parts.iter().map(|part| part.len() as u64).sum();
+            sink.progress.set_length(bytes);
             for (index, payload) in parts.into_iter().enumerate() {
                 sink.take(index, &mut &*payload)?;
             }
@@ -152,7 +150,7 @@ pub(crate) fn gather(
             .map_err(|error| input.explain(error, rank))?
         {
             // As streams: nobody has to hold the largest of them in memory.
-            sink.expect(parts.bytes_left());
+            sink.progress.set_length(parts.bytes_left());
             for (index, part) in parts.into_readers().enumerate() {
                 let mut part = part?;
                 sink.take(index, &mut part)
@@ -283,7 +281,7 @@ impl Destination {
 
 /// Takes payloads in rank order to where they go.
 struct Sink<'a> {
-    received: Received,
+    progress: ProgressBar,
     destination: &'a Destination,
     force: bool,
     open: Option<NewFile>,
@@ -291,9 +289,9 @@ struct Sink<'a> {
 }
 
 impl<'a> Sink<'a> {
-    fn new(destination: &'a Destination, force: bool, received: Received) -> Self {
+    fn new(destination: &'a Destination, force: bool, progress: ProgressBar) -> Self {
         Self {
-            received,
+            progress,
             destination,
             force,
             open: None,
@@ -302,10 +300,10 @@ impl<'a> Sink<'a> {
     }
 
     fn take(&mut self, index: usize, payload: &mut dyn Read) -> Result<(), Failure> {
-        let received = &self.received;
+        let progress = &self.progress;
         match self.destination {
             Destination::Stdout => {
-                copy(payload, received, delivery::print)?;
+                copy(payload, progress, delivery::print)?;
             }
             Destination::File(path) => {
                 let file = match self.open.take() {
@@ -313,12 +311,12 @@ impl<'a> Sink<'a> {
                     None => NewFile::begin(path, self.force)?,
                 };
                 let file = self.open.insert(file);
-                copy(payload, received, |piece| file.write(piece))?;
+                copy(payload, progress, |piece| file.write(piece))?;
             }
             Destination::Files(paths) => {
                 if let Some(path) = paths.get(index) {
                     let mut file = NewFile::begin(path, self.force)?;
-                    copy(payload, received, |piece| file.write(piece))?;
+                    copy(payload, progress, |piece| file.write(piece))?;
                     self.files.push(file.finish()?);
                 }
             }
@@ -326,24 +324,19 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    fn expect(&mut self, bytes: u64) {
-        self.received.expect(bytes);
-    }
-
     fn finish(mut self) -> Result<(u64, Vec<PathBuf>), Failure> {
         if let Some(file) = self.open.take() {
             self.files.push(file.finish()?);
         }
-        let bytes = self.received.bytes();
-        self.received.finish();
-        Ok((bytes, self.files))
+        self.progress.finish_and_clear();
+        Ok((self.progress.position(), self.files))
     }
 }
 
 /// Takes a stream to where it goes, piece by piece.
 fn copy(
     stream: &mut dyn Read,
-    received: &Received,
+    progress: &ProgressBar,
     mut write: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     const AT_ONCE: usize = 1 << 20;
@@ -353,7 +346,7 @@ fn copy(
             Ok(0) => return Ok(()),
             Ok(read) => {
                 write(&piece[..read])?;
-                received.take(read as u64);
+                progress.inc(read as u64);
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(Failure::system("read a payload")(error)),

@@ -1,4 +1,4 @@
-//! Tests what a run promises, without a single process.
+//! Tests the promises of a run without processes.
 
 use fsgather_report::last_error::LastError;
 
@@ -284,8 +284,8 @@ fn a_signal_before_all_ranks_were_started_is_never_success() {
     assert_eq!(none.close(), 130);
 }
 
-fn left(rank: u32, blames: &[u32], text: &str) -> Told {
-    Told {
+fn left(rank: u32, blames: &[u32], text: &str) -> ReportedError {
+    ReportedError {
         error: LastError {
             rank,
             blames: blames.to_vec(),
@@ -293,14 +293,13 @@ fn left(rank: u32, blames: &[u32], text: &str) -> Told {
             text: text.into(),
         },
         at: Instant::now(),
-        went_on: false,
     }
 }
 
 #[test]
 fn the_rank_that_others_blame_counts_although_it_ends_after_them() {
     let mut run = Script::new(3);
-    run.on(Input::Told(vec![
+    run.on(Input::Errors(vec![
         left(0, &[1], "rank 1 failed (no room)"),
         left(1, &[], "no room"),
     ]));
@@ -308,17 +307,20 @@ fn the_rank_that_others_blame_counts_although_it_ends_after_them() {
     let actions = run.ended(&[(0, RankOutcome::Code(1))]);
     assert_eq!(
         said(&actions),
-        "rank 0 (pid 1000) exited with code 1: rank 1 failed (no room); the others have 5 s to end\n"
+        "rank 0 (pid 1000) exited with code 1; last error: rank 1 failed (no room); the others have 5 s to end\n"
     );
     let actions = run.ended(&[(1, RankOutcome::Code(3)), (2, RankOutcome::Code(11))]);
     assert_eq!(
         said(&actions),
-        "rank 1 (pid 1001) exited with code 3: no room\n"
+        "rank 1 (pid 1001) exited with code 3; last error: no room\n"
     );
     assert_eq!(run.close(), 3);
     assert_eq!(run.supervision.failed_first(), Some(Rank::new(1)));
     let why = run.supervision.reason().unwrap();
-    assert_eq!(why, "rank 1 (pid 1001) exited with code 3: no room");
+    assert_eq!(
+        why,
+        "rank 1 (pid 1001) exited with code 3; last error: no room"
+    );
     let also: Vec<u32> = run
         .supervision
         .also_failed()
@@ -331,7 +333,7 @@ fn the_rank_that_others_blame_counts_although_it_ends_after_them() {
 #[test]
 fn of_ranks_that_end_together_the_one_that_blames_nobody_counts() {
     let mut run = Script::new(3);
-    run.on(Input::Told(vec![
+    run.on(Input::Errors(vec![
         left(2, &[1], "rank 1 had already left"),
         left(1, &[], "KeyError: 'x'"),
     ]));
@@ -346,7 +348,7 @@ fn of_ranks_that_end_together_the_one_that_blames_nobody_counts() {
 #[test]
 fn a_rank_that_others_miss_is_told_of_in_their_words() {
     let mut run = Script::new(2);
-    run.on(Input::Told(vec![left(
+    run.on(Input::Errors(vec![left(
         0,
         &[1],
         "rank 1 was lost while computing",
@@ -354,7 +356,7 @@ fn a_rank_that_others_miss_is_told_of_in_their_words() {
     let actions = run.ended(&[(1, KILLED)]);
     assert_eq!(
         said(&actions),
-        "rank 1 (pid 1001) was killed by signal 9 (SIGKILL); rank 0 tells of it: rank 1 was lost while computing; the others \
+        "rank 1 (pid 1001) was killed by signal 9 (SIGKILL); rank 0 reports: rank 1 was lost while computing; the others \
          have 5 s to end\n"
     );
 }
@@ -364,14 +366,14 @@ fn what_another_rank_got_over_is_not_told_of_a_failure() {
     let over = || vec![left(0, &[1], "timed out: waiting for rank 1")];
     // It has ended well.
     let mut run = Script::new(2);
-    run.on(Input::Told(over()));
+    run.on(Input::Errors(over()));
     run.ended(&[(0, RankOutcome::Code(0))]);
     let actions = run.ended(&[(1, RankOutcome::Code(9))]);
     assert_eq!(said(&actions), "rank 1 (pid 1001) exited with code 9\n");
     // It has gone on.
     let mut run = Script::new(2);
-    run.on(Input::Told(over()));
-    run.now += BEFORE * 2;
+    run.on(Input::Errors(over()));
+    run.now += MAX_REPORT_LEAD * 2;
     run.ended(&[(1, RankOutcome::Code(9))]);
     let why = "rank 1 (pid 1001) exited with code 9";
     assert_eq!(run.supervision.reason().unwrap(), why);
@@ -383,76 +385,30 @@ fn what_another_rank_got_over_is_not_told_of_a_failure() {
 #[test]
 fn a_rank_that_ended_by_what_it_tells_of_another_is_heard() {
     let mut run = Script::new(2);
-    run.on(Input::Told(vec![left(
+    run.on(Input::Errors(vec![left(
         0,
         &[1],
         "timed out: waiting for rank 1",
     )]));
     run.ended(&[(0, RankOutcome::Code(13))]);
-    run.now += BEFORE * 2;
+    run.now += MAX_REPORT_LEAD * 2;
     let actions = run.ended(&[(1, RankOutcome::Code(9))]);
     assert_eq!(
         said(&actions),
-        "rank 1 (pid 1001) exited with code 9; rank 0 tells of it: timed out: waiting for rank 1\n"
+        "rank 1 (pid 1001) exited with code 9; rank 0 reports: timed out: waiting for rank 1\n"
     );
 }
 
 #[test]
-fn an_error_after_which_a_rank_said_something_else_is_not_its_reason() {
-    let went_on = |rank, blames: &[u32]| Told {
-        went_on: true,
-        ..left(rank, blames, "rank 1 was lost")
-    };
-    let mut run = Script::new(2);
-    run.on(Input::Told(vec![went_on(0, &[1])]));
-    run.now += BEFORE * 2;
-    run.ended(&[(0, RankOutcome::Code(9))]);
-    let why = run.supervision.reason().unwrap();
-    assert_eq!(why, "rank 0 (pid 1000) exited with code 9");
-    assert_eq!(run.supervision.own_word(Rank::ZERO), None);
-    // What others have heard of that is no reason either.
-    let mut run = Script::new(2);
-    let heard = left(1, &[0], "rank 0 failed (rank 1 was lost)");
-    run.on(Input::Told(vec![went_on(0, &[]), heard]));
-    run.now += BEFORE * 2;
-    run.ended(&[(0, RankOutcome::Code(9))]);
-    assert_eq!(run.supervision.reason().unwrap(), why);
-    // Where it ends at once it is told, but as no more than what it is.
-    let mut run = Script::new(2);
-    let told = went_on(0, &[1]);
-    run.now = told.at;
-    run.on(Input::Told(vec![told]));
-    run.ended(&[(0, RankOutcome::Code(9))]);
-    assert_eq!(
-        run.supervision.reason().unwrap(),
-        "rank 0 (pid 1000) exited with code 9, right after it had said: rank 1 was lost"
-    );
-
-    // It may have said in its own words that it ends by this.
-    let mut run = Script::new(2);
-    run.on(Input::Told(vec![went_on(0, &[1])]));
-    run.ended(&[(0, RankOutcome::Code(9))]);
-    run.ended(&[(1, RankOutcome::Code(3))]);
-    assert_eq!(run.supervision.failed_first(), Some(Rank::new(1)));
-
-    let mut run = Script::new(2);
-    run.on(Input::Told(vec![went_on(0, &[1])]));
-    run.now += SOON * 2;
-    run.ended(&[(0, RankOutcome::Code(9))]);
-    run.ended(&[(1, RankOutcome::Code(3))]);
-    assert_eq!(run.supervision.failed_first(), Some(Rank::ZERO));
-}
-
-#[test]
-fn who_is_killed_is_not_killed_by_an_error_of_its_own() {
-    let mut run = Script::new(2);
-    let told = left(1, &[], "no room");
-    run.now = told.at;
-    run.on(Input::Told(vec![told]));
-    run.now += BEFORE * 2;
-    run.ended(&[(1, KILLED)]);
-    let why = run.supervision.reason().unwrap();
-    assert_eq!(why, "rank 1 (pid 1001) was killed by signal 9 (SIGKILL)");
+fn an_old_error_does_not_move_the_blame() {
+    for (age, first) in [(MAX_REPORT_LEAD, 1), (MAX_ERROR_AGE * 2, 0)] {
+        let mut run = Script::new(2);
+        run.on(Input::Errors(vec![left(0, &[1], "rank 1 was lost")]));
+        run.now += age;
+        run.ended(&[(0, RankOutcome::Code(9))]);
+        run.ended(&[(1, RankOutcome::Code(3))]);
+        assert_eq!(run.supervision.failed_first(), Some(Rank::new(first)));
+    }
 }
 
 #[test]
@@ -460,7 +416,7 @@ fn who_aborts_by_what_it_has_heard_is_not_the_first_to_fail() {
     let abort = RankOutcome::Signal(Signal::ABORT.as_raw());
     let mut run = Script::new(3);
     let heard = left(1, &[2], "rank 2 failed (KeyError)");
-    run.on(Input::Told(vec![heard, left(2, &[], "KeyError")]));
+    run.on(Input::Errors(vec![heard, left(2, &[], "KeyError")]));
     run.ended(&[(1, abort)]);
     run.ended(&[(2, RankOutcome::Code(1))]);
     assert_eq!(run.supervision.failed_first(), Some(Rank::new(2)));
@@ -472,25 +428,25 @@ fn who_aborts_by_what_it_has_heard_is_not_the_first_to_fail() {
 }
 
 #[test]
-fn an_error_of_long_ago_is_told_with_its_age() {
+fn an_old_error_is_reported_with_its_age() {
     let mut run = Script::new(1);
-    let told = Told {
+    let reported = ReportedError {
         at: run.now,
         ..left(0, &[], "no room")
     };
-    run.on(Input::Told(vec![told]));
+    run.on(Input::Errors(vec![reported]));
     run.now += Duration::from_hours(1);
     run.ended(&[(0, RankOutcome::Code(9))]);
     assert_eq!(
         run.supervision.reason().unwrap(),
-        "rank 0 (pid 1000) exited with code 9, 1 h after it had said: no room"
+        "rank 0 (pid 1000) exited with code 9; last error (1 h before): no room"
     );
 }
 
 #[test]
 fn a_rank_that_fails_for_its_own_reason_after_another_does_not_take_its_place() {
     let mut run = Script::new(3);
-    run.on(Input::Told(vec![
+    run.on(Input::Errors(vec![
         left(0, &[], "no room"),
         left(2, &[1], "rank 1 was lost"),
     ]));
@@ -499,28 +455,4 @@ fn a_rank_that_fails_for_its_own_reason_after_another_does_not_take_its_place() 
     assert_eq!(run.supervision.failed_first(), Some(Rank::new(2)));
     run.ended(&[(1, RankOutcome::Code(0))]);
     assert_eq!(run.close(), 11);
-}
-
-#[test]
-fn a_rank_that_ends_well_while_others_run_is_told_once() {
-    let mut script = Script::new(3);
-    assert!(script.ended(&[(1, RankOutcome::Code(0))]).is_empty());
-    assert_eq!(
-        said(&script.due_after(FIRST_WARNING)),
-        "rank 1 ended with code 0, and ranks 0 2 still run; a call that waits for rank 1 waits in vain\n"
-    );
-    assert!(script.ended(&[(0, RankOutcome::Code(0))]).is_empty());
-    assert!(script.supervision.deadline().is_none());
-    script.ended(&[(2, RankOutcome::Code(0))]);
-    assert_eq!(script.close(), 0);
-
-    // Nothing is said of those that end soon after each other, or beside a failure.
-    let mut script = Script::new(2);
-    script.ended(&[(1, RankOutcome::Code(0))]);
-    script.ended(&[(0, RankOutcome::Code(0))]);
-    assert!(said(&script.due_after(KILL_AFTER)).is_empty());
-    let mut script = Script::new(3);
-    script.ended(&[(1, RankOutcome::Code(0))]);
-    script.ended(&[(0, RankOutcome::Code(4))]);
-    assert!(said(&script.due_after(GRACE)).starts_with("ending rank 2"));
 }
