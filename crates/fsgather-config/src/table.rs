@@ -260,7 +260,7 @@ macro_rules! settings_table {
             stacks: bool {
                 variable {
                     STACKS = "FSGATHER_STACKS":
-                    "Whether a rank that others wait for tells what it is doing: the files, lines and names of the functions that it is in, and the system call, file or address that it waits for. Values of variables are never told. With `0` on rank 0 nobody is asked; on another rank that rank tells nothing."
+                    "Whether a missing rank reports what it is doing: files, lines and names of functions, and the system call, file or address that it waits for, but no values of variables. `0` on rank 0 turns it off for all ranks, on another rank for that rank."
                 }
                 help {}
                 value { default true, such as "0" }
