@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures how long a gather of arrays to rank 0 takes with fsgather, with other libraries, and with bare system calls. Prints a table; without
-# arguments it also writes docs/charts/gather-light.svg and -dark.svg for the README. Needs a quiet machine, and torch as
+# arguments it also writes docs/charts/gather-light.svg and -dark.svg for docs/performance.md. Needs a quiet machine, and torch as
 # scripts/prove torch --install installs it; installs mpi4py and Open MPI beside that.
 #
 #   scripts/bench-peers.sh [--ranks 8] [--bytes 16777216] [--rounds 3] [--ways gloo fsgather ...] [--dir DIR]

@@ -53,11 +53,15 @@ fn the_demo_prints_what_the_first_screen_shows() {
     assert!(output.status.success(), "{printed}");
     let shown: Vec<String> = shown.map(without_figures).collect();
     let printed: Vec<String> = printed.lines().map(without_figures).collect();
-    assert_eq!(printed, shown);
+    // `...` stands for the lines that the first screen leaves out.
+    let left_out = shown.iter().position(|line| line == "...").unwrap();
+    let (before, after) = (&shown[..left_out], &shown[left_out + 1..]);
+    assert!(printed.starts_with(before), "{printed:#?}");
+    assert!(printed.ends_with(after), "{printed:#?}");
 }
 
 #[test]
-fn every_verb_of_the_command_stands_in_the_table() {
+fn every_verb_of_the_command_is_in_the_table() {
     let help =
         process::output(Command::new(common::build::command_line_tool()).arg("--help")).unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
@@ -67,8 +71,8 @@ fn every_verb_of_the_command_stands_in_the_table() {
     let mut seen = 0;
     for verb in verbs.filter_map(|line| line.split_whitespace().next()) {
         if verb != "help" {
-            let cell = format!("| `fsgather {verb}");
-            assert!(readme.contains(&cell), "{verb} is missing from the README");
+            let name = format!("`fsgather {verb}");
+            assert!(readme.contains(&name), "{verb} is missing from the README");
             seen += 1;
         }
     }
