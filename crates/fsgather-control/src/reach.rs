@@ -24,6 +24,7 @@ use crate::{
     tcp::{
         acceptor,
         connection::{self, Connection},
+        interfaces::interfaces,
         noise::Credentials,
         runtime::CallerRuntime,
     },
@@ -220,9 +221,8 @@ pub fn own_addresses(interfaces: &InterfaceFilter) -> Result<Vec<IpAddr>, Error>
 /// The interface that has this address.
 #[must_use]
 pub fn interface_of(address: IpAddr) -> Option<String> {
-    let interfaces = if_addrs::get_if_addrs().ok()?;
-    let mut interfaces = interfaces.into_iter();
-    let found = interfaces.find(|interface| interface.ip() == address);
+    let mut all = interfaces().ok()?.into_iter();
+    let found = all.find(|interface| interface.address == address);
     found.map(|interface| interface.name)
 }
 

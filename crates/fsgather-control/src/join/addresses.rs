@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 
 use fsgather_core::Error;
 
-use crate::tcp::connection::ListenPlace;
+use crate::tcp::{connection::ListenPlace, interfaces::interfaces};
 
 /// Decides by interface name and address whether to publish an address.
 pub type InterfaceFilter = dyn Fn(&str, IpAddr) -> bool + Send + Sync;
@@ -15,13 +15,13 @@ pub type InterfaceFilter = dyn Fn(&str, IpAddr) -> bool + Send + Sync;
 ///
 /// [`Error::Config`] when none is left, [`Error::Rendezvous`] when the host does not tell its addresses.
 pub(crate) fn publishable(port: u16, wanted: &InterfaceFilter) -> Result<Vec<SocketAddr>, Error> {
-    let interfaces = if_addrs::get_if_addrs()
+    let all = interfaces()
         .map_err(|error| Error::rendezvous(format!("cannot list network interfaces: {error}")))?;
     let mut found: Vec<IpAddr> = Vec::new();
     let mut refused = Vec::new();
     let mut any_wanted = false;
-    for interface in interfaces {
-        let address = interface.ip();
+    for interface in all {
+        let address = interface.address;
         // A link-local address means something only together with the sender's own interface.
         if is_link_local(address) {
             continue;
@@ -136,9 +136,9 @@ fn resolve(host: &str) -> Vec<IpAddr> {
 /// Whether this host has an address that is not wanted; loopback ones are, always.
 fn leaves_any_out(wanted: &InterfaceFilter) -> bool {
     // Without a list of them nothing is known to be wanted.
-    if_addrs::get_if_addrs().map_or(true, |interfaces| {
-        let mut all = interfaces.iter();
-        all.any(|interface| !interface.is_loopback() && !wanted(&interface.name, interface.ip()))
+    interfaces().map_or(true, |all| {
+        let mut others = all.iter().filter(|one| !one.address.is_loopback());
+        others.any(|one| !wanted(&one.name, one.address))
     })
 }
 

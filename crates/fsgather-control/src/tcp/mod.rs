@@ -10,6 +10,7 @@
 //! - `connection`: one connection: preamble, handshake, frames. No other file opens sockets.
 //! - `noise`: the handshake and the encryption; `unsealing`: takes encrypted records apart as they come.
 //! - `descriptors`: whether this process may open as many files as it needs.
+//! - `interfaces`: the addresses of this host.
 
 pub(crate) mod acceptor;
 pub(crate) mod attempt;
@@ -17,6 +18,7 @@ mod carrier;
 pub(crate) mod connection;
 pub(crate) mod descriptors;
 pub(crate) mod host;
+pub(crate) mod interfaces;
 mod node;
 pub mod noise;
 pub(crate) mod runtime;
