@@ -4,7 +4,7 @@
 #   scripts/prove simulate [SCRIPTS [SEED]]      random scripts, five million by default
 #   scripts/prove simulate --replay FILE         the scripts that a file has kept
 #   scripts/prove simulate --schedules [WORDS]   every schedule of small worlds, or of those with WORDS in their name, such as
-#                                                "early calls, 3 ranks"; takes hours, and prints the number of states
+#                                                "calls, 3 ranks"; takes hours, and prints the number of states
 case ${1:-} in
 --replay) value "$@" && { [ -f "$2" ] || refuse "there is no file $2"; } ;;
 --schedules) at_most 1 "${@:2}" ;;

@@ -123,8 +123,5 @@ def judge_verdicts(job: Job, survivors: dict[int, Outcome], ended: dict[int, Out
         from_memory = job.mode != "files" or made.step.startswith("by:memory")
         if made.moves_payloads and from_memory and any(member in ended for member in made.members):
             continue
-        was_late = re.compile(rf"^late rank \d+ on \S+ \(pid {its.pid}\b", re.MULTILINE)
-        if ended and made.step.startswith(("completed", "partial")) and was_late.search(survivors[succeeded[call]].out):
-            continue
         problems.append(f"5: {made.step} of {made.members} succeeded on rank {succeeded[call]}, on rank {rank}: {its.cause}")
     return problems

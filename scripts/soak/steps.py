@@ -100,8 +100,6 @@ def level(drawing: Drawing, groups: list[list[int]], depth: int, most: int) -> N
             drawing.call(groups, f"{rng.choice(['gather', 'gather_bytes', 'gather_from', 'stream', 'gather_pieces'])}:{root}:{size}")
         elif kind == "array":
             drawing.call(groups, f"array:{rng.choice([str(root), 'all'])}:{rng.randrange(2)}")
-        elif kind == "early":
-            early(drawing, groups, root, size)
         elif kind == "records":
             drawing.call(groups, f"records:{root}:{rng.choice([1, 300])}")
         elif kind == "broadcast":
@@ -132,7 +130,6 @@ KINDS = {
     "gather": 18,
     "array": 3,
     "records": 3,
-    "early": 10,
     "broadcast": 6,
     "barrier": 6,
     "by": 8,
@@ -143,22 +140,6 @@ KINDS = {
     "split": 6,
     "group": 8,
 }
-
-
-def early(drawing: Drawing, groups: list[list[int]], root: int, size: str) -> None:
-    """A call whose root gets parts as they come, perhaps with a deadline that some miss."""
-    rng = drawing.rng
-    kind = rng.choice(["completed", "completed", "drop_completed", "partial"])
-    if kind != "drop_completed":
-        deadlines = ["20", "200", "60000"] if kind == "partial" else ["never", "never", "50"]
-        drawing.call(groups, f"{kind}:{root}:{size}:{rng.choice(deadlines)}")
-        return
-    step = f"{kind}:{root}:{size}:{rng.randrange(3)}"
-    for members in groups:
-        number = drawing.open(step, members)
-        for place, rank in enumerate(members):
-            # Its root does not hear what the call comes to.
-            drawing.alone(rank, step, None if place == root else number)
 
 
 def start(drawing: Drawing, groups: list[list[int]], step: str) -> tuple[dict[int, int], dict[int, int]]:

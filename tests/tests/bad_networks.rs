@@ -181,12 +181,6 @@ fn a_gather_from_many_ranks_far_away_takes_few_round_trips() {
     fetch_from_far_away("gather_bytes:0:150000");
 }
 
-/// So does one that gets parts as they come.
-#[test]
-fn a_gather_with_a_deadline_from_many_ranks_far_away_takes_few_round_trips() {
-    fetch_from_far_away("partial:0:150000:60000");
-}
-
 /// So does everybody in an all-gather that is started, which goes round no ring.
 #[test]
 fn an_all_gather_that_is_started_takes_few_round_trips() {

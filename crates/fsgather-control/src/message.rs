@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 use fsgather_core::{
-    Activity, Call, ChannelId, Epoch, Error, Leaves, Missing, Neighbour, Peer, ProcessId, Rank,
-    Site, Start, Step, Whereabouts, WorldSize, in_place, in_place_each,
+    Activity, Call, ChannelId, Epoch, Error, Leaves, Neighbour, Peer, ProcessId, Rank, Site, Start,
+    Step, Whereabouts, WorldSize, in_place, in_place_each,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -197,8 +197,6 @@ pub enum ToMember {
         further_rounds: u32,
         /// Who has contributed last, by its number in the world.
         last: Option<Rank>,
-        /// Who had not contributed when the deadline of the call passed.
-        missing: Vec<Missing>,
     },
     /// A communicator has failed: no exchange of it that is undecided will be released.
     Abort {
@@ -253,16 +251,6 @@ pub enum ToMember {
         /// The warning.
         text: String,
     },
-    /// A rank has contributed to a call whose root is told at once.
-    Arrived {
-        /// Which exchange.
-        step: Step,
-        /// Who, by its place in the communicator.
-        from: Rank,
-        /// What.
-        #[serde(deserialize_with = "in_place")]
-        body: Bytes,
-    },
     /// What rank 0 warns of, to be said by this member: rank 0 itself is waited for, and may be unable to speak.
     Warning {
         /// The warning.
@@ -290,7 +278,6 @@ impl ToMember {
     pub(crate) fn payload_len(&self) -> usize {
         match self {
             Self::Release { bodies, .. } => bodies.iter().flatten().map(Bytes::len).sum(),
-            Self::Arrived { body, .. } => body.len(),
             _ => 0,
         }
     }
@@ -298,7 +285,7 @@ impl ToMember {
     /// The communicator that it is about.
     pub(crate) fn channel(&self) -> Option<ChannelId> {
         match self {
-            Self::Release { step, .. } | Self::Arrived { step, .. } => Some(step.channel),
+            Self::Release { step, .. } => Some(step.channel),
             Self::Abort { channel, .. }
             | Self::Reclaim { channel, .. }
             | Self::KeepWaiting { channel } => Some(*channel),

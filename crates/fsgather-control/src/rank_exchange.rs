@@ -11,9 +11,9 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_core::{
-    Arrival, Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, IsDecided,
-    Onlooker, Operation, Peer, Phase, Rank, RankNames, ReclaimSink, Round, Site, Ticket, Verdict,
-    WorldSize, lock,
+    Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, IsDecided, Onlooker,
+    Operation, Peer, Phase, Rank, RankNames, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize,
+    lock,
 };
 use fsgather_system::clock;
 
@@ -403,26 +403,6 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             None if limit.is_some() => Ok(None),
             None => Err(Error::closed()),
         }
-    }
-
-    fn next_arrival(&self, ticket: &Ticket) -> Result<Arrival, Error> {
-        self.check()?;
-        let step = ticket.step(Round::VERDICT);
-        let arrival = self
-            .wait_until(None, |member| member.take_arrival(step))
-            .unwrap_or_else(|| Err(Error::closed()))
-            .map_err(|failure| self.report(failure))?;
-        if self.world.rank == Rank::ZERO && matches!(arrival, Arrival::Decided(_)) {
-            // As with any verdict.
-            self.carrier().settle(SETTLE_LIMIT);
-        }
-        Ok(arrival)
-    }
-
-    fn part_that_is_in(&self, ticket: &Ticket) -> Option<(Rank, Bytes)> {
-        self.check().ok()?;
-        let step = ticket.step(Round::VERDICT);
-        self.wait_until(Some(Duration::ZERO), |member| member.take_part(step))
     }
 
     fn watch(&self, is_over: &mut dyn FnMut(&IsDecided<'_>) -> bool) {

@@ -37,8 +37,6 @@ pub enum Operation {
     GatherArray,
     /// Ranks say that they have come to a place where they meet.
     Meet,
-    /// Everybody's values for one rank, which gets each as soon as it is handed in.
-    GatherAsCompleted,
 }
 
 impl Operation {
@@ -57,7 +55,6 @@ impl Operation {
             Self::StartAllGather => "start_all_gather",
             Self::GatherArray => "gather_array",
             Self::Meet => "first call",
-            Self::GatherAsCompleted => "gather_as_completed",
         }
     }
 
@@ -246,9 +243,6 @@ pub struct Call {
     /// Which way its payloads go, if it has any; also said by the set-up of that way, so that ranks of which only
     /// some need one are told the reason.
     pub way: Option<Box<Way>>,
-    /// How long after the root has come the call is decided, whoever has not come by then. Whether there is one is
-    /// compared; how long it is the root says.
-    pub deadline: Option<Duration>,
 }
 
 impl Call {
@@ -265,7 +259,6 @@ impl Call {
             site,
             timeout: None,
             way: None,
-            deadline: None,
         }
     }
 
@@ -307,28 +300,6 @@ impl Call {
         self
     }
 
-    /// The same call with a deadline.
-    #[must_use]
-    pub const fn with_deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline);
-        self
-    }
-
-    /// Whether its root is told of each contribution as it comes, before the verdict.
-    #[must_use]
-    pub fn is_early(&self) -> bool {
-        self.operation == Operation::GatherAsCompleted
-            || (self.operation == Operation::Gather && self.deadline.is_some())
-    }
-
-    /// The name of the function that users call: a gather with a deadline is one of its own.
-    const fn name(&self) -> &'static str {
-        match (self.operation, self.deadline) {
-            (Operation::Gather, Some(_)) => "gather_partial",
-            (operation, _) => operation.name(),
-        }
-    }
-
     /// The same call with typed values.
     #[must_use]
     pub fn with_type(mut self, tag: TypeTag) -> Self {
@@ -340,9 +311,7 @@ impl Call {
     #[must_use]
     pub fn recipients(&self) -> Recipients {
         match (self.operation, self.root) {
-            (Operation::Gather | Operation::GatherAsCompleted, Some(root)) => {
-                Recipients::Only(root)
-            }
+            (Operation::Gather, Some(root)) => Recipients::Only(root),
             (Operation::Barrier, _) => Recipients::Nobody,
             _ => Recipients::All,
         }
@@ -357,7 +326,7 @@ impl Call {
         if let Some(difference) = self.difference_of_ways(other) {
             return Some(difference);
         }
-        if self.name() != other.name() {
+        if self.operation != other.operation {
             return Some(if self.is_switched(other) {
                 "different operations at one place: what FSGATHER_ROOT_ONLY says has to be the same on all ranks"
             } else {
@@ -372,9 +341,6 @@ impl Call {
         }
         if self.bound != other.bound {
             return Some("different bounds");
-        }
-        if self.deadline.is_some() != other.deadline.is_some() {
-            return Some("a deadline on some ranks only");
         }
         match (&self.type_tag, &other.type_tag) {
             (Some(ours), Some(theirs)) if ours.codec != theirs.codec => Some("different codecs"),
@@ -402,7 +368,6 @@ impl Call {
         let switched = |one: &Self, two: &Self| {
             one.operation == Operation::AllGather
                 && (two.operation, two.root) == (Operation::Gather, Some(Rank::ZERO))
-                && two.deadline.is_none()
         };
         self.site == other.site && (switched(self, other) || switched(other, self))
     }
@@ -418,7 +383,7 @@ impl Call {
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())?;
+        f.write_str(self.operation.name())?;
         if let Some(tag) = &self.type_tag {
             write!(f, "::<{}> in {}", tag.name, tag.codec)?;
         }

@@ -48,16 +48,6 @@ fn call_sites_and_time_outs_are_not_compared() {
     assert_eq!(gather().difference(&patient), None);
 }
 
-#[test]
-fn roots_hear_of_contributions_early_where_parts_come_as_they_are_completed_or_until_a_deadline() {
-    let call = |operation| Call::new(operation, Site::default());
-    let until = |operation| call(operation).with_deadline(Duration::from_secs(1));
-    assert!(call(Operation::GatherAsCompleted).is_early());
-    assert!(until(Operation::Gather).is_early());
-    assert!(!gather().is_early());
-    assert!(!until(Operation::AllGather).is_early());
-}
-
 fn by(transport: &str, directory: Option<&str>, operation: Operation) -> Call {
     Call {
         way: Some(Box::new(Way {
@@ -112,12 +102,6 @@ fn a_switch_that_differs_is_named() {
         ..one
     };
     assert_eq!(all.difference(&elsewhere), Some("different operations"));
-    // The switch makes a gather without a deadline of it.
-    let partial = Call {
-        site: all.site.clone(),
-        ..elsewhere.with_deadline(Duration::from_secs(1))
-    };
-    assert_eq!(all.difference(&partial), Some("different operations"));
 }
 
 #[test]
@@ -128,32 +112,6 @@ fn operation_root_and_bound_are_compared() {
     assert_eq!(gather().difference(&other_root), Some("different roots"));
     let bounded = gather().with_bound(7);
     assert_eq!(gather().difference(&bounded), Some("different bounds"));
-}
-
-#[test]
-fn whether_there_is_a_deadline_is_compared_and_not_how_long_it_is() {
-    let hasty = gather().with_deadline(Duration::from_secs(1));
-    let patient = gather().with_deadline(Duration::from_secs(9));
-    assert_eq!(hasty.difference(&patient), None);
-    let as_completed = |call: Call| Call {
-        operation: Operation::GatherAsCompleted,
-        ..call
-    };
-    let (bound, unbound) = (as_completed(hasty), as_completed(gather()));
-    let difference = Some("a deadline on some ranks only");
-    assert_eq!(bound.difference(&unbound), difference);
-    assert_eq!(unbound.difference(&bound), difference);
-}
-
-#[test]
-fn a_gather_with_a_deadline_is_another_operation_and_reads_so() {
-    let partial = gather().with_deadline(Duration::from_secs(1));
-    assert_eq!(partial.difference(&gather()), Some("different operations"));
-    assert_eq!(gather().difference(&partial), Some("different operations"));
-    assert_eq!(
-        partial.beside(&gather()),
-        "gather_partial to rank 0 at a.rs:1:1"
-    );
 }
 
 #[test]

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Activity, Call, CallId, CallName, ChannelId, Epoch, Error, Missing, Operation, Peer, Phase,
-    Rank, RankNames, RollCall, Round, Site, Step, WorldSize,
+    Activity, Call, CallId, CallName, ChannelId, Epoch, Error, Operation, Peer, Phase, Rank,
+    RankNames, RollCall, Round, Site, Step, WorldSize,
 };
 
 /// What a rank has published for others to read, and who removes it.
@@ -73,23 +73,6 @@ pub struct Verdict {
     pub further_rounds: u32,
     /// Who has handed in last, by its number in the world.
     pub last: Option<Rank>,
-    /// Who had not handed in when the deadline passed, each with its number in the world: the same on all ranks, those who
-    /// come late included.
-    pub missing: Vec<Missing>,
-}
-
-/// What the root of a call hears that tells it of contributions [as they come](Call::is_early).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// A rank has handed in.
-    Part {
-        /// Which, by its number here.
-        from: Rank,
-        /// What.
-        body: Bytes,
-    },
-    /// The call is decided; every contribution has been told before.
-    Decided(Verdict),
 }
 
 /// What a rank that has left knows of what the world has left behind.
@@ -187,8 +170,7 @@ pub trait Onlooker: Send + Sync {
 ///
 /// - Each exchange has at most one verdict, and no two ranks learn different ones.
 /// - It succeeds only when every rank has handed in a contribution to the *same* call: operation,
-///   root, bound and type are compared, and a difference is [`Error::Desync`] on all ranks. A call with a
-///   [deadline](Call::deadline) succeeds without those who have not when it passes, and its verdict names them.
+///   root, bound and type are compared, and a difference is [`Error::Desync`] on all ranks.
 /// - A rank that fails, is lost or is late before the verdict makes the call fail on every rank with
 ///   the same error. After a failure the channel is poisoned: later calls return
 ///   [`Error::Poisoned`].
@@ -258,17 +240,6 @@ pub trait Exchange: Send + Sync {
         round: Round,
         limit: Option<Duration>,
     ) -> Result<Option<Verdict>, Error>;
-
-    /// Waits for the next contribution to a call whose root is told of them [as they come](Call::is_early), or else for its
-    /// verdict. What has come before a failure is told before it, and stays readable until this rank is [`done`](Self::done).
-    ///
-    /// # Errors
-    ///
-    /// The agreed error when the call failed.
-    fn next_arrival(&self, ticket: &Ticket) -> Result<Arrival, Error>;
-
-    /// The next contribution to such a call that is in, without waiting for one. Verdicts and failures are for who waits.
-    fn part_that_is_in(&self, ticket: &Ticket) -> Option<(Rank, Bytes)>;
 
     /// Waits until `is_over` says so. It is asked at once, whenever something has happened, and at every
     /// [`wake`](Self::wake); it can ask in turn which steps of this channel are decided. All are when this exchange has

@@ -16,9 +16,8 @@ use crate::{
     arrival::Arrival,
     bootstrap::Callables,
     buffer::Memory,
-    completed::{Completed, RankedObject},
     ending::{self, InCall},
-    errors::{self, MissingPeer},
+    errors,
     how::{Carrying, How, Said},
     logging,
     object::{self, Pickling},
@@ -193,52 +192,6 @@ impl Communicator {
             member.call_with(&options).gather_bytes(pieces, dst)
         })?;
         Ok(parts.map(|parts| Parts::new(parts, self.waiting.clone(), carrying.pickling)))
-    }
-
-    /// An iterator over the objects of all ranks on `dst`, each with its rank, as they are handed in; elsewhere over nothing.
-    fn gather_as_completed(
-        &self,
-        value: &Bound<'_, PyAny>,
-        dst: u32,
-        how: How,
-    ) -> PyResult<Completed> {
-        let (member, (carrying, options)) = (self.member()?, how.take()?);
-        let completed = self.hand_in(value, carrying, |pieces| {
-            let call = member.call_with(&options);
-            call.gather_bytes_as_completed(pieces, dst)
-        })?;
-        Ok(Completed::new(
-            completed,
-            self.waiting.clone(),
-            carrying.pickling,
-        ))
-    }
-
-    /// On `dst` the objects of the ranks that were in time, each with its rank, and nothing elsewhere; and who was not.
-    fn gather_partial(
-        &self,
-        value: &Bound<'_, PyAny>,
-        dst: u32,
-        how: How,
-    ) -> PyResult<(Option<Vec<RankedObject>>, Vec<MissingPeer>)> {
-        let _in_call = InCall::begin()?;
-        let py = value.py();
-        let (member, (carrying, options)) = (self.member()?, how.take()?);
-        let partial = self.hand_in(value, carrying, |pieces| {
-            member.call_with(&options).gather_bytes_partial(pieces, dst)
-        })?;
-        // By their places, as the parts.
-        let missing = errors::missing_peers(&partial.missing);
-        let decoded = |(rank, payload): (Rank, Payload)| {
-            let writer = self.waiting.name_of(rank);
-            let object = object::decode(py, payload, carrying.pickling, writer)?;
-            Ok((rank.get(), object))
-        };
-        let parts = partial.parts.map(|parts| {
-            let parts = parts.into_iter().map(decoded);
-            parts.collect::<PyResult<Vec<_>>>()
-        });
-        Ok((parts.transpose()?, missing))
     }
 
     /// An iterator over all ranks' records, with their ranks, on `dst`; `None` elsewhere.

@@ -55,7 +55,7 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
 }
 
 /// What is told of a rank that others waited for in vain: rank, host, pid, what it did, and how many seconds ago it said so.
-pub(crate) type MissingPeer = (
+type MissingPeer = (
     u32,
     Option<String>,
     Option<u32>,
@@ -64,7 +64,7 @@ pub(crate) type MissingPeer = (
 );
 
 /// The ranks that others waited for in vain, as Python sees them.
-pub(crate) fn missing_peers(missing: &[Missing]) -> Vec<MissingPeer> {
+fn missing_peers(missing: &[Missing]) -> Vec<MissingPeer> {
     let peers = missing.iter().map(|missing| {
         let (host, pid) = missing.process.clone().unzip();
         let last_seen = missing.last_seen.as_ref();

@@ -18,7 +18,6 @@ pub(crate) struct How {
     site: Option<Told>,
     tag: Option<String>,
     timeout: Option<Said>,
-    deadline: Option<Said>,
     allow_pickle: bool,
     like: Option<String>,
     transport: Option<Said>,
@@ -37,7 +36,6 @@ impl FromPyObject<'_, '_> for How {
             site: said(&how, intern!(py, "site"))?,
             tag: said(&how, intern!(py, "tag"))?,
             timeout: said(&how, intern!(py, "timeout"))?,
-            deadline: said(&how, intern!(py, "deadline"))?,
             allow_pickle: said(&how, intern!(py, "allow_pickle"))?.unwrap_or(false),
             like: said(&how, intern!(py, "like"))?,
             transport: said(&how, intern!(py, "transport"))?,
@@ -77,10 +75,6 @@ impl How {
             timeout: self.timeout.map(|said| word("timeout", said)).transpose()?,
             bound: self.max_size,
             tag: self.tag,
-            deadline: self
-                .deadline
-                .map(|said| word("deadline", said))
-                .transpose()?,
             site: self.site.map(Into::into),
         };
         let pickling = if self.allow_pickle {

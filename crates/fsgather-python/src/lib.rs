@@ -7,7 +7,6 @@ mod bootstrap;
 mod buffer;
 mod command;
 mod communicator;
-mod completed;
 mod ending;
 mod errors;
 mod how;

@@ -23,11 +23,6 @@ async def sum_of(call: fsgather.Pending[list[int]]) -> int:
     return sum(await call)
 
 
-for number, part in world.gather_as_completed({"boxes": 3}, deadline=1.5):
-    count = number + part["boxes"]
-partial: fsgather.Partial[int] = fsgather.gather_partial(3, deadline=datetime.timedelta(minutes=5))
-in_time: Optional[dict[int, int]] = partial.parts
-late: list[int] = [peer.rank for peer in partial.missing]
 on_root: Optional[list[int]] = world.start_gather(3).wait()
 same: str = world.broadcast_object("model.pt", transport="memory")
 half: Optional[fsgather.Communicator] = world.split(0)
@@ -37,7 +32,6 @@ object_list: list[int] = fsgather.all_gather_object(3, timeout=5)
 world.all_gather(3, time_out=4)  # wrong
 world.all_gather(3, timeout="4")  # wrong
 world.all_gather_parts(3).append(4)  # wrong
-world.gather_partial(3)  # wrong
 world.gather_object(3, transport="quick")  # wrong
 fsgather.gather_object("n7").append(3)  # wrong
 world.start_all_gather(3).wait().items()  # wrong

@@ -17,7 +17,6 @@ use fsgather_core::{
 };
 
 use fsgather_trace::{
-    cause::Cause,
     record::{Outcome, Way},
     recorder::Recorder,
 };
@@ -177,10 +176,10 @@ impl CallLog {
         });
     }
 
-    /// All have, `last` of the world's ranks the last of them; or, if there is a cause, those who were in time.
-    pub fn all_in(&self, ticket: &Ticket, last: Option<Rank>, cause: Cause) {
+    /// All have, `last` of the world's ranks the last of them.
+    pub fn all_in(&self, ticket: &Ticket, last: Option<Rank>) {
         let last = last.map(|last| self.names.of(last));
-        self.record(|recorder| recorder.decided(ticket, last, cause));
+        self.record(|recorder| recorder.decided(ticket, last));
     }
 
     /// The same, for reports: this rank receives so many bytes in all, of which some have still

@@ -14,8 +14,6 @@ pub enum Part<'a> {
     Contributed(&'a Bytes),
     /// It has not come to the call.
     Missing,
-    /// The call is decided without it, so others get an empty body of it.
-    Excluded,
 }
 
 /// Checks what a successful call has given to one rank: if it receives anything, the bodies of all ranks in rank order.
@@ -38,7 +36,6 @@ pub fn check_bodies<'a>(
             (Part::Missing, _) => return Err(format!("it succeeds without rank {rank}")),
             (_, None) => true,
             (Part::Contributed(own), Some(body)) => body == Some(own),
-            (Part::Excluded, Some(body)) => body.is_some_and(Bytes::is_empty),
         };
         if !is_right {
             return Err(format!("{body:?} is given of rank {rank}: {part:?}"));

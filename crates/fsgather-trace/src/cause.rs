@@ -1,17 +1,13 @@
-//! The reason for which a call was not decided with all its ranks: [`Cause`]. Pure.
+//! The reason for which a call has failed: [`Cause`]. Pure.
 
 use fsgather_core::{Error, PeerFailure, Rank};
 
 /// What a call met with, as the record of it has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// Nothing: all have come, or may still do so.
+    /// None: it has not failed.
     #[default]
     None,
-    /// Its deadline had passed, so that it was decided without those who had not come.
-    Deadline,
-    /// The same, and this rank is one of those.
-    TooLate,
     /// Ranks were in different calls.
     Desync,
     /// Nothing moved for too long.
@@ -27,10 +23,8 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::None,
-        Self::Deadline,
-        Self::TooLate,
         Self::Desync,
         Self::Timeout,
         Self::Lost,
@@ -73,8 +67,6 @@ impl Cause {
     pub const fn words(self) -> &'static str {
         match self {
             Self::None | Self::Other => "",
-            Self::Deadline => "without those who were late for its deadline",
-            Self::TooLate => "too late for its deadline",
             Self::Desync => "ranks were in different calls",
             Self::Timeout => "timed out",
             Self::Lost => "a rank was lost",

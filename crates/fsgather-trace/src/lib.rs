@@ -4,12 +4,11 @@
 //! |---|---|
 //! | [`recorder`] | writes a rank's calls as they go on |
 //! | [`record`] | one call, as it lies in the file |
-//! | [`cause`] | why a call was not decided with all its ranks |
+//! | [`cause`] | why a call has failed |
 //! | [`black_box`] | what a rank has left, read |
 //! | [`jobs`] | which of that belongs to one job |
 //! | [`timeline`] | the calls of all ranks on one time axis |
 //! | [`losses`] | who came last how often, and what that cost the others |
-//! | [`lateness`] | who was too late for the deadlines of calls |
 //! | [`now`] | what each rank is at, and whom it waits for |
 //! | [`roll_call`] | what all ranks are doing, as it travels to who has asked |
 //! | [`text`], [`chrome`], [`page`] | that as text, for Perfetto, and as a page with a picture |
@@ -22,7 +21,6 @@ pub mod cause;
 pub mod chrome;
 pub mod drawing;
 pub mod jobs;
-pub mod lateness;
 pub mod losses;
 pub mod now;
 pub mod page;

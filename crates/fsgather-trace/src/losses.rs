@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fsgather_core::Rank;
 
-use crate::{lateness::is_incomplete, record::CallRecord, timeline::Timeline};
+use crate::{record::CallRecord, timeline::Timeline};
 
 /// What a rank has cost the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Losses {
 /// What was lost between two places.
 type Places = BTreeMap<(String, String), u64>;
 
-/// Compares all calls that were decided with all their ranks.
+/// Compares all calls that were decided.
 ///
 /// A rank that comes last costs each of the others the time between the last but one and itself: that is what the one of
 /// them waits that has waited least. No clocks of different hosts are compared for that.
@@ -40,9 +40,6 @@ pub fn losses(timeline: &Timeline) -> Losses {
     let mut compared = 0;
     let mut ranks: BTreeMap<Rank, (usize, Places)> = BTreeMap::new();
     for (_, records) in timeline.calls() {
-        if is_incomplete(&records) {
-            continue;
-        }
         let decided: Vec<_> = records
             .iter()
             .filter_map(|(line, record)| Some((*line, *record, record.waited()?)))

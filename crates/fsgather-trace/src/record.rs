@@ -95,7 +95,7 @@ pub struct CallRecord {
     pub ranks: u32,
     /// How it has ended.
     pub outcome: Outcome,
-    /// Why it was not decided with all its ranks, or not well.
+    /// Why it has failed, if it has.
     pub cause: Cause,
     /// Which way this rank's payload has gone.
     pub way: Way,
@@ -321,11 +321,10 @@ impl CallRecord {
         })
     }
 
-    /// How long this rank has waited for others, if all have come, or those who were in time.
+    /// How long this rank has waited for others, if all have come.
     #[must_use]
     pub fn waited(&self) -> Option<u64> {
-        let decided = self.decided.filter(|_| self.cause != Cause::TooLate)?;
-        Some(decided.saturating_sub(self.handed_in?))
+        Some(self.decided?.saturating_sub(self.handed_in?))
     }
 
     /// How it has ended, in a few words, with the cause where there is one.
@@ -386,7 +385,7 @@ mod tests {
         words.set(Field::Last, 3);
         words.set_way(Way::SharedMemory);
         words.set_outcome(Outcome::Done);
-        words.set_cause(Cause::Deadline);
+        words.set_cause(Cause::Other);
         words
     }
 
@@ -412,7 +411,7 @@ mod tests {
             (Way::SharedMemory, Outcome::Done)
         );
         assert_eq!((record.waited(), record.ended), (Some(6_000), None));
-        assert_eq!(record.cause, Cause::Deadline);
+        assert_eq!(record.cause, Cause::Other);
     }
 
     #[test]

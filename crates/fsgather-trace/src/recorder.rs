@@ -218,11 +218,10 @@ impl Recorder {
         state.moved = state.moved.saturating_add(more);
     }
 
-    /// All have, last of them the rank that people call `last`; or, if there is a cause, those who were in time.
-    pub fn decided(&self, ticket: &Ticket, last: Option<Rank>, cause: Cause) {
+    /// All have, last of them the rank that people call `last`.
+    pub fn decided(&self, ticket: &Ticket, last: Option<Rank>) {
         self.change(ticket, |words, now| {
             words.set_decided(now);
-            words.set_cause(cause);
             words.set_rank(last);
         });
     }

@@ -7,7 +7,6 @@ use fsgather_core::{Rank, duration_text, plain_line};
 use crate::{
     black_box::World,
     cause::Cause,
-    lateness::{Late, Lateness, late},
     losses::{Losses, losses},
     now::{Doing, Standing, named_ranks, standings},
     timeline::Timeline,
@@ -40,7 +39,6 @@ pub fn summary(worlds: &[World], timeline: &Timeline, now: i64) -> String {
     let mut text = head(worlds, timeline);
     text += &open(&standings(timeline, now));
     text += &lost(&losses(timeline));
-    text += &too_late(&late(timeline));
     for why in worlds.iter().flat_map(|world| &world.unread) {
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "  not read: {}", plain_line(why));
@@ -236,32 +234,6 @@ pub fn standing_text(one: &Standing) -> String {
         (doing @ Doing::Computing, _) => format!("{} after {place}, since {since}", doing.word()),
         (doing, _) => format!("{} in {place}, since {since}", doing.word()),
     }
-}
-
-/// Who was late for deadlines.
-fn too_late(lateness: &Lateness) -> String {
-    let mut text = String::new();
-    for Late {
-        rank,
-        calls,
-        waited,
-    } in lateness.ranks.iter().take(MOST)
-    {
-        let _ = writeln!(
-            text,
-            "rank {rank} was too late for {calls} of {} calls that were over at their deadline; the others waited {} until then",
-            lateness.calls,
-            nanoseconds_text(*waited)
-        );
-    }
-    match lateness.ranks.len().saturating_sub(MOST) {
-        0 => {}
-        1 => text += "1 more rank was too late for such calls\n",
-        more => {
-            let _ = writeln!(text, "{more} more ranks were too late for such calls");
-        }
-    }
-    text
 }
 
 fn lost(losses: &Losses) -> String {
@@ -487,26 +459,6 @@ mod tests {
             "ranks were in calls that differ in what their errors say:\n  \
              ranks 0 1: barrier #2 at eval.py:95\n"
         );
-    }
-
-    #[test]
-    fn those_who_were_late_are_told_with_how_often() {
-        let late = |rank| Late {
-            rank: Rank::new(rank),
-            calls: 3,
-            waited: 6_000_000_000,
-        };
-        let of = |ranks: u32| {
-            too_late(&Lateness {
-                calls: 5,
-                ranks: (0..ranks).map(late).collect(),
-            })
-        };
-        assert_eq!(
-            of(1),
-            "rank 0 was too late for 3 of 5 calls that were over at their deadline; the others waited 6.0 s until then\n"
-        );
-        assert!(of(11).ends_with("\n1 more rank was too late for such calls\n"));
     }
 
     #[test]

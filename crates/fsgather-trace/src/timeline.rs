@@ -14,7 +14,7 @@ use std::{
 use fsgather_core::Rank;
 use uuid::Uuid;
 
-use crate::{black_box::BlackBox, cause::Cause, record::CallRecord};
+use crate::{black_box::BlackBox, record::CallRecord};
 
 /// A call, whoever is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -229,9 +229,7 @@ impl Decisions {
         };
         for ((at, line), own) in lines.iter().enumerate().zip(&mut all.of) {
             for record in &line.of.records {
-                // Who was late for a deadline heard of the decision when it came.
-                let decided = record.decided.filter(|_| record.cause != Cause::TooLate);
-                let Some(decided) = decided else {
+                let Some(decided) = record.decided else {
                     continue;
                 };
                 let next = numbers.len();

@@ -9,7 +9,7 @@ use crate::{
     call::started::{ReceivedParts, StartedCall},
     communicator::Communicator,
     group_state::GroupState,
-    parts::{Completed, Partial, Parts},
+    parts::Parts,
     payload::{input::PayloadInput, retention::Retention},
     pending::Pending,
     pieces::Pieces,
@@ -108,45 +108,6 @@ impl<C> Communicator<C> {
     ) -> Result<Option<Parts<Payload>>, Error> {
         let bytes: Pieces<'_> = bytes.into();
         self.gather_input(root.into(), bytes.into(), Location::caller())
-    }
-
-    /// Gathers everybody's bytes on `root`, which gets each rank's as soon as they are handed in, as
-    /// [`gather_as_completed`](Self::gather_as_completed) does with values.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`gather_as_completed`](Self::gather_as_completed).
-    #[track_caller]
-    pub fn gather_bytes_as_completed<'a>(
-        &self,
-        bytes: impl Into<Pieces<'a>>,
-        root: impl Into<Rank>,
-    ) -> Result<Completed<Payload>, Error> {
-        let call = self.early(
-            Operation::GatherAsCompleted,
-            root.into(),
-            Location::caller(),
-        )?;
-        let bytes: Pieces<'_> = bytes.into();
-        self.complete(call, bytes.into(), Box::new(as_it_is))
-    }
-
-    /// Gathers on `root` the bytes of those ranks that have handed in when the deadline passes, as
-    /// [`gather_partial`](Self::gather_partial) does with values.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`gather_partial`](Self::gather_partial).
-    #[track_caller]
-    pub fn gather_bytes_partial<'a>(
-        &self,
-        bytes: impl Into<Pieces<'a>>,
-        root: impl Into<Rank>,
-    ) -> Result<Partial<Payload>, Error> {
-        let call = self.partial(root.into(), Location::caller())?;
-        let bytes: Pieces<'_> = bytes.into();
-        let completed = self.complete(call, bytes.into(), Box::new(as_it_is))?;
-        completed.into_partial()
     }
 
     /// Gathers what `source` reads on `root`, without holding it in memory.

@@ -13,7 +13,6 @@ use crate::{
     call_options::{CallOptions, CallSettings},
     codec::Postcard,
     communicator::Communicator,
-    parts::{Completed, Take},
     payload::{input::PayloadInput, path_request::PathRequest, retention::Retention},
     pending::Pending,
 };
@@ -131,14 +130,6 @@ impl<C> CallBuilder<C> {
         self
     }
 
-    /// When [`gather_as_completed`](Communicator::gather_as_completed) and [`gather_partial`](Communicator::gather_partial) are
-    /// decided with what is there, counted from when the root has come. All ranks give one, and the root's counts;
-    /// other calls have none, and say so.
-    pub const fn deadline(mut self, deadline: Duration) -> Self {
-        self.communicator.settings.options.deadline = Some(deadline);
-        self
-    }
-
     /// What messages call the place of the call, such as `eval.py:12`; else where it is in Rust.
     pub fn site(mut self, name: impl Into<String>) -> Self {
         self.communicator.settings.options.site = Some(name.into());
@@ -170,16 +161,6 @@ impl<C> Communicator<C> {
         operation: Operation,
         location: &Location<'_>,
     ) -> Result<Call, Error> {
-        if self.settings.options.deadline.is_some() {
-            return Err(Error::config(format!(
-                "{operation} has no deadline; gather_partial and gather_as_completed have: one rank gets what is there by \
-                 then, and can hand it to all with broadcast"
-            )));
-        }
-        self.described(operation, location)
-    }
-
-    fn described(&self, operation: Operation, location: &Location<'_>) -> Result<Call, Error> {
         let options = &self.settings.options;
         if options.timeout == Some(Duration::ZERO) {
             return Err(Error::config(
@@ -236,46 +217,6 @@ impl<C> Communicator<C> {
     ) -> Result<Call, Error> {
         let root = self.root(root)?;
         Ok(self.made(operation, location)?.with_root(root))
-    }
-
-    /// A call whose root gets parts as they come.
-    pub(crate) fn early(
-        &self,
-        operation: Operation,
-        root: Rank,
-        location: &Location<'_>,
-    ) -> Result<Call, Error> {
-        let root = self.root(root)?;
-        let deadline = self.settings.options.deadline;
-        Ok(Call {
-            deadline: deadline.map(|deadline| deadline.min(FOR_EVER)),
-            ..self.described(operation, location)?.with_root(root)
-        })
-    }
-
-    /// A gather that is decided with what is there when its deadline passes.
-    pub(crate) fn partial(&self, root: Rank, location: &Location<'_>) -> Result<Call, Error> {
-        let call = self.early(Operation::Gather, root, location)?;
-        if call.deadline.is_none() {
-            return Err(Error::config(
-                "this call gives what is there when its deadline passes, and has none; give one, or use gather",
-            ));
-        }
-        Ok(call)
-    }
-
-    /// Makes a call whose root gets parts as they come; elsewhere, waits for its verdict.
-    pub(crate) fn complete<T>(
-        &self,
-        call: Call,
-        input: PayloadInput<'_>,
-        take: Take<T>,
-    ) -> Result<Completed<T>, Error> {
-        let (inner, request) = (&self.inner, self.request());
-        step_aside(|| {
-            let started = StartedCall::new(inner, &request, call, Retention::Kept, input)?;
-            Completed::new(started.detached(), take)
-        })
     }
 
     /// Makes a call, and reads what it brings.

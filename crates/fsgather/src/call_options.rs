@@ -19,8 +19,6 @@ pub struct CallOptions {
     pub bound: Option<u64>,
     /// [`CallBuilder::tag`](crate::CallBuilder::tag).
     pub tag: Option<String>,
-    /// [`CallBuilder::deadline`](crate::CallBuilder::deadline).
-    pub deadline: Option<Duration>,
     /// [`CallBuilder::site`](crate::CallBuilder::site).
     pub site: Option<String>,
 }

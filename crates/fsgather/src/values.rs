@@ -10,7 +10,7 @@ use crate::{
     bytes,
     codec::{self, Codec},
     communicator::Communicator,
-    parts::{self, Completed, Partial, Parts, Records, Take},
+    parts::{self, Parts, Records, Take},
     payload::{
         input::{InputSource, PayloadInput},
         retention::Retention,
@@ -129,81 +129,6 @@ impl<C: Codec> Communicator<C> {
             self.encoded(value),
             |started, received| Ok(started.parts(received, decode)),
         )
-    }
-
-    /// Gathers everybody's value on `root`, which gets each as soon as its rank has handed it in: the first may be read and
-    /// worked on while the last is still being computed. The other ranks return when everybody has handed in.
-    ///
-    /// The value that the root gets from a rank is whole and right. Whether the call as a whole has succeeded is the end
-    /// of the iteration: nothing more, or one error. With a [deadline](crate::CallBuilder::deadline) it is decided with what
-    /// is there when that passes, and [`missing`](Completed::missing) has the others.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`gather`](Self::gather); on the root all but those of its own value are an item of the iteration, which
-    /// comes after the values that were in before.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let communicator = fsgather::Communicator::solo();
-    /// for part in communicator.gather_as_completed(&0.25, 0)? {
-    ///     let (rank, score) = part?; // in the order in which ranks hand in
-    ///     assert!(rank == 0 && score == 0.25);
-    /// }
-    /// # Ok::<(), fsgather::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn gather_as_completed<T>(
-        &self,
-        value: &T,
-        root: impl Into<Rank>,
-    ) -> Result<Completed<T>, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let call = self.early(
-            Operation::GatherAsCompleted,
-            root.into(),
-            Location::caller(),
-        )?;
-        let decode = decoding(&self.codec);
-        self.complete(self.typed::<T>(call), self.encoded(value), decode)
-    }
-
-    /// Gathers on `root` the values of those ranks that have handed in when the
-    /// [deadline](crate::CallBuilder::deadline) passes, and tells all ranks who had not.
-    ///
-    /// A rank that comes later is told so at once by the same value, hands nothing in, and goes on with the next call. A rank
-    /// that is lost, or fails, is an error as in any call.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`gather`](Self::gather), and [`Error::Config`] without a deadline.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// let communicator = fsgather::Communicator::solo();
-    /// let call = communicator.call().deadline(Duration::from_secs(60));
-    /// let partial = call.gather_partial(&0.25, 0)?;
-    /// assert!(partial.missing.is_empty());
-    /// for (rank, score) in partial.parts.into_iter().flatten() {
-    ///     assert!(rank == 0 && score == 0.25);
-    /// }
-    /// # Ok::<(), fsgather::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn gather_partial<T>(&self, value: &T, root: impl Into<Rank>) -> Result<Partial<T>, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let call = self.partial(root.into(), Location::caller())?;
-        let decode = decoding(&self.codec);
-        let completed = self.complete(self.typed::<T>(call), self.encoded(value), decode)?;
-        completed.into_partial()
     }
 
     /// Gathers any number of values of each rank on `root`, none of which holds all of its own or of the

@@ -4,8 +4,6 @@
 
 #[path = "in_one_process/ends.rs"]
 mod ends;
-#[path = "in_one_process/late.rs"]
-mod late;
 #[path = "in_one_process/met.rs"]
 mod met;
 #[path = "in_one_process/own.rs"]

@@ -64,8 +64,8 @@ impl Kept {
         let me = communicator.rank().get();
         let own = Generated::new(me, len_of(len, me)).bytes();
         let take = |bytes: &[u8]| {
-            let parts = communicator.gather_bytes_as_completed(bytes, number(root))?;
-            let some = parts.take(number(count) as usize);
+            let parts = communicator.gather_bytes(bytes, number(root))?;
+            let some = parts.into_iter().flatten().take(number(count) as usize);
             some.collect::<Result<Vec<_>, _>>()
         };
         let parts = if is_lent {

@@ -23,10 +23,6 @@
 //! | `await:EXECUTOR:LEN` | awaits several calls by `current`, `multi` (tokio) or `pollster` |
 //! | `await_many:COUNT` | starts and polls so many calls, prints `at awaiting` and waits for a line, then awaits them all |
 //! | `unawaited:EXECUTOR` | polls a call, prints `dropped` once it has dropped it |
-//! | `completed:ROOT:LEN:MS` | a gather as completed, with a deadline or `never`; prints `part RANK` for each, and `missing RANKS`; with `:each` stops `at part` after each |
-//! | `two_completed:LEN`, `drop_completed:ROOT:LEN:COUNT` | two at a time; gives up after so many parts |
-//! | `partial:ROOT:LEN:MS` | what is there at a deadline; prints `parts RANKS` and `missing RANKS` |
-//! | `slow_gather:ROOT:LEN` | a gather; as the others of these it prints `took N`, in milliseconds |
 //! | `barriers` | barriers until rank 0 reads a line |
 //! | `timed_barriers:COUNT` | prints `median N`: how many microseconds half of so many barriers take at most |
 //! | `panic`, `encode_panics`, `encode_fails`, `source_fails` | fails in that way |
@@ -59,7 +55,6 @@
 mod awaiting;
 mod calls;
 mod codecs;
-mod completed;
 mod family;
 mod functions;
 mod introductions;
@@ -172,7 +167,7 @@ fn run(state: &mut State, steps: &[String]) -> Result<(), Failure> {
 
 /// Takes a step that needs nothing but a communicator.
 fn on(communicator: &Communicator, words: &[&str]) -> Result<(), Failure> {
-    if pieces::take(communicator, words)? || completed::take(communicator, words)? {
+    if pieces::take(communicator, words)? {
         return Ok(());
     }
     calls::call(communicator, words)

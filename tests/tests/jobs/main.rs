@@ -11,7 +11,6 @@ mod awaiting;
 mod cleaning;
 mod codecs;
 mod command;
-mod completed;
 mod decided;
 mod doctor;
 mod family;

@@ -183,37 +183,3 @@ fn nothing_is_kept_where_that_is_not_wanted() {
     stage.fail_alike(others(3, 1), PEER_FAILED);
     assert_eq!(calls_in(place.path()), [""; 0].map(PathBuf::from));
 }
-
-#[test]
-fn a_rank_that_was_late_for_a_deadline_is_told_as_late_and_nobody_as_the_last() {
-    for control in ["tcp", "markers"] {
-        let place = place();
-        let world = World::new(3, place.path())
-            .with("FSGATHER_CONTROL", control)
-            .with("FSGATHER_TRACE", "always");
-        let mut stage = Stage::new();
-        stage.start_all(&world, |rank| {
-            let late = if rank == 1 { "at:here " } else { "" };
-            format!("join barrier {late}partial:0:100:300 at:over barrier close")
-        });
-        stage.wait_at([1], "here");
-        stage.wait_at([0, 2], "over");
-        stage.go(1);
-        stage.wait_at([1], "over");
-        for rank in 0..3 {
-            stage.go(rank);
-        }
-        stage.succeed(everybody(3));
-        let text = said(&["trace"], place.path());
-        let late = "rank 1 was too late for 1 of 1 calls that were over at their deadline; the others waited ";
-        assert!(text.contains(late), "{control}: {text}");
-        let report = document(&["trace", "--json"], place.path());
-        // The two barriers and the closing are compared.
-        assert_eq!(report["compared_calls"], 3, "{report}");
-        assert_eq!(report["calls_over_at_deadline"], 1, "{report}");
-        assert_eq!(report["late"][0]["rank"], 1, "{report}");
-        let waited = report["late"][0]["waited_seconds"].as_f64();
-        assert!(waited >= Some(0.3), "{report}");
-        said(&["clean", "--execute"], place.path());
-    }
-}

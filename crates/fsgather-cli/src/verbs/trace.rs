@@ -14,7 +14,6 @@ use fsgather_trace::{
     black_box::{self, BlackBox, Extent, World},
     drawing::drawing,
     jobs::Jobs,
-    lateness::{self, Late},
     losses::{Loss, losses},
     now::standings,
     text,
@@ -53,8 +52,7 @@ Clocks of hosts are compared by the calls that their ranks have in common.
 `fsgather run --trace FILE` makes such a file when its ranks have ended.
 
 With --json, standard output carries
-  {schema_version, job, world_size, worlds, ranks, compared_calls, losses,
-   calls_over_at_deadline, late}
+  {schema_version, job, world_size, worlds, ranks, compared_calls, losses}
 with the ranks of the last of the worlds that they have met in.";
 
 /// Show who came last in a job's calls, how long that took, and draw it.
@@ -93,16 +91,6 @@ struct TraceReport {
     ranks: Vec<StandingReport>,
     compared_calls: usize,
     losses: Vec<LossReport>,
-    /// How many calls were decided at their deadline.
-    calls_over_at_deadline: usize,
-    late: Vec<LateReport>,
-}
-
-#[derive(Serialize)]
-struct LateReport {
-    rank: u32,
-    calls: usize,
-    waited_seconds: f64,
 }
 
 #[derive(Serialize)]
@@ -298,12 +286,6 @@ impl Trace {
 
     fn report(&self) -> TraceReport {
         let losses = losses(&self.timeline);
-        let lateness = lateness::late(&self.timeline);
-        let late = |late: &Late| LateReport {
-            rank: late.rank.get(),
-            calls: late.calls,
-            waited_seconds: std::time::Duration::from_nanos(late.waited).as_secs_f64(),
-        };
         let loss = |loss: &Loss| {
             let between = loss.between.clone();
             let (from, to) = between.map(|(from, to, _)| (from, to)).unzip();
@@ -326,8 +308,6 @@ impl Trace {
                 .collect(),
             compared_calls: losses.calls,
             losses: losses.ranks.iter().map(loss).collect(),
-            calls_over_at_deadline: lateness.calls,
-            late: lateness.ranks.iter().map(late).collect(),
         }
     }
 }

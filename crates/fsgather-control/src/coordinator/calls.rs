@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, time::Instant};
 use bytes::Bytes;
 use fsgather_core::{
     Activity, Call, CallName, ChannelId, Error, Leaves, Operation, PeerFailure, Phase, Rank,
-    Recipients, Round as RoundNumber, Step,
+    Recipients, Step,
 };
 
 use super::{
     Coordinator,
-    channel::{PartialCall, Reading},
+    channel::Reading,
     roster::Standing,
     round::{Round, RoundArrival},
     stalls::Stalls,
@@ -37,23 +37,19 @@ impl Coordinator {
         let (Some(channel), Some(place)) = (channel, place) else {
             let who = self.names.of(from);
             let cause = Error::config(format!("rank {who} made a call in a group it is not in"));
-            return self.turn_away(from, step, &arrival, cause);
+            self.send(vec![from], ToMember::Abort { channel: id, cause });
+            return;
         };
         if let Some(cause) = channel.failure.clone() {
             // The abort is on its way, or this member was not connected when it was sent.
-            return self.turn_away(from, step, &arrival, cause);
-        }
-        if step.round == RoundNumber::VERDICT && channel.partial.contains_key(&step.epoch) {
-            return self.too_late(from, step, &arrival, now);
+            self.send(vec![from], ToMember::Abort { channel: id, cause });
+            return;
         }
         let (size, timeout, lead) = (channel.size(), self.world.timeout, self.world.lead);
-        let partial = channel.partial.get(&step.epoch);
-        let round = channel.undecided.entry(step).or_insert_with(|| {
-            let mut round = Round::new(step.round, size, timeout, lead, now);
-            // Who was too late for a call has no part in what follows of it.
-            round.excuse(partial.iter().flat_map(|partial| partial.places.clone()));
-            round
-        });
+        let round = channel
+            .undecided
+            .entry(step)
+            .or_insert_with(|| Round::new(size, timeout, lead, now));
         let fits = round
             .first()
             .is_none_or(|(_, call)| call.difference(&arrival.call).is_none());
@@ -61,7 +57,6 @@ impl Coordinator {
             round.arrive(place, arrival, now);
             let is_complete = round.is_complete();
             self.record_movement(from, now);
-            self.announce(step);
             if is_complete {
                 self.decide(step);
                 return;
@@ -70,21 +65,10 @@ impl Coordinator {
         } else {
             // It has got on all the same, for whatever else waits for it.
             self.record_movement(from, now);
-            let first = self.first_call(step);
-            first.and_then(|first| self.difference(step, &first, from, &arrival.call))
+            self.difference(step, from, &arrival.call)
         };
         if let Some(cause) = cause {
             self.refute(id, cause, now);
-        }
-    }
-
-    /// Tells a member whose contribution nobody will get why that is so.
-    fn turn_away(&mut self, from: Rank, step: Step, arrival: &RoundArrival, cause: Error) {
-        let channel = step.channel;
-        self.send(vec![from], ToMember::Abort { channel, cause });
-        // Of such a call the abort alone does not say it.
-        if arrival.call.is_early() && arrival.leaves != Leaves::Nothing {
-            self.reclaim(channel, step.epoch, vec![(from, arrival.leaves)]);
         }
     }
 
@@ -99,123 +83,17 @@ impl Coordinator {
         missing.find(|rank| !self.roster.is_present(*rank) || channel.has_left(*rank))
     }
 
-    /// Tells the root of a call that wants to know of what has been handed in since it was told last.
-    fn announce(&mut self, step: Step) {
-        let Some(channel) = self.channels.get_mut(&step.channel) else {
-            return;
-        };
-        let Some(round) = channel.undecided.get_mut(&step) else {
-            return;
-        };
-        if step.round != RoundNumber::VERDICT {
-            return;
-        }
-        let Some(root) = round.early_root() else {
-            return;
-        };
-        let news = round.take_news();
-        let root: Vec<Rank> = channel.rank_at(root).into_iter().collect();
-        for (place, body) in news {
-            let from = Rank::new(u32::try_from(place).unwrap_or(u32::MAX));
-            self.send(root.clone(), ToMember::Arrived { step, from, body });
-        }
-    }
-
-    /// Decides a call whose deadline has passed with what is there.
-    pub(super) fn decide_without_missing(&mut self, step: Step, now: Instant) {
-        let channel = self.channels.get(&step.channel);
-        // Ranks that are in different calls are to be told so, and nobody that it is late for one of them.
-        let Some(channel) = channel.filter(|channel| channel.disagreement.is_none()) else {
-            return;
-        };
-        let Some(round) = channel.undecided.get(&step) else {
-            return;
-        };
-        let Some((place, call)) = round.first() else {
-            return;
-        };
-        let places: Vec<usize> = round.missing().collect();
-        let ranks: Vec<Rank> = channel.missing(round);
-        let partial = PartialCall {
-            first: (place, call.clone()),
-            missing: ranks
-                .iter()
-                .map(|rank| self.roster.missing(*rank, now))
-                .collect(),
-            places: places.clone(),
-            to_come: ranks.into_iter().collect(),
-            last_round: None,
-        };
-        if let Some(channel) = self.channels.get_mut(&step.channel) {
-            channel.partial.insert(step.epoch, partial);
-            if let Some(round) = channel.undecided.get_mut(&step) {
-                round.excuse(places);
-            }
-        }
-        self.decide(step);
-    }
-
-    /// Tells a rank that comes to a call after it was decided without it.
-    fn too_late(&mut self, from: Rank, step: Step, arrival: &RoundArrival, now: Instant) {
-        self.record_movement(from, now);
-        let Some(channel) = self.channels.get_mut(&step.channel) else {
-            return;
-        };
-        let Some(partial) = channel.partial.get_mut(&step.epoch) else {
-            return;
-        };
-        if partial.first.1.difference(&arrival.call).is_some() {
-            let first = partial.first.clone();
-            let cause = self.difference(step, &first, from, &arrival.call);
-            if let Some(cause) = cause {
-                self.refute(step.channel, cause, now);
-            }
-            return;
-        }
-        if !partial.to_come.remove(&from) {
-            return;
-        }
-        let missing = partial.missing.clone();
-        channel.forget_partial();
-        self.went_on(from);
-        if arrival.leaves != Leaves::Nothing {
-            let owners = vec![(from, arrival.leaves)];
-            self.reclaim(step.channel, step.epoch, owners);
-        }
-        let release = ToMember::Release {
-            step,
-            bodies: None,
-            acknowledge: false,
-            further_rounds: 0,
-            last: None,
-            missing,
-        };
-        self.send(vec![from], release);
-    }
-
-    /// The first call that came to a step, and the place of who made it.
-    fn first_call(&self, step: Step) -> Option<(usize, Call)> {
-        let channel = self.channels.get(&step.channel)?;
-        let (place, call) = channel.undecided.get(&step)?.first()?;
-        Some((place, call.clone()))
-    }
-
     /// What to say when a rank makes another call than the first that came to a step.
-    fn difference(
-        &self,
-        step: Step,
-        (place, first): &(usize, Call),
-        from: Rank,
-        call: &Call,
-    ) -> Option<Error> {
+    fn difference(&self, step: Step, from: Rank, call: &Call) -> Option<Error> {
         let channel = self.channels.get(&step.channel)?;
+        let (place, first) = channel.undecided.get(&step)?.first()?;
         let difference = first.difference(call)?.into();
         let name = channel.name();
         let said = |rank, one: &Call, other: &Call| {
             let call = format!("{}{name}", channel.told(one).beside(other));
             (self.roster.peer(rank), call)
         };
-        let earlier = channel.rank_at(*place)?;
+        let earlier = channel.rank_at(place)?;
         let mut both = [said(earlier, first, call), said(from, call, first)];
         // The text is the same whoever comes first.
         both.sort_by_key(|(peer, _)| peer.rank);
@@ -249,35 +127,22 @@ impl Coordinator {
         };
         let last = round.last().and_then(|place| channel.rank_at(place));
         let arrivals = round.into_arrivals();
-        let came = || arrivals.iter().flatten();
-        let recipients = came()
-            .next()
+        let recipients = arrivals
+            .first()
             .map_or(Recipients::All, |arrival| arrival.call.recipients());
         let owners: Vec<(Rank, Leaves)> = channel
             .ranks()
             .zip(&arrivals)
-            .filter_map(|(rank, arrival)| Some((rank, arrival.as_ref()?.leaves)))
+            .map(|(rank, arrival)| (rank, arrival.leaves))
             .filter(|(_, leaves)| leaves.is_acknowledged())
             .collect();
         let acknowledge = !owners.is_empty();
-        let further_rounds = came().map(|arrival| arrival.further_rounds).max();
+        let further_rounds = arrivals.iter().map(|arrival| arrival.further_rounds).max();
         let further_rounds = further_rounds.unwrap_or(0);
-        // Who comes later is told then.
-        let absent: BTreeSet<Rank> = channel
-            .ranks()
-            .zip(&arrivals)
-            .filter(|(_, arrival)| arrival.is_none())
-            .map(|(rank, _)| rank)
-            .collect();
-        let bodies: Vec<Bytes> = arrivals
-            .into_iter()
-            .map(|arrival| arrival.map(|arrival| arrival.body).unwrap_or_default())
-            .collect();
-        let is_told = |rank: &Rank| !absent.contains(rank);
-        let told: Vec<Rank> = channel.recipients(recipients).filter(is_told).collect();
-        let members: Vec<Rank> = channel.present().filter(is_told).collect();
-        let missing = channel.follow_partial(step, further_rounds);
-        let receives: BTreeSet<Rank> = told.iter().copied().collect();
+        let bodies: Vec<Bytes> = arrivals.into_iter().map(|arrival| arrival.body).collect();
+        let receiving: Vec<Rank> = channel.recipients(recipients).collect();
+        let members: Vec<Rank> = channel.present().collect();
+        let receives: BTreeSet<Rank> = receiving.iter().copied().collect();
         let others = members.iter().copied();
         let only_released: Vec<Rank> = others.filter(|rank| !receives.contains(rank)).collect();
         let mut readers = receives;
@@ -296,12 +161,11 @@ impl Coordinator {
             bodies,
             further_rounds,
             last,
-            missing: missing.clone(),
         };
         for rank in members {
             self.went_on(rank);
         }
-        self.send(told, release(Some(bodies)));
+        self.send(receiving, release(Some(bodies)));
         self.send(only_released, release(None));
         self.reclaim(step.channel, step.epoch, unread);
     }
@@ -325,14 +189,10 @@ impl Coordinator {
         channel.failure = Some(cause.clone());
         channel.hearsay = None;
         channel.stalls = Stalls::default();
-        channel.partial.clear();
         let undecided = std::mem::take(&mut channel.undecided);
-        // What a root has been told of it may still read, and its owners wait for it.
-        let mut unread = channel.keep_told(&undecided);
-        // Members that are here know by the abort which of their other payloads nobody will read.
-        let others: Vec<_> = undecided
+        // Members that are here know by the abort which of their payloads nobody will read.
+        let unread: Vec<_> = undecided
             .iter()
-            .filter(|(_, round)| !round.is_early())
             .flat_map(|(step, round)| {
                 round
                     .left()
@@ -341,7 +201,6 @@ impl Coordinator {
             .filter_map(|(step, place, leaves)| Some((step.epoch, channel.rank_at(place)?, leaves)))
             .filter(|(_, rank, _)| !channel.is_here(*rank))
             .collect();
-        unread.extend(others);
         // Those that have not come yet are told when they do.
         let to: Vec<Rank> = connected
             .into_iter()

@@ -6,8 +6,7 @@ use std::{
 };
 
 use fsgather_core::{
-    Call, ChannelId, Epoch, Error, Leaves, Missing, Operation, Rank, RankNames, Recipients,
-    Round as RoundNumber, Step,
+    Call, ChannelId, Epoch, Error, Leaves, Operation, Rank, RankNames, Recipients, Step,
 };
 
 use super::{disagreement::Disagreement, hearsay::Hearsay, round::Round, stalls::Stalls};
@@ -17,28 +16,6 @@ use super::{disagreement::Disagreement, hearsay::Hearsay, round::Round, stalls::
 pub(super) struct Reading {
     pub(super) owners: Vec<(Rank, Leaves)>,
     pub(super) readers: BTreeSet<Rank>,
-}
-
-/// A call that was decided without some ranks when its deadline passed.
-#[derive(Clone, Debug)]
-pub(super) struct PartialCall {
-    /// Who came first, by its place, and the call it made.
-    pub(super) first: (usize, Call),
-    /// What all are told of those who had not come.
-    pub(super) missing: Vec<Missing>,
-    /// The places of those.
-    pub(super) places: Vec<usize>,
-    /// Those of them that are still to come, and then to be told.
-    pub(super) to_come: BTreeSet<Rank>,
-    /// The last round of the call, until it is decided.
-    pub(super) last_round: Option<RoundNumber>,
-}
-
-impl PartialCall {
-    /// Whether nobody needs to know of it any more.
-    fn is_over(&self) -> bool {
-        self.to_come.is_empty() && self.last_round.is_none()
-    }
 }
 
 /// How a rank takes part in a communicator.
@@ -72,8 +49,6 @@ pub(super) struct Channel {
     remaining: usize,
     pub(super) undecided: BTreeMap<Step, Round>,
     pub(super) reading: BTreeMap<Epoch, Reading>,
-    /// Calls that were decided before all had come.
-    pub(super) partial: BTreeMap<Epoch, PartialCall>,
     pub(super) failure: Option<Error>,
     /// Why it will have failed in a moment, once those have answered whom it is about.
     pub(super) disagreement: Option<Disagreement>,
@@ -118,7 +93,6 @@ impl Channel {
             places,
             undecided: BTreeMap::new(),
             reading: BTreeMap::new(),
-            partial: BTreeMap::new(),
             failure: None,
             disagreement: None,
             hearsay: None,
@@ -198,64 +172,12 @@ impl Channel {
     /// Notes that `rank` has left; whether it had not before.
     pub(super) fn dismiss(&mut self, rank: Rank) -> bool {
         self.untold.remove(&rank);
-        for call in self.partial.values_mut() {
-            call.to_come.remove(&rank);
-        }
-        self.forget_partial();
         let Some(member) = self.member_mut(rank) else {
             return false;
         };
         let was_in = std::mem::replace(&mut member.part, Attendance::Over) != Attendance::Over;
         self.remaining -= usize::from(was_in);
         was_in
-    }
-
-    /// Keeps of calls that have failed what their roots have been told of and are still there to read; what nobody will
-    /// read of calls of that kind.
-    pub(super) fn keep_told(
-        &mut self,
-        failed: &BTreeMap<Step, Round>,
-    ) -> Vec<(Epoch, Rank, Leaves)> {
-        let mut unread = Vec::new();
-        for (step, round) in failed.iter().filter(|(_, round)| round.is_early()) {
-            let left = round.left();
-            let owners: Vec<(Rank, Leaves)> = left
-                .filter_map(|(place, leaves)| Some((self.rank_at(place)?, leaves)))
-                .collect();
-            let root = round.early_root().and_then(|place| self.rank_at(place));
-            match root.filter(|root| self.is_here(*root)) {
-                Some(root) if !owners.is_empty() => {
-                    let readers = BTreeSet::from([root]);
-                    self.reading.insert(step.epoch, Reading { owners, readers });
-                }
-                Some(_) => {}
-                None => {
-                    let owners = owners.into_iter();
-                    unread.extend(owners.map(|(rank, leaves)| (step.epoch, rank, leaves)));
-                }
-            }
-        }
-        unread
-    }
-
-    /// Notes that a step is decided, whose call has so many further rounds; who is missing in it.
-    pub(super) fn follow_partial(&mut self, step: Step, further_rounds: u32) -> Vec<Missing> {
-        let Some(partial) = self.partial.get_mut(&step.epoch) else {
-            return Vec::new();
-        };
-        if step.round == RoundNumber::VERDICT {
-            partial.last_round = (further_rounds > 0).then(|| RoundNumber::new(further_rounds));
-        } else if partial.last_round == Some(step.round) {
-            partial.last_round = None;
-        }
-        let missing = partial.missing.clone();
-        self.forget_partial();
-        missing
-    }
-
-    /// Forgets partial calls that everybody has been told of.
-    pub(super) fn forget_partial(&mut self) {
-        self.partial.retain(|_, call| !call.is_over());
     }
 
     /// Whether some member has left.
@@ -429,7 +351,7 @@ mod tests {
         let [keeper, other, late] = [0, 1, 2].map(Rank::new);
         let mut world = Channel::world([keeper, other, late].into_iter());
         let (now, timeout) = (Instant::now(), Duration::from_secs(1));
-        let mut round = Round::new(RoundNumber::VERDICT, 3, timeout, None, now);
+        let mut round = Round::new(3, timeout, None, now);
         for (place, leaves) in [(0, Leaves::WithOwner), (1, Leaves::ForOwner)] {
             let arrival = RoundArrival {
                 call: Call::new(Operation::AllGather, Site::default()),
@@ -442,36 +364,12 @@ mod tests {
         let step = Step {
             channel: ChannelId::WORLD,
             epoch: Epoch::new(1),
-            round: RoundNumber::VERDICT,
+            round: fsgather_core::Round::VERDICT,
         };
         world.undecided.insert(step, round);
         let readers_of = |rank| world.readers_of(rank).collect::<Vec<Rank>>();
         assert_eq!(readers_of(keeper), [late]);
         assert!(readers_of(other).is_empty());
         assert!(readers_of(late).is_empty());
-    }
-
-    #[test]
-    fn a_call_without_all_ranks_is_forgotten_after_its_last_round() {
-        let mut world = Channel::world((0..3).map(Rank::new));
-        let epoch = Epoch::new(4);
-        let of_round = |round| Step {
-            channel: ChannelId::WORLD,
-            epoch,
-            round,
-        };
-        let partial = PartialCall {
-            first: (0, Call::new(Operation::Gather, Site::default())),
-            missing: Vec::new(),
-            places: vec![2],
-            to_come: BTreeSet::new(),
-            last_round: Some(RoundNumber::VERDICT),
-        };
-        world.partial.insert(epoch, partial);
-        world.follow_partial(of_round(RoundNumber::VERDICT), 2);
-        world.follow_partial(of_round(RoundNumber::new(1)), 0);
-        assert!(world.partial.contains_key(&epoch));
-        world.follow_partial(of_round(RoundNumber::new(2)), 0);
-        assert!(world.partial.is_empty());
     }
 }

@@ -77,7 +77,7 @@ impl Coordinator {
         let channel = self.channels.get(&id)?;
         let place = channel.place_of(rank)?;
         let mut steps = channel.undecided.iter();
-        let step = steps.find_map(|(step, round)| round.needs(place).then_some(*step))?;
+        let step = steps.find_map(|(step, round)| (!round.has(place)).then_some(*step))?;
         Some(self.absence(step, rank))
     }
 

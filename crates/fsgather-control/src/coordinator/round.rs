@@ -1,14 +1,9 @@
 //! The arrivals of one exchange: [`Round`].
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fsgather_core::{
-    Call, Deadline, FIRST_WARNING, Leaves, Operation, Rank, Round as RoundNumber, warning_after,
-};
+use fsgather_core::{Call, FIRST_WARNING, Leaves, Operation, warning_after};
 
 /// What one rank has handed in.
 #[derive(Clone, Debug)]
@@ -24,16 +19,10 @@ pub(super) struct RoundArrival {
 pub(super) struct Round {
     /// One place for each member.
     arrivals: Vec<Option<RoundArrival>>,
-    /// The places of those who have come, in the order in which they have.
-    order: Vec<usize>,
-    /// Of how many of these the root of an early call has been told.
-    told: usize,
-    /// The places of those who are not waited for: the call was decided without them.
-    excused: BTreeSet<usize>,
-    /// Whether it decides the call: what further rounds bring is waited for, whenever the call's deadline was.
-    is_verdict: bool,
-    /// When it is decided whoever has not come, once the root has.
-    deadline: Option<Instant>,
+    /// Number of members that have contributed.
+    arrived: usize,
+    /// Place of the member that contributed last.
+    last: Option<usize>,
     pub(super) clock: Clock,
     /// The time-out of ranks that say nothing of it.
     default: Duration,
@@ -60,8 +49,6 @@ pub(super) struct Clock {
 pub(super) enum Due {
     /// Nothing has moved for as long as timeout lasts.
     Late,
-    /// The deadline has passed.
-    Deadline,
     /// Nothing has moved for this long: the user should know for whom we wait.
     Warning(Duration),
     /// Those who wait should know that rank 0 is alive: something has moved, or they expect an answer earlier
@@ -157,7 +144,6 @@ pub(super) const NOTICE_EVERY: Duration = Duration::from_secs(2);
 impl Round {
     /// One that nobody has come to; `timeout` is that of ranks that say nothing of it.
     pub(super) fn new(
-        number: RoundNumber,
         members: usize,
         timeout: Duration,
         lead: Option<Duration>,
@@ -165,11 +151,8 @@ impl Round {
     ) -> Self {
         Self {
             arrivals: vec![None; members],
-            order: Vec::new(),
-            told: 0,
-            excused: BTreeSet::new(),
-            is_verdict: number == RoundNumber::VERDICT,
-            deadline: None,
+            arrived: 0,
+            last: None,
             clock: Clock::started(now, lead),
             default: timeout,
             timeout,
@@ -177,13 +160,9 @@ impl Round {
         }
     }
 
-    /// How long nothing may move before it fails; it does not where a deadline decides it.
+    /// Time without progress after which the round fails.
     pub(super) const fn timeout(&self) -> Duration {
-        if self.deadline.is_some() {
-            Duration::MAX
-        } else {
-            self.timeout
-        }
+        self.timeout
     }
 
     /// Whether a rank has given it a time-out of its own.
@@ -193,22 +172,17 @@ impl Round {
 
     /// Whether those who are waited for are to be asked now what they are doing, which is so once.
     pub(super) fn take_look(&mut self, now: Instant) -> bool {
-        self.clock.take_look(self.timeout(), now)
+        self.clock.take_look(self.timeout, now)
     }
 
     /// What is due now; a warning or notice is due once.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
-        // Once: where ranks have turned out to be in different calls it decides nothing any more, and must not stay due.
-        if self.deadline.take_if(|deadline| now >= *deadline).is_some() {
-            return Some(Due::Deadline);
-        }
-        self.clock.take_due(self.timeout(), self.is_uneven, now)
+        self.clock.take_due(self.timeout, self.is_uneven, now)
     }
 
     /// When something will be due.
     pub(super) fn next_due(&self) -> Instant {
-        let due = self.clock.next_due(self.timeout(), self.is_uneven);
-        self.deadline.map_or(due, |deadline| deadline.min(due))
+        self.clock.next_due(self.timeout, self.is_uneven)
     }
 
     /// The first call that arrived, by which the others are measured, and the place of who made it.
@@ -225,70 +199,31 @@ impl Round {
     pub(super) fn arrive(&mut self, place: usize, arrival: RoundArrival, now: Instant) {
         if let Some(free @ None) = self.arrivals.get_mut(place) {
             let timeout = arrival.call.timeout.unwrap_or(self.default);
-            if self.order.is_empty() {
+            if self.arrived == 0 {
                 self.timeout = timeout;
             } else {
                 self.is_uneven |= self.timeout != timeout;
                 self.timeout = self.timeout.max(timeout);
             }
-            let call = &arrival.call;
-            if let Some(deadline) = call.deadline.filter(|_| self.is_verdict) {
-                // Those who wait do so for as long as it takes.
-                self.is_uneven = true;
-                if call.root.map(Rank::index) == Some(place) {
-                    self.deadline = Some(Deadline::after(now, deadline).at());
-                }
-            }
             *free = Some(arrival);
-            self.order.push(place);
+            self.arrived += 1;
+            self.last = Some(place);
             self.clock.moved(now);
         }
     }
 
     /// The place of who has come last.
-    pub(super) fn last(&self) -> Option<usize> {
-        self.order.last().copied()
+    pub(super) const fn last(&self) -> Option<usize> {
+        self.last
     }
 
     /// How many have handed in something.
-    pub(super) fn arrived(&self) -> usize {
-        self.order.len()
-    }
-
-    /// Waits for these places no more, of those that have not handed in anything.
-    pub(super) fn excuse(&mut self, places: impl IntoIterator<Item = usize>) {
-        let arrivals = &self.arrivals;
-        let has_not_come = |place: &usize| arrivals.get(*place).is_some_and(Option::is_none);
-        let excused = places.into_iter().filter(has_not_come);
-        self.excused.extend(excused);
+    pub(super) const fn arrived(&self) -> usize {
+        self.arrived
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        self.order.len() + self.excused.len() == self.arrivals.len()
-    }
-
-    /// The place of the root that is told of contributions as they come, once it has come itself.
-    pub(super) fn early_root(&self) -> Option<usize> {
-        let (_, call) = self.first().filter(|(_, call)| call.is_early())?;
-        let root = call.root.map(Rank::index)?;
-        self.has(root).then_some(root)
-    }
-
-    /// Whether its root is told of contributions as they come.
-    pub(super) fn is_early(&self) -> bool {
-        self.first().is_some_and(|(_, call)| call.is_early())
-    }
-
-    /// Contributions that the root has not been told of, with their places, and not any more.
-    pub(super) fn take_news(&mut self) -> Vec<(usize, Bytes)> {
-        let news = self.order.get(self.told..).unwrap_or_default().to_vec();
-        self.told = self.order.len();
-        news.into_iter()
-            .filter_map(|place| {
-                let arrival = self.arrivals.get_mut(place)?.as_mut()?;
-                Some((place, std::mem::take(&mut arrival.body)))
-            })
-            .collect()
+        self.arrived == self.arrivals.len()
     }
 
     /// The places of those who have published something, and what.
@@ -305,14 +240,9 @@ impl Round {
             .is_some_and(|(_, call)| call.operation == Operation::Close)
     }
 
-    /// Whether it waits for the member at this place.
-    pub(super) fn needs(&self, place: usize) -> bool {
-        !self.has(place) && !self.excused.contains(&place)
-    }
-
-    /// The places of those for whom it waits.
+    /// Places of the members that have not contributed yet.
     pub(super) fn missing(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.arrivals.len()).filter(|place| self.needs(*place))
+        (0..self.arrivals.len()).filter(|place| !self.has(*place))
     }
 
     /// The places of those who have, and now wait.
@@ -320,8 +250,8 @@ impl Round {
         (0..self.arrivals.len()).filter(|place| self.has(*place))
     }
 
-    /// All contributions in the order of places, and nothing of those who were not waited for.
-    pub(super) fn into_arrivals(self) -> Vec<Option<RoundArrival>> {
-        self.arrivals
+    /// All contributions in the order of places.
+    pub(super) fn into_arrivals(self) -> Vec<RoundArrival> {
+        self.arrivals.into_iter().flatten().collect()
     }
 }

@@ -59,13 +59,11 @@ impl Coordinator {
         let mut late = Vec::new();
         let mut warnings = Vec::new();
         let mut notices = Vec::new();
-        let mut decided = Vec::new();
         for channel in self.channels.values_mut() {
             for (step, round) in &mut channel.undecided {
                 match round.take_due(now) {
                     None => {}
                     Some(Due::Late) => late.push(*step),
-                    Some(Due::Deadline) => decided.push(*step),
                     Some(Due::Warning(idle)) => warnings.push((*step, idle)),
                     // Members time out by themselves if rank 0 is silent for too long.
                     Some(Due::Notice) => {
@@ -94,9 +92,6 @@ impl Coordinator {
             let waiting = waiting.into_iter().filter_map(rank_at).collect();
             let channel = step.channel;
             self.send(waiting, ToMember::KeepWaiting { channel });
-        }
-        for step in decided {
-            self.decide_without_missing(step, now);
         }
         self.tick_closing(now);
         self.look_after_staying(now);
@@ -416,7 +411,7 @@ impl Coordinator {
             return;
         };
         match clock.take_due(self.world.timeout, false, now) {
-            None | Some(Due::Deadline) => {}
+            None => {}
             Some(Due::Notice) => {
                 let waiting = self.members_to_inform();
                 let channel = ChannelId::WORLD;

@@ -120,7 +120,6 @@ fn weight_down(item: &BulletinItem) -> usize {
             bodies: Some(bodies),
             ..
         }) => bodies.iter().map(|body| body.len() + 8).sum::<usize>() + 64,
-        BulletinItem::Message(ToMember::Arrived { body, .. }) => body.len() + 64,
         BulletinItem::Message(ToMember::Welcome(welcome)) => welcome.processes.len() * 160,
         _ => 256,
     }

@@ -2,10 +2,7 @@
 
 use std::time::Instant;
 
-use bytes::Bytes;
-use fsgather_core::{
-    Arrival, Call, ChannelId, Contribution, Error, Phase, Rank, Round, Step, Ticket, Verdict,
-};
+use fsgather_core::{Call, ChannelId, Contribution, Error, Phase, Round, Step, Ticket, Verdict};
 
 use super::{Member, MemberAction};
 
@@ -43,9 +40,7 @@ impl Member {
         let leaves = contribution.leaves;
         let channel = self.channel(ticket.channel)?;
         let message = channel.contribute(ticket, round, contribution, now)?;
-        let is_early = ticket.call.is_early();
-        self.keeping
-            .publish(ticket.channel, ticket.epoch, leaves, is_early);
+        self.keeping.publish(ticket.channel, ticket.epoch, leaves);
         self.doing = ticket.activity(Phase::Waiting);
         self.actions.push(MemberAction::Send(message));
         Ok(())
@@ -57,20 +52,6 @@ impl Member {
             Ok(channel) => channel.take_verdict(step),
             Err(closed) => Some(Err(closed)),
         }
-    }
-
-    /// The next contribution to an early call that this rank has been told of, or else its verdict; each is handed
-    /// out once.
-    pub fn take_arrival(&mut self, step: Step) -> Option<Result<Arrival, Error>> {
-        match self.channel(step.channel) {
-            Ok(channel) => channel.take_arrival(step),
-            Err(closed) => Some(Err(closed)),
-        }
-    }
-
-    /// The next contribution to an early call that this rank has been told of.
-    pub fn take_part(&mut self, step: Step) -> Option<(Rank, Bytes)> {
-        self.channels.get_mut(&step.channel)?.take_part(step)
     }
 
     /// Whether there is a verdict on a round, or a failure instead.

@@ -1,15 +1,15 @@
 //! One communicator as its member sees it: [`Channel`].
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use fsgather_core::{
-    Activity, Arrival, Call, CallName, ChannelId, Contribution, Deadline, Epoch, Error, Operation,
-    Phase, Rank, Round, Step, Ticket, Verdict,
+    Activity, Call, CallName, ChannelId, Contribution, Deadline, Epoch, Error, Operation, Phase,
+    Round, Step, Ticket, Verdict,
 };
 
 use crate::message::ToCoordinator;
@@ -101,8 +101,6 @@ pub(super) struct Channel {
     is_settled: bool,
     failure: Option<Error>,
     verdicts: BTreeMap<Step, Verdict>,
-    /// Contributions to early calls that this rank has been told of and has not taken.
-    arrived: BTreeMap<Step, VecDeque<(Rank, Bytes)>>,
     /// Contributions on their way, on which rank 0 may have decided already.
     awaited: BTreeMap<Step, Awaited>,
     started: BTreeMap<Epoch, ContributedCall>,
@@ -127,7 +125,6 @@ impl Channel {
             is_settled: false,
             failure: None,
             verdicts: BTreeMap::new(),
-            arrived: BTreeMap::new(),
             awaited: BTreeMap::new(),
             started: BTreeMap::new(),
             bytes: 0,
@@ -277,42 +274,12 @@ impl Channel {
         Some(Ok(verdict))
     }
 
-    /// Keeps a contribution for the root of an early call, unless nobody wants it any more.
-    pub(super) fn arrived(&mut self, step: Step, from: Rank, body: Bytes) {
-        let started = self.started.get(&step.epoch);
-        if started.is_some_and(|started| !started.is_abandoned) {
-            self.arrived
-                .entry(step)
-                .or_default()
-                .push_back((from, body));
-        }
-    }
-
-    /// The next of them; each is handed out once.
-    pub(super) fn take_part(&mut self, step: Step) -> Option<(Rank, Bytes)> {
-        let next = self.arrived.get_mut(&step)?.pop_front();
-        if next.is_none() {
-            self.arrived.remove(&step);
-        }
-        next
-    }
-
-    /// The same, or else the verdict.
-    pub(super) fn take_arrival(&mut self, step: Step) -> Option<Result<Arrival, Error>> {
-        if let Some((from, body)) = self.take_part(step) {
-            return Some(Ok(Arrival::Part { from, body }));
-        }
-        let verdict = self.take_verdict(step)?;
-        Some(verdict.map(Arrival::Decided))
-    }
-
     /// Whether there is a verdict on one round, or a failure instead.
     pub(super) fn has_verdict(&self, step: Step) -> bool {
         self.failure.is_some() || self.verdicts.contains_key(&step)
     }
 
-    /// Keeps a verdict for whoever waits for it; what to say to rank 0 if nobody does, or for the root of an early call, which
-    /// may come for it much later.
+    /// Keeps a verdict for the calling thread, and returns the message to rank 0 if the call is abandoned.
     pub(super) fn release(
         &mut self,
         step: Step,
@@ -331,18 +298,8 @@ impl Channel {
                 return self.go_on_without(step.epoch, now);
             }
         }
-        let receives = verdict.table.is_some();
         self.verdicts.insert(step, verdict);
-        let started = self.started.get_mut(&step.epoch)?;
-        let goes_on = receives && started.call.is_early();
-        if !goes_on || started.round != step.round || Some(step.round.get()) >= started.rounds {
-            return None;
-        }
-        // It has nothing to hand over itself.
-        started.round = step.round.next();
-        let (call, round) = (Arc::clone(&started.call), started.round);
-        let step = Step { round, ..step };
-        Some(self.hand_in(&call, step, Contribution::inline(Bytes::new()), now))
+        None
     }
 
     /// Notes that nobody here wants what comes of a call; what to say to rank 0 now. With `cause` the call
@@ -362,8 +319,6 @@ impl Channel {
             epoch,
             round: started.round,
         };
-        // Told before the verdict, whatever round this rank is in by now.
-        self.arrived.retain(|step, _| step.epoch != epoch);
         if self.failure.is_none() && started.round.get() < started.own_rounds {
             let call = CallName::of(&started.call, epoch);
             let activity = Activity::within(Phase::Publishing, call);
@@ -375,7 +330,7 @@ impl Channel {
                 activity,
             });
         }
-        self.verdicts.retain(|step, _| step.epoch != epoch);
+        self.verdicts.remove(&step);
         if self.awaited.contains_key(&step) {
             return None;
         }
@@ -432,9 +387,7 @@ impl Channel {
         }
         let started = self.started.remove(&epoch)?;
         let done = ToCoordinator::Done { channel, epoch };
-        // Of an early call that has failed others may keep what this rank was told of.
-        let is_awaited = self.failure.is_some() && started.call.is_early();
-        (started.acknowledge || is_awaited).then_some(done)
+        started.acknowledge.then_some(done)
     }
 
     /// Fails all calls that are not decided, and all later ones; what to say to rank 0.

@@ -8,8 +8,6 @@ use fsgather_core::{ChannelId, Epoch, Leaves};
 struct Kept {
     leaves: Leaves,
     is_decided: bool,
-    /// Whether the root may have been told of it before the call was decided.
-    is_early: bool,
 }
 
 /// Payloads of this rank, by call.
@@ -20,18 +18,11 @@ pub(super) struct Keeping {
 
 impl Keeping {
     /// Notes what this rank has published for a call.
-    pub(super) fn publish(
-        &mut self,
-        channel: ChannelId,
-        epoch: Epoch,
-        leaves: Leaves,
-        is_early: bool,
-    ) {
+    pub(super) fn publish(&mut self, channel: ChannelId, epoch: Epoch, leaves: Leaves) {
         if leaves != Leaves::Nothing {
             let kept = Kept {
                 leaves,
                 is_decided: false,
-                is_early,
             };
             self.payloads.entry((channel, epoch)).or_insert(kept);
         }
@@ -52,13 +43,11 @@ impl Keeping {
         self.payloads.remove(&(channel, epoch));
     }
 
-    /// Forgets all payloads of calls of a communicator that have not succeeded, and now never will, but `as_told` those
-    /// that the root may have been told of: those calls.
-    pub(super) fn forget_undecided(&mut self, channel: ChannelId, as_told: bool) -> Vec<Epoch> {
+    /// Forgets all payloads of calls of a communicator that have not succeeded, and now never will, and returns those calls.
+    pub(super) fn forget_undecided(&mut self, channel: ChannelId) -> Vec<Epoch> {
         let payloads = self.payloads.iter();
         let undecided: Vec<Epoch> = payloads
             .filter(|((of, _), kept)| *of == channel && !kept.is_decided)
-            .filter(|(_, kept)| !(as_told && kept.is_early))
             .map(|((_, epoch), _)| *epoch)
             .collect();
         for epoch in &undecided {

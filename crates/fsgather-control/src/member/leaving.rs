@@ -83,13 +83,12 @@ impl Member {
             .collect()
     }
 
-    /// Has the payloads removed that this rank has published for calls that will never be decided. Of those that the root
-    /// may have been told of, rank 0 says when they can go, `as_told`, as long as it is there.
-    pub(super) fn forget_undecided(&mut self, channel: ChannelId, as_told: bool) {
+    /// Has the payloads removed that this rank has published for calls that will never be decided.
+    pub(super) fn forget_undecided(&mut self, channel: ChannelId) {
         if let Some(channel) = self.channels.get_mut(&channel) {
             channel.settle();
         }
-        for epoch in self.keeping.forget_undecided(channel, as_told) {
+        for epoch in self.keeping.forget_undecided(channel) {
             self.actions.push(MemberAction::Reclaim { channel, epoch });
         }
     }
@@ -105,7 +104,7 @@ impl Member {
         for id in self.channel_ids() {
             // Of groups that this rank has left it does not know what was decided, nor of any since it stays.
             if self.staying.is_none() {
-                self.forget_undecided(id, false);
+                self.forget_undecided(id);
             }
             let departed =
                 || self.coordinator_failed(self.first_awaited(id), PeerFailure::Departed);

@@ -243,7 +243,6 @@ impl Member {
                 acknowledge,
                 further_rounds,
                 last,
-                missing,
             } => {
                 let table = bodies.map(|bodies| Table {
                     bodies,
@@ -255,18 +254,12 @@ impl Member {
                         table,
                         further_rounds,
                         last,
-                        missing,
                     },
                     now,
                 );
             }
-            ToMember::Arrived { step, from, body } => {
-                if let Some(channel) = self.channels.get_mut(&step.channel) {
-                    channel.arrived(step, from, body);
-                }
-            }
             ToMember::Abort { channel, cause } => {
-                self.forget_undecided(channel, true);
+                self.forget_undecided(channel);
                 self.fail_channel(channel, &cause);
                 self.send(ToCoordinator::AbortSeen { channel });
             }

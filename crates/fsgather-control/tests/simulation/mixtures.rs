@@ -123,7 +123,6 @@ fn any_twist() -> BoxedStrategy<What> {
         What::Interrupt,
         What::Stray,
         What::DropGroups,
-        What::Drop,
     ];
     prop_oneof![1 => delays(), 1 => lateness(), 6 => select(others)].boxed()
 }
@@ -136,7 +135,6 @@ fn reading_twists() -> BoxedStrategy<What> {
         What::Raise,
         What::Close,
         What::DropGroups,
-        What::Drop,
     ];
     prop_oneof![1 => delays(), 2 => lateness(), 3 => select(others)].boxed()
 }
@@ -179,7 +177,6 @@ fn verb(payloads: bool) -> BoxedStrategy<Verb> {
         2 => Just(Verb::Barrier),
         1 => any::<u32>().prop_map(Verb::Broadcast),
         2 => (any::<u32>(), any::<u8>(), any::<bool>()).prop_map(gather),
-        2 => early(),
         1 => Just(Verb::Settle),
         2 => any::<u8>().prop_map(Verb::Abandon),
         1 => (1..=3_u8).prop_map(Verb::Compute),
@@ -192,22 +189,6 @@ fn verb(payloads: bool) -> BoxedStrategy<Verb> {
     });
     let weight = if payloads { 6 } else { 2 };
     prop_oneof![weight => gathers, 4 => others, 1 => split].boxed()
-}
-
-fn early() -> BoxedStrategy<Verb> {
-    let deadline = prop_oneof![
-        2 => Just(None),
-        4 => (0..=3_u8).prop_map(Some),
-        1 => (0..=90_u8).prop_map(Some),
-    ];
-    (any::<u32>(), any::<u8>(), 0..=2_u8, deadline)
-        .prop_map(|(root, leaves, rounds, deadline)| Verb::Early {
-            root,
-            leaves,
-            rounds,
-            deadline,
-        })
-        .boxed()
 }
 
 fn line(payloads: bool) -> impl Strategy<Value = Line> {

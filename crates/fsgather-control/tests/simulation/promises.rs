@@ -3,7 +3,6 @@
 //! The ledger sees everything that is said and learned. It keeps a model of its own of what has arrived and
 //! when something last moved, and compares what the machines do with it.
 
-mod early;
 mod endings;
 mod failures;
 mod lanes;
@@ -23,7 +22,6 @@ use fsgather_core::{
 use fsgather_testkit::call_results::check_verdict;
 
 use self::{
-    early::Early,
     failures::Failure,
     lanes::Lane,
     payloads::{CallId, Payloads},
@@ -74,8 +72,14 @@ struct Exchange {
     released: bool,
     /// Who has been sent the release.
     told: BTreeSet<Rank>,
-    /// What is special about a call whose root hears of parts as they come.
-    early: Early,
+}
+
+impl Exchange {
+    /// The calls and contributions that have arrived at rank 0.
+    fn taken_part(&self) -> impl Iterator<Item = &(Call, Contribution)> {
+        let arrived = self.arrived.iter();
+        arrived.filter_map(|rank| self.handed_in.get(rank))
+    }
 }
 
 /// How far the coordinator's view of a rank goes.
@@ -94,8 +98,6 @@ pub(crate) struct Ledger {
     pub(crate) last_progress: Duration,
     /// When rank 0 last said that it is there; whoever asked goes on waiting for its judgement.
     pub(crate) answered: Duration,
-    /// When it last told somebody to wait.
-    kept_waiting: Duration,
     bytes: BTreeMap<(ChannelId, Rank), u64>,
     /// When each rank last handed in something or moved bytes.
     moved: BTreeMap<Rank, Duration>,
@@ -131,13 +133,6 @@ pub(crate) struct Ledger {
     reclaims: usize,
     reclaims_for_others: usize,
     reclaims_of_abandoned: usize,
-    /// Calls that were decided when their deadline had passed, and ranks that came to them later.
-    partials: usize,
-    lates: usize,
-    /// Whose payloads came so late that nobody was to read them.
-    reclaimed_late: BTreeSet<(CallId, Rank)>,
-    /// Calls that have failed, of which payloads stay for their roots.
-    kept_for_roots: usize,
 }
 
 impl Ledger {
@@ -164,16 +159,9 @@ impl Ledger {
         self.excused.insert(rank);
     }
 
-    /// What rank 0 says does not reach this rank any more. It waits from the last word on that did.
-    pub(crate) fn cuts_off(&mut self, rank: Rank) {
-        self.excuses(rank);
-        self.answered = self.answered.max(self.kept_waiting);
-    }
-
     /// Rank 0 is out of order: all are excused, and nothing happens at its time.
     pub(crate) fn disturbs_rank_0(&mut self) {
         self.rank_0_was_disturbed = true;
-        self.answered = self.answered.max(self.kept_waiting);
         self.excused.extend(self.all());
     }
 
@@ -223,16 +211,9 @@ impl Ledger {
             &[rank],
             verdict.table.as_ref().map(|table| &table.bodies),
         )?;
-        self.check_learned(rank, step, verdict)?;
         let needed = self.exchanges.get(&step).map_or(0, |exchange| {
             let of_all = exchange.taken_part().map(|(_, part)| part.further_rounds);
-            let needed = of_all.max().unwrap_or(0);
-            // Who comes late has no part in them.
-            if exchange.early.missing.contains(&rank) {
-                0
-            } else {
-                needed
-            }
+            of_all.max().unwrap_or(0)
         });
         promise!(
             verdict.further_rounds == needed,
@@ -250,9 +231,7 @@ impl Ledger {
         failure: &Error,
     ) -> Checked {
         if let Some(step) = step {
-            // Who comes late for a deadline may come with another call, or when something else has failed.
-            let is_told = |e: &Exchange| e.released && !e.early.missing.contains(&rank);
-            let released = self.exchanges.get(&step).is_some_and(is_told);
+            let released = self.exchanges.get(&step).is_some_and(|e| e.released);
             let failed = (!self.excused.contains(&rank)).then_some((rank, failure));
             check_verdict(released.then_some(Rank::ZERO), failed)
                 .map_err(|wrong| Broken(format!("P1: {step:?}: {wrong}")))?;
@@ -312,7 +291,18 @@ impl Ledger {
             ToCoordinator::Contribute {
                 step, call, body, ..
             } if self.abort_of(step.channel).is_none() => {
-                self.arrives(from, *step, call, body, now)?;
+                let is_abandoned = self.is_abandoned(from, *step);
+                let exchange = self.exchanges.entry(*step).or_default();
+                exchange.arrived.insert(from);
+                self.moved.insert(from, now);
+                self.movements.insert(now);
+                if is_abandoned && !exchange.handed_in.contains_key(&from) {
+                    promise!(body.is_empty(), "P2: rank {from} hands in {body:?} unasked");
+                    let nothing = Contribution::default();
+                    exchange.handed_in.insert(from, (call.clone(), nothing));
+                }
+                exchange.last_progress = now;
+                self.last_progress = now;
             }
             ToCoordinator::Status { channel, bytes, .. } => {
                 let before = self.bytes.entry((*channel, from)).or_default();
@@ -324,7 +314,6 @@ impl Ledger {
                 }
             }
             ToCoordinator::Done { channel, epoch } => {
-                // A root that has given rank 0 up says so before the call is decided, and then leaves.
                 if let Some(payloads) = self.payloads.get_mut(&(*channel, *epoch)) {
                     payloads.done.insert(from);
                 }
@@ -405,18 +394,8 @@ impl Ledger {
                 step,
                 bodies,
                 acknowledge,
-                missing,
                 ..
-            } => {
-                let missing = missing.iter().map(|missing| missing.rank).collect();
-                let has_bodies = bodies.is_some();
-                if self.is_told_late(to, *step, has_bodies, &missing, now, connected)? {
-                    return Ok(());
-                }
-                self.misses(*step, missing, now)?;
-                self.releases(to, *step, bodies.as_ref(), *acknowledge, connected)
-            }
-            ToMember::Arrived { step, from, body } => self.tells_of(to, *step, *from, body),
+            } => self.releases(to, *step, bodies.as_ref(), *acknowledge, connected),
             ToMember::Abort { channel, cause } => self.aborts(to, *channel, cause, now, connected),
             ToMember::Reclaim { channel, epoch } => {
                 for owner in to {
@@ -434,14 +413,6 @@ impl Ledger {
                 .try_for_each(|rank| self.may_go(*rank, now, connected)),
             ToMember::Here => {
                 self.answered = now;
-                Ok(())
-            }
-            // Who waits for a deadline is told so whatever moves, and need not ask.
-            ToMember::KeepWaiting { .. } => {
-                self.kept_waiting = now;
-                if self.rank_0_was_disturbed {
-                    self.answered = now;
-                }
                 Ok(())
             }
             ToMember::Bye { orderly } => {
@@ -484,11 +455,10 @@ impl Ledger {
             let Some(lane) = lane.filter(|lane| is_undecided && lane.abort.is_none()) else {
                 continue;
             };
-            let absent = self.absent(*step);
             let mut missing = lane
                 .members
                 .iter()
-                .filter(|rank| !exchange.arrived.contains(rank) && !absent.contains(rank));
+                .filter(|rank| !exchange.arrived.contains(rank));
             let never = missing.find(|rank| {
                 !connected(**rank) || self.came_to_close.contains(rank) || lane.left.contains(rank)
             });
@@ -498,7 +468,7 @@ impl Ledger {
                 never.is_none() || !is_heard,
                 "P6: {step:?} waits for rank {never:?}, which has left or come to the end"
             );
-            let is_complete = exchange.arrived.len() + absent.len() == lane.members.len();
+            let is_complete = exchange.arrived.len() == lane.members.len();
             promise!(
                 !is_complete || !is_heard || self.is_read(step.channel, connected),
                 "P6: {step:?} has all it needs and is not released"

@@ -3,10 +3,7 @@
 //! A script is small enough to be read when a test has failed, and says everything: the same script always
 //! gives the same run.
 
-use std::{
-    fmt::{self, Write},
-    ops::RangeInclusive,
-};
+use std::fmt::{self, Write};
 
 use fsgather_core::{ChannelId, Rank};
 use serde::{Deserialize, Serialize};
@@ -94,15 +91,6 @@ pub(crate) enum Verb {
     StartKeeping {
         leaves: u8,
     },
-    /// A gather whose root hears of each part as it comes.
-    Early {
-        root: u32,
-        leaves: u8,
-        /// How many further rounds the call has, because of rank 0 or the last rank.
-        rounds: u8,
-        /// After so many seconds the root does not wait for anybody any more.
-        deadline: Option<u8>,
-    },
 }
 
 impl Verb {
@@ -123,17 +111,6 @@ impl Verb {
                 root: root.map(|root| root % ranks),
                 leaves,
             },
-            Self::Early {
-                root,
-                leaves,
-                rounds,
-                deadline,
-            } => Self::Early {
-                root: root % ranks,
-                leaves,
-                rounds,
-                deadline,
-            },
             other => other,
         }
     }
@@ -141,9 +118,7 @@ impl Verb {
     /// How many exchanges it takes at most.
     fn exchanges(self) -> usize {
         match self {
-            Self::AllGather { rounds, .. }
-            | Self::Start { rounds, .. }
-            | Self::Early { rounds, .. } => 1 + usize::from(rounds),
+            Self::AllGather { rounds, .. } | Self::Start { rounds, .. } => 1 + usize::from(rounds),
             Self::Barrier
             | Self::Broadcast(_)
             | Self::Gather { .. }
@@ -200,8 +175,6 @@ pub(crate) enum What {
     Stray,
     /// Leaves all its groups here.
     DropGroups,
-    /// Drops a call whose root it is when it has been told of one part.
-    Drop,
 }
 
 /// One departure from the shared program.
@@ -268,23 +241,15 @@ impl Script {
         postcard::from_bytes(&bytes?).ok()
     }
 
-    /// How many exchanges its program has, for ranks that all follow it: of an early call the further rounds may be
-    /// those of a rank that comes late, or of the root.
-    pub(crate) fn exchanges(&self) -> RangeInclusive<usize> {
-        let (mut least, mut most) = (0, 0);
-        for line in self.placed() {
-            let channels = match line.group {
-                None => 1,
-                Some(made) => self.groups(made).len(),
-            };
-            let exchanges = line.verb.exchanges();
-            most += channels * exchanges;
-            least += match line.verb {
-                Verb::Early { .. } => channels,
-                _ => channels * exchanges,
-            };
-        }
-        least..=most
+    /// Number of exchanges of its program, if all ranks follow it.
+    pub(crate) fn exchanges(&self) -> usize {
+        let placed = self.placed().into_iter();
+        placed
+            .map(|line| {
+                let channels = line.group.map_or(1, |made| self.groups(made).len());
+                channels * line.verb.exchanges()
+            })
+            .sum()
     }
 
     fn ranks(&self) -> impl DoubleEndedIterator<Item = Rank> + use<> {

@@ -43,21 +43,18 @@ from fsgather._functions import (
     default_communicator,
     empty,
     gather,
-    gather_as_completed,
     gather_by_key,
     gather_iter,
     gather_object,
-    gather_partial,
     gather_records,
     start_all_gather,
     start_gather,
 )
-from fsgather._results import Completed, Gathering, Partial, Parts, Pending, Records
+from fsgather._results import Gathering, Parts, Pending, Records
 from fsgather._tracing import trace
 
 __all__ = [
     "Communicator",
-    "Completed",
     "Config",
     "Corrupt",
     "Desync",
@@ -67,7 +64,6 @@ __all__ = [
     "Mismatch",
     "Missing",
     "NotShared",
-    "Partial",
     "Parts",
     "PeerFailed",
     "Pending",
@@ -90,11 +86,9 @@ __all__ = [
     "default_communicator",
     "empty",
     "gather",
-    "gather_as_completed",
     "gather_by_key",
     "gather_iter",
     "gather_object",
-    "gather_partial",
     "gather_records",
     "start_all_gather",
     "start_gather",

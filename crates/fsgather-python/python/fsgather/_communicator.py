@@ -8,7 +8,6 @@ from typing import Any, Callable, Mapping, NoReturn, Optional, Sequence, TypeVar
 
 from fsgather import _arguments, _arrays, _by_key, _fsgather, _leaving, _trust, _workers
 from fsgather._arguments import PathLike, Seconds, Transport
-from fsgather._early import EarlyGathers
 from fsgather._later import LaterResults
 from fsgather._sites import caller
 from fsgather.bootstraps import Bootstrap, carriers, introducing
@@ -26,7 +25,7 @@ _MOST_RANKS = 2**32 - 1
 """What the library counts to; it says itself how many a world may have."""
 
 
-class Communicator(EarlyGathers, LaterResults):
+class Communicator(LaterResults):
     """One rank's membership of a group of ranks.
 
     Every method that communicates is *collective*: all ranks call it, in the same order. A call that returns has

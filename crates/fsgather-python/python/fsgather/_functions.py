@@ -8,7 +8,7 @@ from typing import Any, Iterable, Mapping, Optional, Sequence, TypedDict, TypeVa
 from fsgather import _arguments, _arrays, _by_key, _fsgather, _own
 from fsgather._arguments import PathLike, Seconds
 from fsgather._communicator import Communicator
-from fsgather._results import Completed, Gathering, Partial, Parts, Pending, Records
+from fsgather._results import Gathering, Parts, Pending, Records
 
 __all__ = [
     "all_gather",
@@ -22,11 +22,9 @@ __all__ = [
     "default_communicator",
     "empty",
     "gather",
-    "gather_as_completed",
     "gather_by_key",
     "gather_iter",
     "gather_object",
-    "gather_partial",
     "gather_records",
     "start_all_gather",
     "start_gather",
@@ -300,67 +298,6 @@ def gather_iter(
         On ``dst`` an iterator in rank order, elsewhere an empty one.
     """
     return _communicator_of(group).gather_iter(data, dst, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
-
-
-def gather_as_completed(
-    data: T,
-    dst: int = 0,
-    group: Any = None,
-    *,
-    deadline: Seconds = None,
-    timeout: Seconds = None,
-    tag: Optional[str] = None,
-    allow_pickle: Optional[bool] = None,
-) -> Completed[T]:
-    """Gathers everybody's object on rank ``dst`` of a group, which gets each as soon as its rank has handed it in.
-
-    >>> import fsgather
-    >>> for rank, part in fsgather.gather_as_completed([0.97]):
-    ...     print(rank, part)
-    0 [0.97]
-
-    Args:
-        data: any object.
-        dst: who receives.
-        group: a :class:`fsgather.Communicator`, a group of ``torch.distributed``, or ``None`` for all ranks.
-        deadline: after how many seconds, counted from when ``dst`` has come, it ends with what is there.
-        timeout: how long nothing may move, in seconds.
-        tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
-        allow_pickle: ``False`` refuses objects that would have to be pickled.
-
-    Returns:
-        On ``dst`` an iterator over pairs of a rank and its object, in the order in which they come; elsewhere one that is empty.
-    """
-    return _communicator_of(group).gather_as_completed(
-        data, dst, deadline=deadline, timeout=timeout, tag=tag, allow_pickle=allow_pickle
-    )
-
-
-def gather_partial(
-    data: T,
-    dst: int = 0,
-    group: Any = None,
-    *,
-    deadline: Seconds,
-    timeout: Seconds = None,
-    tag: Optional[str] = None,
-    allow_pickle: Optional[bool] = None,
-) -> Partial[T]:
-    """Gathers on rank ``dst`` of a group the objects of those who have handed in when a deadline passes, and tells all who had not.
-
-    >>> import fsgather
-    >>> partial = fsgather.gather_partial([0.97], deadline=60)
-    >>> partial.parts, partial.missing
-    ({0: [0.97]}, ())
-
-    A rank that comes later is told so at once, hands nothing in, and goes on with its next call.
-
-    Returns:
-        On every rank who is ``missing``; on ``dst`` the ``parts`` of the others as well.
-    """
-    return _communicator_of(group).gather_partial(
-        data, dst, deadline=deadline, timeout=timeout, tag=tag, allow_pickle=allow_pickle
-    )
 
 
 def gather_records(

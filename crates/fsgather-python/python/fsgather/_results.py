@@ -1,5 +1,4 @@
-"""What calls give back that is not there as a whole: :class:`Gathering`, :class:`Parts`, :class:`Completed`, :class:`Partial`,
-:class:`Records` and :class:`Pending`."""
+"""What calls give back that is not there as a whole: :class:`Gathering`, :class:`Parts`, :class:`Records` and :class:`Pending`."""
 
 from __future__ import annotations
 
@@ -8,9 +7,8 @@ import threading
 from typing import Any, Generator, Generic, Iterator, Optional, Sequence, TypeVar, Union, overload
 
 from fsgather import _arguments, _fsgather
-from fsgather._errors import Missing
 
-__all__ = ["Completed", "Gathering", "Partial", "Parts", "Pending", "Records"]
+__all__ = ["Gathering", "Parts", "Pending", "Records"]
 
 T = TypeVar("T")
 
@@ -108,78 +106,6 @@ class Parts(Sequence[T]):
 
     def __repr__(self) -> str:
         return f"<fsgather.Parts of {self._ranks} ranks, {len(self._made)} looked at>"
-
-
-class Completed(Iterator["tuple[int, T]"]):
-    """The objects of all ranks, each with its rank, in the order in which they are handed in.
-
-    What it gives is whole and right. It ends when the call is decided: with :class:`StopIteration` if that has succeeded, else with the
-    error that all ranks raise. What is not looked at is thrown away by :meth:`close`, by leaving a ``with`` block, or with the iterator.
-    """
-
-    def __init__(self, completed: _fsgather.Completed, has_deadline: bool) -> None:
-        self._completed = completed
-        self._has_deadline = has_deadline
-        self._missing: Optional[tuple[Missing, ...]] = None
-        self._is_unknown = False
-        """Whether this was closed before it was known who is missing."""
-
-    def __iter__(self) -> Completed[T]:
-        return self
-
-    def __next__(self) -> tuple[int, T]:
-        return next(self._completed)
-
-    @property
-    def missing(self) -> tuple[Missing, ...]:
-        """The ranks that had not handed in when the deadline passed, the same on all ranks; where objects are received it is known once the
-        iteration has ended. A rank that finds itself there was too late, and goes on with its next call.
-
-        Raises:
-            RuntimeError: it is not known yet, or was closed before it was.
-        """
-        if self._is_unknown:
-            raise RuntimeError("this gather was closed before its deadline, so who is missing is not known here; iterate to its end for that")
-        if self._missing is None:
-            if self._has_deadline and not self._completed.is_decided:
-                raise RuntimeError("who is missing is known once the iteration has ended; iterate to its end for that")
-            return tuple(Missing(*peer) for peer in self._completed.missing)
-        return self._missing
-
-    def close(self) -> None:
-        """Throws away what has not been looked at yet."""
-        if self._missing is None:
-            self._is_unknown = self._has_deadline and not self._completed.is_decided
-            self._missing = tuple(Missing(*peer) for peer in self._completed.missing)
-        self._completed.close()
-
-    def __enter__(self) -> Completed[T]:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-class Partial(Generic[T]):
-    """What was there when the deadline of a call passed: a value on every rank, with the same ``missing`` on all."""
-
-    def __init__(self, parts: Optional[dict[int, T]], missing: tuple[Missing, ...]) -> None:
-        self.parts = parts
-        """On the rank that receives, a dictionary from ranks to their objects, in rank order; ``None`` elsewhere."""
-        self.missing = missing
-        """The ranks that were not in time, by their ranks in this communicator, with where they run and what they were last known to be
-        doing. A rank that finds itself there was too late: its object goes to nobody, and it goes on with its next call."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all ranks were in time."""
-        return not self.missing
-
-    def __repr__(self) -> str:
-        if self.is_complete:
-            return "<fsgather.Partial, all ranks in time>"
-        ranks = ", ".join(str(peer.rank) for peer in self.missing)
-        return f"<fsgather.Partial, without rank{'s' if len(self.missing) > 1 else ''} {ranks}>"
 
 
 class Records(Iterator["tuple[int, T]"]):

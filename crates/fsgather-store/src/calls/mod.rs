@@ -53,7 +53,7 @@ pub use question::{LONGEST_ANSWER, Question};
 const MAGIC: [u8; 8] = *b"\x89FSB\r\n\x1a\n";
 /// 1: the first. 2: why a call was not decided with all its ranks. 3: of a record texts have a checksum of their own, which the other
 /// one contains. 4: what a rank is called.
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
 const FIXED_LEN: usize = 16;
 const CHECKSUM_LEN: usize = 16;
 

@@ -3,7 +3,6 @@
 //! Each check gets a fresh world and runs every rank on a thread of its own. Checks name the promise
 //! they hold; a failing one panics with the rank concerned.
 
-mod early;
 mod groups;
 mod pending;
 
@@ -73,12 +72,11 @@ pub fn run(make: &MakeWorld<'_>, largest: u32) {
         checks.push((progress_postpones_the_time_out, largest));
     }
     for ranks in (1..=largest).rev() {
-        let all = ALONE.iter().chain(pending::ALONE).chain(early::ALONE);
+        let all = ALONE.iter().chain(pending::ALONE);
         let all = all.chain(groups::ALONE);
         let several = [
             (2, TOGETHER),
             (2, pending::TOGETHER),
-            (2, early::TOGETHER),
             (2, groups::TOGETHER),
             (3, groups::OF_THREE),
         ];

@@ -7,13 +7,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{Arrival, Call, Contribution, Error, Phase, Rank, Round, Ticket, Verdict};
+use fsgather_core::{Call, Contribution, Error, Phase, Rank, Round, Ticket, Verdict};
 
 use crate::group_state::GroupState;
 use crate::payload::header::PayloadHeader;
 use crate::payload::stream::OwnMoved;
 use fsgather_report::call_log::Brought;
-use fsgather_trace::cause::Cause;
 
 /// How long nothing may move in a ring once the communicator has failed.
 const LAST_BYTES: Duration = Duration::from_secs(3);
@@ -150,41 +149,17 @@ impl CallGuard {
             .map_err(|failure| self.over(failure))?;
         if let Some(verdict) = &verdict {
             let table = verdict.table.as_ref();
-            self.decided(verdict, || {
-                table.map(|table| brought(&self.inner, &table.bodies))
-            });
+            let acknowledge = table.is_some_and(|table| table.acknowledge);
+            self.acknowledge.set(acknowledge);
+            self.phase.set(Phase::Reading);
+            let call_log = &self.inner.world.call_log;
+            call_log.all_in(&self.ticket, verdict.last);
+            if !call_log.is_empty() {
+                let brought = table.map(|table| brought(&self.inner, &table.bodies));
+                call_log.decided(&self.ticket, verdict.last, brought);
+            }
         }
         Ok(verdict)
-    }
-
-    /// Waits for the next contribution, or for the verdict; so many bytes have come so far.
-    pub(crate) fn arrival(&self, bytes: u64) -> Result<Arrival, Error> {
-        let arrival = self.inner.exchange.next_arrival(&self.ticket);
-        let arrival = arrival.map_err(|failure| self.over(failure))?;
-        if let Arrival::Decided(verdict) = &arrival {
-            let to_move = 0;
-            self.decided(verdict, || Some(Brought { bytes, to_move }));
-        }
-        Ok(arrival)
-    }
-
-    /// Notes the verdict of a call, and what it brings to this rank, if it does.
-    fn decided(&self, verdict: &Verdict, brought: impl FnOnce() -> Option<Brought>) {
-        let table = verdict.table.as_ref();
-        let acknowledge = table.is_some_and(|table| table.acknowledge);
-        self.acknowledge.set(acknowledge);
-        self.phase.set(Phase::Reading);
-        let call_log = &self.inner.world.call_log;
-        let own = self.inner.in_world(self.inner.exchange.rank());
-        let cause = match verdict.missing.as_slice() {
-            [] => Cause::None,
-            missing if missing.iter().any(|late| late.rank == own) => Cause::TooLate,
-            _ => Cause::Deadline,
-        };
-        call_log.all_in(&self.ticket, verdict.last, cause);
-        if !call_log.is_empty() {
-            call_log.decided(&self.ticket, verdict.last, brought());
-        }
     }
 
     /// Gives up what this rank would receive: the call goes on without it.

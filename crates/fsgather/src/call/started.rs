@@ -3,9 +3,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use fsgather_control::mesh::Begun;
-use fsgather_core::{Arrival, Call, Error, Missing, Rank, Verdict};
+use fsgather_core::{Call, Error, Rank, Verdict};
 use fsgather_rendezvous::local_context::is_dispensable;
 use fsgather_store::Payload;
 use fsgather_trace::record::Way;
@@ -45,9 +44,7 @@ pub(crate) struct StartedCall<'a> {
     /// Where the members share memory.
     share: Option<Share>,
     /// Through rank 0 ranks hand over together, so that the call has come to its verdict already.
-    early: Option<ReceivedParts>,
-    /// Who had not handed in when the deadline passed.
-    missing: Vec<Missing>,
+    decided: Option<ReceivedParts>,
 }
 
 /// What a call has come to before anything large is read.
@@ -56,28 +53,6 @@ pub(crate) struct ReceivedParts {
     pub(crate) incoming: Option<Vec<IncomingPart>>,
     /// Whether the owners of payloads have to be told when all has been read.
     pub(crate) acknowledge: bool,
-}
-
-/// What a root that gets parts as they come has seen of them.
-#[derive(Default)]
-pub(crate) struct Seen {
-    /// How long they are together, in bytes.
-    bytes: u64,
-    /// Those that come with further rounds, once all are decided on.
-    relayed: Vec<(Rank, Bytes)>,
-}
-
-/// What comes next of a call whose root gets parts as they come.
-pub(crate) enum Coming {
-    /// A rank's part.
-    Part(Rank, IncomingPart),
-    /// The verdict.
-    End {
-        /// Parts that came with it.
-        rest: Vec<(Rank, IncomingPart)>,
-        /// Whether the owners of payloads have to be told when all has been read.
-        acknowledge: bool,
-    },
 }
 
 /// What all ranks have come to.
@@ -152,8 +127,7 @@ impl<'a> StartedCall<'a> {
             begun,
             retention,
             share,
-            early: None,
-            missing: Vec::new(),
+            decided: None,
         };
         if retention == Retention::Kept {
             // Nobody waits yet, so that the announcement has to be sent on its way. All may have come by now, and one
@@ -161,10 +135,9 @@ impl<'a> StartedCall<'a> {
             drop(started.guard.moved(0));
             started.guard.inner.exchange.send_on();
             if matches!(started.payload_path, PayloadPath::Relay)
-                && !started.guard.ticket.call.is_early()
                 && let Some(decision) = started.decide(None)?
             {
-                started.early = Some(started.follow(decision)?);
+                started.decided = Some(started.follow(decision)?);
             }
         }
         Ok(started)
@@ -172,7 +145,7 @@ impl<'a> StartedCall<'a> {
 
     /// Waits for the verdict, for `limit` at most.
     pub(crate) fn decide(&mut self, limit: Option<Duration>) -> Result<Option<Decision>, Error> {
-        if let Some(received) = self.early.take() {
+        if let Some(received) = self.decided.take() {
             return Ok(Some(Decision::Followed(received)));
         }
         let verdict = self.guard.verdict(limit)?;
@@ -185,10 +158,6 @@ impl<'a> StartedCall<'a> {
             Decision::Verdict(verdict) => verdict,
             Decision::Followed(received) => return Ok(received),
         };
-        self.keep_missing(verdict.missing);
-        if self.is_too_late() {
-            self.take_back();
-        }
         let guard = &self.guard;
         let call_log = &guard.inner.world.call_log;
         let relayed = relay::run(
@@ -211,16 +180,16 @@ impl<'a> StartedCall<'a> {
             .table
             .map(|table| {
                 let bodies = table.bodies;
-                let mut incoming = IncomingPart::sort(
-                    &guard.inner,
-                    &self.payload_path,
-                    self.share.as_ref(),
-                    matches!(own, HeldInput::Shared(_)),
-                    &guard.ticket,
-                    &bodies,
-                    relayed,
-                )
-                .map_err(|cause| guard.fail(cause))?;
+                let announced = Announced {
+                    inner: &guard.inner,
+                    payload_path: &self.payload_path,
+                    share: self.share.as_ref(),
+                    keeps: matches!(own, HeldInput::Shared(_)),
+                    ticket: &guard.ticket,
+                };
+                let mut incoming = announced
+                    .parts(&bodies, relayed)
+                    .map_err(|cause| guard.fail(cause))?;
                 if let (PayloadPath::Mesh(mesh), Retention::Passing) =
                     (&self.payload_path, self.retention)
                 {
@@ -249,146 +218,6 @@ impl<'a> StartedCall<'a> {
             incoming,
             acknowledge,
         })
-    }
-
-    /// Notes who was not in time, by the ranks that they have in this group, as parts have.
-    fn keep_missing(&mut self, mut missing: Vec<Missing>) {
-        let members = &self.guard.inner.members;
-        for one in &mut missing {
-            let place = members.iter().position(|member| *member == one.rank);
-            one.rank = place
-                .and_then(|place| u32::try_from(place).ok())
-                .map_or(one.rank, Rank::new);
-        }
-        self.missing = missing;
-    }
-
-    /// Who had not handed in when the deadline of the call passed.
-    pub(crate) fn missing(&self) -> &[Missing] {
-        &self.missing
-    }
-
-    /// Whether the call was decided without this rank.
-    pub(crate) fn is_too_late(&self) -> bool {
-        let me = self.guard.inner.exchange.rank();
-        self.missing.iter().any(|missing| missing.rank == me)
-    }
-
-    /// Removes this rank's payload, of which nobody will hear.
-    fn take_back(&self) {
-        let ticket = &self.guard.ticket;
-        self.payload_path.reclaim_own(ticket.channel, ticket.epoch);
-        if let Some(share) = &self.share {
-            share.withdraw();
-        }
-    }
-
-    /// Waits for the next part of a call whose root gets them as they come, or for its end; `seen` has the
-    /// announcements so far.
-    pub(crate) fn next_part(&mut self, seen: &mut Seen) -> Result<Coming, Error> {
-        let verdict = loop {
-            match self.guard.arrival(seen.bytes)? {
-                Arrival::Part { from, body } => {
-                    if let Some(part) = self.part_or_later(seen, from, body)? {
-                        return Ok(Coming::Part(from, part));
-                    }
-                }
-                Arrival::Decided(verdict) => break verdict,
-            }
-        };
-        self.keep_missing(verdict.missing);
-        let guard = &self.guard;
-        let call_log = &guard.inner.world.call_log;
-        let moved = |bytes| call_log.moved(&guard.ticket, bytes);
-        let exchange = &*guard.inner.exchange;
-        let mut pieces = relay::receive(exchange, &guard.ticket, verdict.further_rounds, moved)
-            .map_err(|failure| guard.over(failure))?;
-        let relayed = std::mem::take(&mut seen.relayed).into_iter();
-        let rest: Result<_, Error> = relayed
-            .map(|(from, body)| {
-                let pieces = pieces.get_mut(from.index()).map(std::mem::take);
-                let part = self.incoming(from, &body, pieces.unwrap_or_default())?;
-                Ok((from, part))
-            })
-            .collect();
-        if let Some(share) = &mut self.share {
-            share.close();
-        }
-        Ok(Coming::End {
-            rest: rest?,
-            acknowledge: verdict.table.is_some_and(|table| table.acknowledge),
-        })
-    }
-
-    /// The next part that is in already.
-    pub(crate) fn part_that_is_in(
-        &mut self,
-        seen: &mut Seen,
-    ) -> Result<Option<(Rank, IncomingPart)>, Error> {
-        while let Some((from, body)) = self
-            .guard
-            .inner
-            .exchange
-            .part_that_is_in(&self.guard.ticket)
-        {
-            if let Some(part) = self.part_or_later(seen, from, body)? {
-                return Ok(Some((from, part)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// What a rank has announced, unless it comes with further rounds.
-    fn part_or_later(
-        &mut self,
-        seen: &mut Seen,
-        from: Rank,
-        body: Bytes,
-    ) -> Result<Option<IncomingPart>, Error> {
-        if PayloadHeader::way(&body) == Way::Relay {
-            seen.relayed.push((from, body));
-            return Ok(None);
-        }
-        let part = self.incoming(from, &body, Vec::new())?;
-        seen.bytes = seen.bytes.saturating_add(part.len());
-        Ok(Some(part))
-    }
-
-    /// What one rank has announced, with what further rounds have brought of it.
-    fn incoming(
-        &mut self,
-        from: Rank,
-        body: &Bytes,
-        pieces: Vec<u8>,
-    ) -> Result<IncomingPart, Error> {
-        let guard = &self.guard;
-        let is_own = from == guard.inner.exchange.rank();
-        let announced = Announced {
-            inner: &guard.inner,
-            payload_path: &self.payload_path,
-            share: self.share.as_ref(),
-            keeps: matches!(self.own, HeldInput::Shared(_)),
-            ticket: &guard.ticket,
-        };
-        let mut part = announced
-            .part(from, body, pieces)
-            .map_err(|cause| guard.fail(cause))?;
-        if is_own && self.own.is_own_part() {
-            part.take_own(std::mem::replace(&mut self.own, HeldInput::Gone));
-        }
-        Ok(part)
-    }
-
-    /// Gives up what is still to come of a call whose root gets parts as they come; also after it has failed, when its
-    /// owners keep what this rank was told of.
-    pub(crate) fn give_up(&self) {
-        self.guard.abandon();
-        self.guard.inner.exchange.abandon(&self.guard.ticket);
-    }
-
-    /// Ends a call whose root gets parts as they come.
-    pub(crate) fn end_early(&self, acknowledge: bool) {
-        self.end(acknowledge);
     }
 
     /// Reads everything that a call brings to all of its recipients, in the order that spreads the load.
@@ -474,7 +303,7 @@ impl<'a> StartedCall<'a> {
 
     /// Gives up what this rank would receive.
     pub(crate) fn abandon(&mut self) {
-        if let Some(received) = self.early.take() {
+        if let Some(received) = self.decided.take() {
             return self.end(received.acknowledge);
         }
         self.guard.abandon();
@@ -499,15 +328,14 @@ impl<'a> StartedCall<'a> {
             begun: self.begun,
             retention: self.retention,
             share: self.share,
-            early: self.early,
-            missing: self.missing,
+            decided: self.decided,
         }
     }
 
     /// Whether the call came to its verdict while it was started.
     #[cfg(feature = "async")]
     pub(crate) fn is_decided(&self) -> bool {
-        self.early.is_some()
+        self.decided.is_some()
     }
 
     pub(crate) fn guard(&self) -> &CallGuard {

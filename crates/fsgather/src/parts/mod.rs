@@ -3,14 +3,11 @@
 //! They come from [`gather`](crate::Communicator::gather) and the calls like it, and need a name only where a program keeps
 //! them.
 
-mod completed;
 mod gathered;
 mod reader;
 mod records;
 mod unread;
 
-pub use completed::{Completed, Partial};
-pub use fsgather_core::Missing;
 pub use gathered::Parts;
 pub use reader::{PartReader, PartReaders};
 pub use records::Records;

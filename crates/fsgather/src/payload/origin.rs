@@ -113,7 +113,7 @@ mod tests {
         communicator::Communicator,
         payload::{
             header::{FileHeader, PayloadHeader, RelayHeader},
-            part::IncomingPart,
+            part::Announced,
             path::PayloadPath,
         },
     };
@@ -233,16 +233,14 @@ mod tests {
             let (bodies, relayed): (Vec<_>, Vec<_>) = announced
                 .map(|(announced, payload)| (announced.into_body().unwrap(), payload))
                 .unzip();
-            IncomingPart::sort(
+            let announced = Announced {
                 inner,
-                &PayloadPath::Relay,
-                None,
-                false,
-                &now,
-                &bodies,
-                relayed,
-            )
-            .map(drop)
+                payload_path: &PayloadPath::Relay,
+                share: None,
+                keeps: false,
+                ticket: &now,
+            };
+            announced.parts(&bodies, relayed).map(drop)
         };
         for (what, announce) in WAYS {
             // By place: rank 2, rank 0, rank 1 of the world.

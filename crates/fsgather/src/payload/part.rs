@@ -96,14 +96,22 @@ pub(crate) struct Announced<'a> {
 }
 
 impl Announced<'_> {
-    /// The part that `rank` has announced, and `pieces` of it that further rounds have brought. What is here is verified, and
-    /// nothing announced is another rank's or another call's.
-    pub(crate) fn part(
+    /// Returns the parts that all ranks have announced, in rank order, with the pieces that further rounds have brought.
+    pub(crate) fn parts(
         &self,
-        rank: Rank,
-        body: &Bytes,
-        pieces: Vec<u8>,
-    ) -> Result<IncomingPart, Error> {
+        bodies: &[Bytes],
+        relayed: Vec<Vec<u8>>,
+    ) -> Result<Vec<IncomingPart>, Error> {
+        let mut relayed = relayed.into_iter();
+        let bodies = (0..).map(Rank::new).zip(bodies);
+        bodies
+            .map(|(rank, body)| self.part(rank, body, relayed.next().unwrap_or_default()))
+            .collect()
+    }
+
+    /// Returns the part that `rank` has announced, with the `pieces` of it that further rounds have brought. Payloads that are
+    /// here are verified, and parts of another rank or another call are errors.
+    fn part(&self, rank: Rank, body: &Bytes, pieces: Vec<u8>) -> Result<IncomingPart, Error> {
         let Self {
             inner,
             payload_path,
@@ -184,32 +192,6 @@ impl Announced<'_> {
 }
 
 impl IncomingPart {
-    /// Sorts a table of announcements, and what further rounds have brought, by rank. `keeps`: this rank has
-    /// its own part, and takes it.
-    pub(crate) fn sort(
-        inner: &GroupState,
-        payload_path: &PayloadPath,
-        share: Option<&Share>,
-        keeps: bool,
-        ticket: &Ticket,
-        bodies: &[Bytes],
-        relayed: Vec<Vec<u8>>,
-    ) -> Result<Vec<Self>, Error> {
-        let announced = Announced {
-            inner,
-            payload_path,
-            share,
-            keeps,
-            ticket,
-        };
-        let mut relayed = relayed.into_iter();
-        (0..)
-            .map(Rank::new)
-            .zip(bodies)
-            .map(|(rank, body)| announced.part(rank, body, relayed.next().unwrap_or_default()))
-            .collect()
-    }
-
     /// Reads and verifies the payload of `rank`.
     pub(crate) fn read(
         self,

@@ -5,7 +5,7 @@
 //! and correct rather than fast, since everything passes through rank 0.
 
 use bytes::Bytes;
-use fsgather_core::{Contribution, Error, Exchange, Leaves, Recipients, Round, Ticket, Verdict};
+use fsgather_core::{Contribution, Error, Exchange, Leaves, Round, Ticket, Verdict};
 
 use crate::{
     call::guard::CallGuard,
@@ -25,19 +25,6 @@ pub(super) fn announced<'b>(
     own: HeldInput<'b>,
     instead: Option<&Error>,
 ) -> Result<Ready<'b>, Error> {
-    let call = &guard.ticket.call;
-    let me = guard.inner.exchange.rank();
-    if call.is_early() && call.recipients() == Recipients::Only(me) {
-        // It stays here, and the root goes on in further rounds without having to do anything.
-        let len = own.len();
-        let own = HeldInput::Shared(own.to_bytes());
-        let announcement = body(guard, PayloadHeader::Kept { len })?;
-        return Ok(Ready {
-            contribution: Contribution::inline(announcement),
-            own,
-            len,
-        });
-    }
     let bytes = own.as_slice();
     let announcement = PayloadHeader::Relayed(RelayHeader {
         len: bytes.len() as u64,
@@ -64,22 +51,6 @@ fn rounds(len: usize, piece: usize) -> Result<u32, Error> {
              directory with FSGATHER_DIR"
         ))
     })
-}
-
-/// What further rounds of an early call have brought its root, in which this rank's member takes part by itself. `moved` is told
-/// how many bytes have come with each.
-pub(crate) fn receive(
-    exchange: &dyn Exchange,
-    ticket: &Ticket,
-    rounds: u32,
-    moved: impl Fn(u64),
-) -> Result<Vec<Vec<u8>>, Error> {
-    let mut received = Vec::new();
-    for round in (1..=rounds).map(Round::new) {
-        let verdict = exchange.wait(ticket, round)?;
-        append(&mut received, verdict, &moved);
-    }
-    Ok(received)
 }
 
 /// Puts what a round has brought to what earlier ones have.
@@ -138,7 +109,6 @@ mod tests {
                 table,
                 further_rounds: 0,
                 last: None,
-                missing: Vec::new(),
             };
             append(&mut received, verdict, |bytes| {
                 moved.set(moved.get() + bytes);

@@ -14,8 +14,8 @@ use std::{
 
 use bytes::Bytes;
 use fsgather::{
-    Bootstrap, Builder, Communicator, Control, Error, ErrorKind, Payload, Pieces, Rendezvous,
-    Transport, Verify,
+    Bootstrap, Builder, Communicator, Error, ErrorKind, Payload, Pieces, Rendezvous, Transport,
+    Verify,
 };
 use fsgather_testkit::pace::{rest, within_patience};
 
@@ -174,68 +174,6 @@ fn one_call_may_go_another_way_than_the_others() {
         },
     );
     assert_eq!(gather_directories(place.path()), Vec::<String>::new());
-}
-
-#[test]
-fn a_root_gets_every_part_once_whatever_way_it_takes() {
-    // Without a network memory leads through rank 0.
-    let ways = [
-        (Control::Tcp, Transport::Filesys),
-        (Control::Tcp, Transport::Memory),
-        (Control::Markers, Transport::Memory),
-    ];
-    for (control, transport) in ways {
-        let place = tempfile::tempdir().unwrap();
-        let directory = place.path().to_owned();
-        let has_begun = Barrier::new(RANKS as usize);
-        on_all(
-            move |builder| {
-                // What is verified lies in no memory that ranks share.
-                let builder = builder.control(control).verify(Verify::Always);
-                builder.directory(&directory).transport(transport)
-            },
-            move |communicator| {
-                let communicator = communicator.unwrap();
-                let me = communicator.rank().get();
-                let mine = bytes_of(me, 1);
-                if me != 1 {
-                    has_begun.wait();
-                }
-                let mut parts = communicator
-                    .gather_bytes_as_completed(&mine[..], 1)
-                    .unwrap();
-                if me == 1 {
-                    assert!(!parts.is_decided());
-                    has_begun.wait();
-                }
-                let mut came: Vec<_> = parts.by_ref().map(Result::unwrap).collect();
-                assert!(parts.is_decided());
-                assert_eq!(parts.missing(), []);
-                drop(parts);
-                came.sort_by_key(|(rank, _)| *rank);
-                let (ranks, payloads): (Vec<_>, Vec<_>) = came.into_iter().unzip();
-                if me == 1 {
-                    assert!(ranks.into_iter().map(fsgather::Rank::get).eq(0..RANKS));
-                    assert!(plain(payloads) == everything(1));
-                } else {
-                    assert!(ranks.is_empty());
-                }
-                let deadline = Duration::from_mins(10);
-                let partial = communicator
-                    .call()
-                    .deadline(deadline)
-                    .gather_partial(&me, 0);
-                let partial = partial.unwrap();
-                assert!(partial.is_complete());
-                let values = partial
-                    .parts
-                    .map(|parts| parts.into_iter().map(|(_, value)| value));
-                assert_eq!(values.is_some(), me == 0);
-                assert!(values.is_none_or(|values| values.eq(0..RANKS)));
-                communicator.close().unwrap();
-            },
-        );
-    }
 }
 
 #[test]

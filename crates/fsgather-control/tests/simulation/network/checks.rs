@@ -41,7 +41,6 @@ impl World {
             if let Some(since) = process.blocked_since.filter(|_| process.is_running()) {
                 let since = since
                     .max(self.ledger.last_progress)
-                    .max(self.ledger.last_deadline())
                     .max(self.ledger.answered);
                 promise!(
                     self.clock.now <= since + limit,
@@ -109,7 +108,7 @@ impl World {
             promise!(
                 !(is_well && process.has_settled())
                     || text
-                        .matches("verdicts: {}, arrived: {}, awaited: {}, started: {}")
+                        .matches("verdicts: {}, awaited: {}, started: {}")
                         .count()
                         == channels,
                 "P9: rank {} keeps calls that are over: {text}",

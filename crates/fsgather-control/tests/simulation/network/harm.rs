@@ -65,7 +65,7 @@ impl World {
                 };
             }
             Harm::Sever if rank > 0 => {
-                self.ledger.cuts_off(index(rank));
+                self.ledger.excuses(index(rank));
                 self.links[rank].cut.get_or_insert(now);
             }
             Harm::Reset if rank > 0 => {

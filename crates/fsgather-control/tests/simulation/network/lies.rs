@@ -25,22 +25,14 @@ pub(crate) enum Lie {
     ForgetsTimers,
     /// Rank 0 does not hear that a rank cannot go on.
     LosesFailures,
-    /// The root of an early call is told of each part twice,
-    TellsOfPartsTwice,
-    /// or of none.
-    LosesParts,
-    /// Verdicts do not say who is missing.
-    LosesWhoIsMissing,
 }
 
 impl Lie {
     /// What is carried out of what rank 0 has ordered.
     pub(super) fn carries_out(self, ordered: Vec<Action>) -> Vec<Action> {
         let is_verdict = |action: &Action| matches!(action, Action::Send { message, .. } if matches!(message, ToMember::Release { .. }));
-        let is_part = |action: &Action| matches!(action, Action::Send { message, .. } if matches!(message, ToMember::Arrived { .. }));
         let times = |action: &Action| match self {
             Self::SaysVerdictsTwice if is_verdict(action) => 2,
-            Self::TellsOfPartsTwice if is_part(action) => 2,
             _ => 1,
         };
         let ordered = ordered.into_iter();
@@ -51,15 +43,8 @@ impl Lie {
 
     /// What arrives of what rank 0 has said.
     pub(super) fn carries(self, mut message: ToMember) -> Option<ToMember> {
-        if self == Self::LosesParts && matches!(message, ToMember::Arrived { .. }) {
-            return None;
-        }
-        if let ToMember::Release {
-            bodies, missing, ..
-        } = &mut message
-        {
+        if let ToMember::Release { bodies, .. } = &mut message {
             match (self, bodies) {
-                (Self::LosesWhoIsMissing, _) => missing.clear(),
                 (Self::LosesVerdicts, _) => return None,
                 (Self::SwapsParts, Some(bodies)) => bodies.reverse(),
                 (Self::DoublesParts, Some(bodies)) => {

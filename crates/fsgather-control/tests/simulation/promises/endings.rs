@@ -44,12 +44,6 @@ impl Ledger {
             (self.abandoned, "abandoned"),
             (self.stays_to_the_end > 0, "stayed until all had read"),
             (self.stays_given_up > 0, "went although others had not read"),
-            (self.partials > 0, "decided at its deadline"),
-            (self.lates > 0, "told too late"),
-            (
-                self.kept_for_roots > 0,
-                "kept for the root of a failed call",
-            ),
             (self.reclaims > 0, "reclaimed"),
             (self.reclaims_for_others > 0, "gone before its payload was"),
         ];

@@ -57,11 +57,6 @@ impl Ledger {
                 peer.rank
             );
         }
-        let undecided = self.exchanges.iter().filter(|(step, exchange)| {
-            step.channel == channel && !exchange.released && !exchange.arrived.is_empty()
-        });
-        let undecided: Vec<Step> = undecided.map(|(step, _)| *step).collect();
-        self.keep_told(&undecided, connected);
         // Of several that are lost at the same time, later ones may still be told.
         let Some(lane) = self.lanes.get_mut(&channel) else {
             return Err(Broken(format!("P3: {channel:?} fails, which nobody made")));
@@ -151,9 +146,8 @@ impl Ledger {
     /// Whom an exchange waits for.
     fn missing(&self, step: Step, exchange: &Exchange, connected: Connected<'_>) -> BTreeSet<Rank> {
         let members = self.members(step.channel).iter().copied();
-        let absent = self.absent(step);
         let missing: BTreeSet<Rank> = members
-            .filter(|rank| !exchange.arrived.contains(rank) && !absent.contains(rank))
+            .filter(|rank| !exchange.arrived.contains(rank))
             .collect();
         if missing.is_empty() {
             // The end of a group waits for those who read.

@@ -57,14 +57,7 @@ impl Ledger {
         owner: Rank,
         connected: Connected<'_>,
     ) -> Checked {
-        if self.is_late(call, owner) {
-            promise!(
-                self.reclaimed_late.insert((call, owner)),
-                "P4: the payload of rank {owner}, late for call {call:?}, is reclaimed twice"
-            );
-            return self.check_left(call, owner);
-        }
-        if !self.is_read_by_somebody(call) {
+        if !self.is_released(call) {
             // Of an abort that nobody is left to hear this is the only sign: nothing may be released after it.
             self.given_up.insert(call);
             return self.check_left(call, owner);
@@ -113,27 +106,17 @@ impl Ledger {
         let is_over = self.abort_of(call.0).is_some()
             || !self.goodbyes.is_empty()
             || self.given_up.contains(&call);
-        is_over && !self.is_read_by_somebody(call)
+        is_over && !self.is_released(call)
     }
 
-    /// Whether a call has succeeded, or its root has been told of payloads before it failed.
-    fn is_read_by_somebody(&self, (channel, epoch): CallId) -> bool {
+    fn is_released(&self, (channel, epoch): CallId) -> bool {
         let step = Step {
             channel,
             epoch,
             round: Round::VERDICT,
         };
         let exchange = self.exchanges.get(&step);
-        exchange.is_some_and(|exchange| exchange.released || exchange.early.stays)
-    }
-
-    /// Whether its owner removes a payload of its own accord, since it has lost rank 0 before it knew what became of the
-    /// call.
-    fn is_given_up(&self, call: CallId, owner: Rank) -> bool {
-        let payloads = self.payloads.get(&call);
-        let is_asked = payloads.is_some_and(|payloads| payloads.reclaimed.contains(&owner));
-        let has_lost_rank_0 = self.excused.contains(&owner) || !self.goodbyes.is_empty();
-        !is_asked && has_lost_rank_0 && self.stays(call)
+        exchange.is_some_and(|exchange| exchange.released)
     }
 
     /// A payload of a call that has failed is nobody's business but its owner's, who has handed it in.
@@ -154,7 +137,7 @@ impl Ledger {
 
     /// A payload is removed, by its owner unless that is gone.
     pub(crate) fn removes(&mut self, owner: Rank, call: CallId) -> Checked {
-        if self.has_failed(call) || self.is_late(call, owner) || self.is_given_up(call, owner) {
+        if self.has_failed(call) {
             return self.check_left(call, owner);
         }
         let payloads = self.payloads.entry(call).or_default();

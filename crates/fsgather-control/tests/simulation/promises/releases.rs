@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use fsgather_core::{Call, Leaves, Operation, Rank, Round, Step};
+use fsgather_core::{Call, Leaves, Operation, Rank, Step};
 use fsgather_testkit::call_results::{Part, check_bodies, check_verdict};
 
 use super::{Broken, Checked, Connected, Ledger, promise};
@@ -23,7 +23,6 @@ impl Ledger {
         );
         self.late_releases += usize::from(self.abort().is_some());
         let members = self.members(step.channel).to_vec();
-        let absent = self.absent(step);
         let exchange = self.exchanges.entry(step).or_default();
         self.releases += usize::from(!exchange.released);
         exchange.released = true;
@@ -37,10 +36,9 @@ impl Ledger {
             !self.given_up.contains(&(step.channel, step.epoch)),
             "P3: {step:?} is released after a payload of it was given up"
         );
-        let is_whole = |rank: &Rank| exchange.arrived.contains(rank) != absent.contains(rank);
         promise!(
-            members.iter().all(is_whole),
-            "P2: {step:?} is released with contributions of {:?}, without {absent:?}",
+            exchange.arrived.len() == members.len(),
+            "P2: {step:?} is released with contributions of {:?} only",
             exchange.arrived
         );
         let calls: Vec<&Call> = exchange.taken_part().map(|(call, _)| call).collect();
@@ -99,21 +97,19 @@ impl Ledger {
         let Some(exchange) = self.exchanges.get(&step) else {
             return Err(Broken(format!("P2: nobody has contributed to {step:?}")));
         };
-        let Some(call) = exchange.call() else {
+        let Some((call, _)) = exchange.taken_part().next() else {
             return Err(Broken(format!("P2: nobody has contributed to {step:?}")));
         };
         let members = self.members(step.channel);
         let number_of = |rank: &Rank| (0..).map(Rank::new).zip(members).find(|(_, m)| *m == rank);
-        // The root of an early call has been told of the parts before.
-        let is_told = step.round == Round::VERDICT && call.is_early();
         let parts = || {
             members
                 .iter()
                 .map(|rank| match exchange.handed_in.get(rank) {
-                    Some((_, part)) if exchange.arrived.contains(rank) && !is_told => {
+                    Some((_, part)) if exchange.arrived.contains(rank) => {
                         Part::Contributed(&part.body)
                     }
-                    _ => Part::Excluded,
+                    _ => Part::Missing,
                 })
         };
         for rank in to {

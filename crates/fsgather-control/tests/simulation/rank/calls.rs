@@ -1,11 +1,9 @@
 //! Makes the calls of a simulated rank, step by step.
 
-use std::{mem, time::Duration};
+use std::mem;
 
 use bytes::Bytes;
-use fsgather_core::{
-    Activity, Arrival, Call, Contribution, Error, Leaves, Operation, Phase, Rank, Round,
-};
+use fsgather_core::{Activity, Call, Contribution, Error, Leaves, Operation, Phase, Rank, Round};
 
 use super::{
     Clock, FAILURE_LIMIT, Process, REPORT_EVERY, raised, site,
@@ -76,40 +74,19 @@ impl Process {
                 };
                 (call, kept(leaves), true, 0)
             }
-            Verb::Early {
-                root,
-                leaves: bits,
-                rounds,
-                deadline,
-            } => {
-                let call = match deadline.map(u64::from).map(Duration::from_secs) {
-                    None => call(Operation::GatherAsCompleted),
-                    Some(deadline) => call(Operation::Gather).with_deadline(deadline),
-                };
-                // Some payloads are gone with their owners, and some are not.
-                let left = match own.get() % 2 {
-                    0 => Leaves::ForOwner,
-                    _ => Leaves::WithOwner,
-                };
-                // What is to go through rank 0 the root has already.
-                let rounds = if own.get() == root { 0 } else { rounds };
-                let call = call.with_root(Rank::new(root));
-                (call, leaves(bits, left), true, rounds)
-            }
             Verb::StartKeeping { leaves } => (call(Operation::AllGather), kept(leaves), true, 0),
             Verb::EndGroup => (call(Operation::Close), Leaves::Nothing, false, 0),
             _ => (call(Operation::Barrier), Leaves::Nothing, false, 0),
         };
         match self.member.begin(channel, call) {
             Ok(ticket) => Ok(Some(Current {
+                ticket,
                 round: 0,
                 further_rounds: if needs_rounds { rounds.into() } else { 0 },
                 leaves,
                 sends,
                 what,
                 acknowledge: false,
-                is_early_root: ticket.call.is_early() && ticket.call.root == Some(own),
-                ticket,
             })),
             Err(failure) => {
                 self.failed(channel, None, &failure, clock, ledger)?;
@@ -209,28 +186,10 @@ impl Process {
         clock: Clock,
         ledger: &mut Ledger,
     ) -> Checked {
-        let verdict = if current.is_early_root && current.round == 0 {
-            match self.member.take_arrival(current.step()) {
-                Some(Ok(Arrival::Part { from, body })) => {
-                    return self.take_part(current, from, &body, clock, ledger);
-                }
-                Some(Ok(Arrival::Decided(verdict))) => Some(Ok(verdict)),
-                Some(Err(failure)) => Some(Err(failure)),
-                None => None,
-            }
-        } else {
-            self.member.take_verdict(current.step())
-        };
-        match verdict {
+        match self.member.take_verdict(current.step()) {
             None => self.doing = Doing::Waiting(current),
             Some(Err(failure)) => {
                 let channel = current.ticket.channel;
-                if current.is_early_root {
-                    // It reads no more of what it was told of.
-                    let instant = clock.instant();
-                    self.member
-                        .abandon(&current.ticket, raised(self.rank), instant);
-                }
                 self.failed(channel, Some(current.step()), &failure, clock, ledger)?;
             }
             Some(Ok(verdict)) => {
@@ -238,12 +197,6 @@ impl Process {
                 current.go_on(&verdict);
                 if current.round < current.further_rounds {
                     current.round += 1;
-                    if current.is_early_root {
-                        // Its member takes part by itself.
-                        self.awake = true;
-                        self.doing = Doing::Waiting(current);
-                        return Ok(());
-                    }
                     return self.contribute(current, clock, ledger);
                 }
                 match current.what {
@@ -256,28 +209,6 @@ impl Process {
                     _ => self.finish_reading(&current, clock, ledger),
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// The root of an early call gets a part, and comes for more.
-    fn take_part(
-        &mut self,
-        current: Current,
-        from: Rank,
-        body: &Bytes,
-        clock: Clock,
-        ledger: &mut Ledger,
-    ) -> Checked {
-        ledger.takes(self.rank, current.step(), from, body)?;
-        if current.what == Some(What::Drop) {
-            ledger.abandons(self.rank, &current.ticket);
-            let instant = clock.instant();
-            self.member
-                .abandon(&current.ticket, raised(self.rank), instant);
-        } else {
-            self.awake = true;
-            self.doing = Doing::Waiting(current);
         }
         Ok(())
     }

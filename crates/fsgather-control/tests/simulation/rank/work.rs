@@ -18,8 +18,6 @@ pub(super) struct Current {
     pub(super) sends: bool,
     pub(super) what: Option<What>,
     pub(super) acknowledge: bool,
-    /// Whether this rank hears of each part as it comes.
-    pub(super) is_early_root: bool,
 }
 
 impl Current {

@@ -30,8 +30,7 @@ use self::{
     meetings::Gathering,
     small::Trial,
     trials::{
-        HARMS, STOPS, calls, delayed, early, groups, harmed, pairs, plain, programs, started,
-        twisted,
+        HARMS, STOPS, calls, delayed, groups, harmed, pairs, plain, programs, started, twisted,
     },
 };
 use crate::{
@@ -211,56 +210,6 @@ fn every_schedule_with_a_rank_that_goes_its_own_way_keeps_all_promises() {
 }
 
 #[test]
-fn every_schedule_of_early_calls_keeps_all_promises() {
-    let few: Vec<Vec<Line>> = early().into_iter().skip(2).take(2).collect();
-    let mut counts = try_all("2 ranks", plain(2, early(), &[], 0));
-    try_in_full(&mut counts, "2 ranks, a delay", || {
-        delayed(plain(2, early(), &[], 0), 1)
-    });
-    try_in_full(&mut counts, "2 ranks, a loss", || {
-        plain(2, few.clone(), HARMS, 1)
-    });
-    try_in_full(&mut counts, "2 ranks, a twist", || all_twisted(2, &few));
-    try_besides(
-        &mut counts,
-        "early calls, 2 ranks, a twist, a delay",
-        || delayed(all_twisted(2, &early()), 1),
-    );
-    try_besides(
-        &mut counts,
-        "early calls, 2 ranks, a loss, 2 delays",
-        || delayed(plain(2, early(), HARMS, 1), 2),
-    );
-    try_besides(&mut counts, "early calls, 2 ranks, a stop", || {
-        plain(2, early(), STOPS, 1)
-    });
-    try_besides(&mut counts, "early calls, 2 ranks, a twist, a loss", || {
-        all_twisted(2, &early()).into_iter().map(harmed).collect()
-    });
-    try_besides(&mut counts, "early calls, 3 ranks, a delay", || {
-        delayed(plain(3, early(), &[], 0), 1)
-    });
-    try_besides(&mut counts, "early calls, 3 ranks, a twist", || {
-        all_twisted(3, &early())
-    });
-    try_besides(&mut counts, "early calls, 3 ranks, a crash", || {
-        plain(3, early(), &[Harm::Crash], 1)
-    });
-    let ends = [
-        "good",
-        "reclaimed",
-        "decided at its deadline",
-        "told too late",
-        "kept for the root of a failed call",
-        "reclaimed although abandoned",
-        "gone before its payload was",
-        "desync",
-        "lost",
-    ];
-    is_reached(&counts, cases(&ends[..2], &ends));
-}
-
-#[test]
 fn every_order_of_a_meeting_opens_the_world_or_says_why_not() {
     let mut counts = Counts::default();
     let mut sizes = vec![(2, cases(1, 2), 1)];
@@ -292,7 +241,6 @@ fn every_order_of_a_meeting_opens_the_world_or_says_why_not() {
 #[test]
 fn every_lie_is_found() {
     let twists = || twisted(2, &pairs()[0]);
-    let early_calls = plain(2, early(), &[], 0);
     let plain = || plain(3, pairs(), &[], 0);
     let lies = [
         (Lie::SaysVerdictsTwice, "P1", plain()),
@@ -303,9 +251,6 @@ fn every_lie_is_found() {
         (Lie::LosesFailures, "P3", twists()),
         (Lie::HearsThatAllIsRead, "P4", plain()),
         (Lie::ForgetsTimers, "what happens here", twists()),
-        (Lie::TellsOfPartsTwice, "P2", early_calls.clone()),
-        (Lie::LosesParts, "P2", early_calls.clone()),
-        (Lie::LosesWhoIsMissing, "P1", delayed(early_calls, 1)),
     ];
     for (lie, promise, trials) in lies {
         let found = trials.into_iter().find_map(|trial| {

@@ -121,27 +121,6 @@ pub(super) fn groups() -> Vec<Vec<Line>> {
     ]
 }
 
-/// Programs of calls whose root hears of parts as they come, and of such that are decided without those who are late.
-pub(super) fn early() -> Vec<Vec<Line>> {
-    let early = |root, rounds, deadline| {
-        let leaves = if rounds > 0 { 0 } else { ALL };
-        Line::from(Verb::Early {
-            root,
-            leaves,
-            rounds,
-            deadline,
-        })
-    };
-    vec![
-        vec![early(0, 0, None)],
-        vec![early(1, 0, None), Verb::Barrier.into()],
-        vec![early(1, 0, Some(1))],
-        vec![early(0, 1, Some(1))],
-        vec![early(1, 0, Some(1)), early(1, 0, Some(1))],
-        vec![early(1, 1, Some(1)), Verb::Barrier.into()],
-    ]
-}
-
 /// All of them.
 pub(super) fn programs() -> Vec<Vec<Line>> {
     [calls(), pairs(), started(), groups()].concat()
@@ -150,11 +129,9 @@ pub(super) fn programs() -> Vec<Vec<Line>> {
 /// The same program with each thing that one of its ranks can do differently, in each place.
 pub(super) fn twisted(ranks: u32, program: &[Line]) -> Vec<Trial> {
     let mut trials = Vec::new();
-    let is_early = |line: &Line| matches!(line.verb, Verb::Early { .. });
-    let of_early = program.iter().any(is_early).then_some(What::Drop);
     for rank in 0..ranks {
         for line in 0..=program.len() {
-            for what in TWISTS.into_iter().chain(of_early) {
+            for what in TWISTS {
                 trials.push(Trial {
                     ranks,
                     program: program.to_vec(),
