@@ -100,8 +100,6 @@ def level(drawing: Drawing, groups: list[list[int]], depth: int, most: int) -> N
             drawing.call(groups, f"{rng.choice(['gather', 'gather_bytes', 'gather_from', 'stream', 'gather_pieces'])}:{root}:{size}")
         elif kind == "array":
             drawing.call(groups, f"array:{rng.choice([str(root), 'all'])}:{rng.randrange(2)}")
-        elif kind == "records":
-            drawing.call(groups, f"records:{root}:{rng.choice([1, 300])}")
         elif kind == "broadcast":
             drawing.call(groups, f"broadcast:{root}:{size}")
         elif kind == "barrier":
@@ -129,7 +127,6 @@ KINDS = {
     "values": 10,
     "gather": 18,
     "array": 3,
-    "records": 3,
     "broadcast": 6,
     "barrier": 6,
     "by": 8,

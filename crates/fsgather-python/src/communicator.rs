@@ -24,7 +24,6 @@ use crate::{
     parts::Parts,
     payloads::Payloads,
     pending::Pending,
-    records::{RecordSource, Records},
     stacks,
     told::Told,
     waiting::{self, Stop, Waiter},
@@ -192,25 +191,6 @@ impl Communicator {
             member.call_with(&options).gather_bytes(pieces, dst)
         })?;
         Ok(parts.map(|parts| Parts::new(parts, self.waiting.clone(), carrying.pickling)))
-    }
-
-    /// An iterator over all ranks' records, with their ranks, on `dst`; `None` elsewhere.
-    fn gather_records(
-        &self,
-        records: &Bound<'_, PyAny>,
-        dst: u32,
-        how: How,
-    ) -> PyResult<Option<Records>> {
-        let _in_call = InCall::begin()?;
-        let py = records.py();
-        let (member, (carrying, options)) = (self.member()?, how.take()?);
-        let mut source = RecordSource::new(records, carrying);
-        let gathered = self.waiting.run(py, || {
-            member.call_with(&options).gather_from(&mut source, dst)
-        });
-        let parts = errors::own_reason(py, gathered, source.take_raised())?;
-        let readers = parts.map(fsgather::parts::Parts::into_readers);
-        Ok(readers.map(|readers| Records::new(readers, self.waiting.clone(), carrying.pickling)))
     }
 
     fn start_all_gather(&self, value: &Bound<'_, PyAny>, how: How) -> PyResult<Pending> {

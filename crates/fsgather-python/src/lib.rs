@@ -18,7 +18,6 @@ mod payloads;
 mod pending;
 mod places;
 mod plain;
-mod records;
 mod stacks;
 mod switches;
 mod told;
@@ -43,7 +42,6 @@ mod _fsgather {
         payloads::Payloads,
         pending::Pending,
         places::{interface_of, list_afresh, make_rendezvous, own_addresses},
-        records::Records,
         stacks::sample_stacks,
         switches::{choose_path, join_timeout, warn_of_empty_lists},
         tracing::draw_trace,

@@ -43,17 +43,6 @@ pub(crate) fn encode(
     pickling: Pickling,
     like: Like,
 ) -> PyResult<Pieces<'static>> {
-    let pieces = encode_to_list(value, pickling, like)?;
-    // What our layout adds is not the program's.
-    Ok(Pieces::new(Pieces::PYTHON, pieces).not_counting(HEAD as u64))
-}
-
-/// The same, before it is a payload.
-pub(crate) fn encode_to_list(
-    value: &Bound<'_, PyAny>,
-    pickling: Pickling,
-    like: Like,
-) -> PyResult<Vec<Bytes>> {
     let _in_call = InCall::begin()?;
     let (kind, stream, buffers) = match plain::encode(value, like) {
         Ok(encoded) => (PLAIN, Bytes::from(encoded.stream), encoded.buffers),
@@ -68,11 +57,10 @@ pub(crate) fn encode_to_list(
             pickle(value, like)?
         }
     };
-    Ok(lay_out(
-        kind,
-        stream,
-        buffers.into_iter().map(Bytes::from_owner),
-    ))
+    let buffers = buffers.into_iter().map(Bytes::from_owner);
+    let pieces = Pieces::new(Pieces::PYTHON, lay_out(kind, stream, buffers));
+    // The length of our own header does not count towards the caller's limit.
+    Ok(pieces.not_counting(HEAD as u64))
 }
 
 fn pickle(value: &Bound<'_, PyAny>, like: Like) -> PyResult<(u8, Bytes, Vec<BorrowedBuffer>)> {

@@ -209,12 +209,6 @@ impl Waiter {
     }
 }
 
-/// Raises what has come meanwhile of signals, also where Python code of the program has caught it.
-pub(crate) fn check_terminated(py: Python<'_>) -> PyResult<()> {
-    let check = terminating(py)?.call_method0(intern!(py, "check"));
-    check.map(drop)
-}
-
 /// What is done about SIGTERM.
 fn terminating(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();

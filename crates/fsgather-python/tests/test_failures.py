@@ -21,7 +21,6 @@ from conftest import LIMIT, World
     [
         "fsgather.all_gather(value)",
         "fsgather.gather_object(value)",
-        "fsgather.default_communicator().gather_by_key({'key': value})",
         "fsgather.default_communicator().start_all_gather(value).wait()",
     ],
 )

@@ -28,4 +28,4 @@ def test_programs_in_the_guide_run_between_real_ranks(world: World, number: int)
 
 
 def test_there_are_programs_in_the_guide() -> None:
-    assert len(PROGRAMS) == 4
+    assert len(PROGRAMS) == 6

@@ -1,4 +1,4 @@
-"""SIGTERM where Python code of the program runs within a call, and in the moments at which a call begins and ends."""
+"""SIGTERM in the moments at which a call begins and ends."""
 
 from __future__ import annotations
 
@@ -7,39 +7,6 @@ import signal
 import pytest
 
 from conftest import World
-
-
-@pytest.mark.parametrize("catching", ["nothing", "Exception", "BaseException"])
-def test_sigterm_while_records_are_made_ends_the_call_and_then_the_process(world: World, catching: str) -> None:
-    world.start(
-        2,
-        f"""
-        import time
-
-        class nothing(Exception):
-            pass
-
-        def records():
-            number = 0
-            while True:
-                try:
-                    if number == 1 and rank == 1:
-                        tell("under way")
-                    time.sleep(0.01)
-                except {catching}:
-                    pass
-                number += 1
-                yield number
-
-        for _ in fsgather.gather_records(records()):
-            pass
-        """,
-    )
-    assert world.hear(1) == "under way"
-    world.signal(1, signal.SIGTERM)
-    other, ended = world.ends()
-    assert ended.code == -signal.SIGTERM and ended.err == "", ended.err
-    assert other.code == 1 and ") failed (SIGTERM) while " in other.err, other.err
 
 
 @pytest.mark.parametrize("moment", ["begins", "ends"])
@@ -105,25 +72,38 @@ def test_ctrl_c_as_a_call_begins_leaves_sigterm_as_it_was(world: World) -> None:
     assert told == [["interrupted", True]]
 
 
-def test_a_handler_that_a_program_puts_back_after_the_call_ends_the_process(world: World) -> None:
-    ended = world.start(
-        1,
+def test_handler_restored_after_a_call_ends_the_process(world: World) -> None:
+    world.start(
+        2,
         """
         import signal
 
-        def records():
+        def replace(number, frame):
             global before
-            before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            yield 1
+            if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+                before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                tell("replaced")
 
+        if rank == 1:
+            wait_for_go()
+            fsgather.barrier()
+            fsgather.close()
+            raise SystemExit
+        signal.signal(signal.SIGALRM, replace)
+        signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+        fsgather.barrier()
+        fsgather.close()
         alone = fsgather.Communicator.solo()
-        assert list(alone.gather_records(records())) == [(0, 1)]
         signal.signal(signal.SIGTERM, before)
         alone.barrier()
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         signal.signal(signal.SIGTERM, before)
         os.kill(os.getpid(), signal.SIGTERM)
         """,
-    ).ends()
-    assert [end.code for end in ended] == [-signal.SIGTERM], ended[0].err
+    )
+    assert world.hear(0) == "replaced"
+    world.go()
+    ended = world.ends()
+    assert [end.code for end in ended] == [-signal.SIGTERM, 0], ended[0].err
     assert ended[0].err == ""

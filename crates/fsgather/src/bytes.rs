@@ -213,7 +213,7 @@ fn all(started: &StartedCall<'_>, received: ReceivedParts) -> Result<Vec<Payload
 }
 
 /// What a call has brought, for a root that reads by and by.
-pub(crate) fn parts(started: &StartedCall<'_>, received: ReceivedParts) -> Option<Parts<Payload>> {
+fn parts(started: &StartedCall<'_>, received: ReceivedParts) -> Option<Parts<Payload>> {
     started.parts(received, Box::new(as_it_is))
 }
 

@@ -7,10 +7,9 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     build_identity::type_tag,
-    bytes,
     codec::{self, Codec},
     communicator::Communicator,
-    parts::{self, Parts, Records, Take},
+    parts::{Parts, Take},
     payload::{
         input::{InputSource, PayloadInput},
         retention::Retention,
@@ -129,60 +128,6 @@ impl<C: Codec> Communicator<C> {
             self.encoded(value),
             |started, received| Ok(started.parts(received, decode)),
         )
-    }
-
-    /// Gathers any number of values of each rank on `root`, none of which holds all of its own or of the
-    /// others in memory.
-    ///
-    /// Every rank's `records` are asked for their values one by one, and the root gets all of them one by
-    /// one, in rank order and in each rank's own order. The other ranks return as soon as everybody has
-    /// handed in its last one.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`gather`](Self::gather).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let communicator = fsgather::Communicator::solo();
-    /// let squares = (0..1000_u64).map(|n| n * n);
-    /// if let Some(records) = communicator.gather_records(squares, 0)? {
-    ///     let mut sum = 0;
-    ///     for record in records {
-    ///         let (_rank, square) = record?;
-    ///         sum += square;
-    ///     }
-    ///     assert_eq!(sum, 332_833_500);
-    /// }
-    /// # Ok::<(), fsgather::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn gather_records<T>(
-        &self,
-        values: impl IntoIterator<Item = T>,
-        root: impl Into<Rank>,
-    ) -> Result<Option<Records<T, C>>, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let call = self.rooted(Operation::Gather, root.into(), Location::caller())?;
-        let codec = &self.codec;
-        let input = PayloadInput {
-            encoding: codec::many(codec),
-            uncounted: 0,
-            source: InputSource::Written(Box::new(|guard, writer| {
-                parts::write_records(codec, guard, values, writer)
-            })),
-        };
-        let call = self.typed::<Records<T, C>>(call);
-        let parts = self.run(
-            call,
-            Retention::KeptForReader,
-            input,
-            |started, received| Ok(bytes::parts(started, received)),
-        )?;
-        Ok(parts.map(|parts| Records::new(parts.into_readers(), codec.clone())))
     }
 
     /// Starts an [`all_gather`](Self::all_gather) whose result is asked for later.

@@ -1,4 +1,4 @@
-//! Steps beyond single calls of the world: groups, pending calls, lists, records, streams, arrays.
+//! Steps beyond single calls of the world: groups, pending calls, lists, streams, arrays.
 #![expect(clippy::panic, reason = "a wrong script has to be mended")]
 #![expect(
     clippy::cast_possible_truncation,
@@ -100,7 +100,6 @@ impl Family {
                 }
             }
             ["abandon", index] => drop(self.going(index)),
-            ["records", root, many] => records(communicator, number(root), number(many))?,
             ["stream", root, len] => {
                 let mut own = Generated::new(me, len_of(len, me));
                 let gathered = communicator.gather_from(&mut own, number(root))?;
@@ -140,27 +139,6 @@ impl Family {
     fn going(&mut self, index: &str) -> Going {
         let going = self.place(index).take();
         going.unwrap_or_else(|| panic!("{index} is not pending"))
-    }
-}
-
-/// Sequences of values, longer on higher ranks.
-fn records(communicator: &Communicator, root: u32, many: u32) -> Result<(), Failure> {
-    let me = communicator.rank().get();
-    let own = |rank: u32| (0..u64::from(rank * many)).map(move |n| (rank, n, "x".repeat(100)));
-    let Some(records) = communicator.gather_records(own(me), root)? else {
-        return Ok(());
-    };
-    let mut expected = (0..communicator.world_size().get()).flat_map(own);
-    for record in records {
-        let (rank, record) = record?;
-        let right = expected.next();
-        if Some(&record) != right.as_ref() || record.0 != rank.get() {
-            return Err(Failure::Wrong(format!("{record:?} instead of {right:?}")));
-        }
-    }
-    match expected.next() {
-        None => Ok(()),
-        Some(missing) => Err(Failure::Wrong(format!("no {missing:?}"))),
     }
 }
 

@@ -14,7 +14,7 @@
 //! | `list:MAX:LEN` | a bounded all-gather |
 //! | `start_all_gather:LEN`, `start_gather:ROOT:LEN` | starts a call; they are numbered from 0 |
 //! | `wait:NUMBER`, `not_yet:NUMBER:MS`, `abandon:NUMBER` | what becomes of it |
-//! | `records:ROOT:COUNT`, `stream:ROOT:LEN`, `array:ROOT:AXIS` | and checks what it gets; an array to `all` |
+//! | `stream:ROOT:LEN`, `array:ROOT:AXIS` | and checks what it gets; an array to `all` |
 //! | `routes:ORDER:WAY`, `routes_in_threads:RANKS:ORDER:WAY` | every kind of call by one way, or one by `each`, on all sorts of groups; `world_first` or `groups_first` |
 //! | `join_to_set_up_later`, `numbered_groups` | joins a world that finds out with its calls where payloads go; calls on groups that ranks make at different moments |
 //! | `storm:CALLS:SEED` | random calls on four groups from four threads |

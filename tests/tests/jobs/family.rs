@@ -1,4 +1,4 @@
-//! Beyond single calls of the world: groups, pending calls, bounds, records, streams, arrays; over files and
+//! Beyond single calls of the world: groups, pending calls, bounds, streams, arrays; over files and
 //! over connections between ranks.
 
 use crate::common::{
@@ -204,11 +204,6 @@ fn a_value_over_the_bound_is_named_to_everybody_before_anything_moves() {
         assert_eq!(error, told);
         assert_nothing_left(place.path());
     }
-}
-
-#[test]
-fn records_of_all_ranks_come_in_order() {
-    everywhere(4, |_| "records:2:5000 records:0:0 records:1:1".into());
 }
 
 #[test]

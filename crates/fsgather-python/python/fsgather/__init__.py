@@ -43,14 +43,12 @@ from fsgather._functions import (
     default_communicator,
     empty,
     gather,
-    gather_by_key,
     gather_iter,
     gather_object,
-    gather_records,
     start_all_gather,
     start_gather,
 )
-from fsgather._results import Gathering, Parts, Pending, Records
+from fsgather._results import Gathering, Parts, Pending
 from fsgather._tracing import trace
 
 __all__ = [
@@ -68,7 +66,6 @@ __all__ = [
     "PeerFailed",
     "Pending",
     "Poisoned",
-    "Records",
     "Rendezvous",
     "Stack",
     "Storage",
@@ -86,10 +83,8 @@ __all__ = [
     "default_communicator",
     "empty",
     "gather",
-    "gather_by_key",
     "gather_iter",
     "gather_object",
-    "gather_records",
     "start_all_gather",
     "start_gather",
     "trace",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import Any, Callable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, NoReturn, Optional, Sequence, TypeVar, Union
 
-from fsgather import _arguments, _arrays, _by_key, _fsgather, _leaving, _trust, _workers
+from fsgather import _arguments, _arrays, _fsgather, _leaving, _trust, _workers
 from fsgather._arguments import PathLike, Seconds, Transport
 from fsgather._later import LaterResults
 from fsgather._sites import caller
@@ -16,7 +16,6 @@ from fsgather.bootstraps.key_value import KeyValue
 __all__ = ["Communicator"]
 
 T = TypeVar("T")
-K = TypeVar("K")
 
 _OF_ALL = 2**62
 """Where numbers of our own groups begin, above those of others."""
@@ -318,44 +317,6 @@ class Communicator(LaterResults):
         how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
         parts = self._member.gather(data, self._rank("dst", dst), how)
         return None if parts is None else list(parts)
-
-    def gather_by_key(
-        self,
-        data: Mapping[K, T],
-        dst: Optional[int] = 0,
-        *,
-        default: Any = _by_key.MUST_BE_THERE,
-        timeout: Seconds = None,
-        tag: Optional[str] = None,
-        site: Optional[str] = None,
-        allow_pickle: Optional[bool] = None,
-        transport: Optional[Transport] = None,
-        directory: Optional[PathLike] = None,
-    ) -> Optional[dict[K, list[T]]]:
-        """Joins everybody's dictionaries by key, in whatever order each rank has its keys.
-
-        Args:
-            data: a dictionary with the same keys on all ranks, which are plain data.
-            dst: who receives; ``None`` for all ranks.
-            default: what stands for the value of a rank that lacks a key. Without one that is an error.
-            timeout: how long nothing may move, in seconds; by default the communicator's.
-            tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
-            site: what messages call the place of the call; by default the caller's file and line.
-            allow_pickle: ``False`` refuses values that would have to be pickled, on both sides.
-            transport: how large values travel: ``"auto"``, ``"filesys"``, ``"memory"``.
-            directory: the shared directory of this call.
-
-        Returns:
-            Where it is received a dictionary with a list for each key: one value for each rank, in rank order. Its keys are ordered as on
-            the first rank that has them. ``None`` elsewhere.
-
-        Raises:
-            fsgather.Mismatch: on every rank; names the ranks that lack a key, in ``table`` as well. The communicator can be used further.
-        """
-        if dst is not None:
-            dst = self._rank("dst", dst)
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
-        return _by_key.gather(self, data, dst, default, how)
 
     def broadcast_object(
         self,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Iterable, Mapping, Optional, Sequence, TypedDict, TypeVar, Union
+from typing import Any, Optional, Sequence, TypedDict, TypeVar, Union
 
-from fsgather import _arguments, _arrays, _by_key, _fsgather, _own
+from fsgather import _arguments, _arrays, _fsgather, _own
 from fsgather._arguments import PathLike, Seconds
 from fsgather._communicator import Communicator
-from fsgather._results import Gathering, Parts, Pending, Records
+from fsgather._results import Gathering, Parts, Pending
 
 __all__ = [
     "all_gather",
@@ -22,16 +22,13 @@ __all__ = [
     "default_communicator",
     "empty",
     "gather",
-    "gather_by_key",
     "gather_iter",
     "gather_object",
-    "gather_records",
     "start_all_gather",
     "start_gather",
 ]
 
 T = TypeVar("T")
-K = TypeVar("K")
 
 
 class _How(TypedDict):
@@ -298,62 +295,6 @@ def gather_iter(
         On ``dst`` an iterator in rank order, elsewhere an empty one.
     """
     return _communicator_of(group).gather_iter(data, dst, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
-
-
-def gather_records(
-    records: Iterable[T],
-    dst: int = 0,
-    group: Any = None,
-    *,
-    timeout: Seconds = None,
-    tag: Optional[str] = None,
-    allow_pickle: Optional[bool] = None,
-) -> Records[T]:
-    """Gathers any number of objects of each rank on rank ``dst`` of a group; no rank holds all of its own or of the others in memory.
-
-    >>> import fsgather
-    >>> squares = (n * n for n in range(1000))
-    >>> sum(square for rank, square in fsgather.gather_records(squares))
-    332833500
-
-    Returns:
-        On ``dst`` an iterator over pairs of a rank and a record, in rank order and in each rank's own; elsewhere one that is empty.
-    """
-    return _communicator_of(group).gather_records(records, dst, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
-
-
-def gather_by_key(
-    data: Mapping[K, T],
-    dst: Optional[int] = 0,
-    group: Any = None,
-    *,
-    default: Any = _by_key.MUST_BE_THERE,
-    timeout: Seconds = None,
-    tag: Optional[str] = None,
-    allow_pickle: Optional[bool] = None,
-) -> Optional[dict[K, list[T]]]:
-    """Joins everybody's dictionaries by key, in whatever order each rank has its keys.
-
-    >>> import fsgather
-    >>> fsgather.gather_by_key({"bleu": 0.25, "rouge": 0.5})
-    {'bleu': [0.25], 'rouge': [0.5]}
-
-    Args:
-        data: a dictionary with the same keys on all ranks, which are plain data.
-        dst: who receives; ``None`` for all ranks.
-        group: a :class:`fsgather.Communicator`, a group of ``torch.distributed``, or ``None`` for all ranks.
-        default: what stands for the value of a rank that lacks a key. Without one that is an error.
-        timeout: how long nothing may move, in seconds.
-        tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
-        allow_pickle: ``False`` refuses values that would have to be pickled.
-
-    Returns:
-        Where it is received a list for each key, with one value for each rank, in rank order; ``None`` elsewhere.
-
-    Raises:
-        fsgather.Mismatch: on every rank; names the ranks that lack a key, in ``table`` as well.
-    """
-    return _communicator_of(group).gather_by_key(data, dst, default=default, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
 
 
 def broadcast_object(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar
 
 from fsgather import _fsgather
 from fsgather._arguments import PathLike, Seconds, Transport
-from fsgather._results import Gathering, Parts, Pending, Records
+from fsgather._results import Gathering, Parts, Pending
 
 __all__ = ["LaterResults"]
 
@@ -66,37 +66,6 @@ class LaterResults:
         """
         how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
         return Gathering(self._member.gather(data, self._rank("dst", dst), how), self._size)
-
-    def gather_records(
-        self,
-        records: Iterable[T],
-        dst: int = 0,
-        *,
-        timeout: Seconds = None,
-        tag: Optional[str] = None,
-        site: Optional[str] = None,
-        allow_pickle: Optional[bool] = None,
-        transport: Optional[Transport] = None,
-        directory: Optional[PathLike] = None,
-    ) -> Records[T]:
-        """Gathers any number of objects of each rank on rank ``dst``; no rank holds all of its own or of the others in memory.
-
-        Args:
-            records: whatever can be iterated over; each record is asked for when those before it are on their way. What iterating raises,
-                other ranks hear as :class:`fsgather.PeerFailed`.
-            dst: who receives.
-            timeout: how long nothing may move, in seconds; by default the communicator's.
-            tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
-            site: what messages call the place of the call; by default the caller's file and line.
-            allow_pickle: ``False`` refuses objects that would have to be pickled, on both sides.
-            transport: how the records travel: ``"auto"``, ``"filesys"``, ``"memory"``.
-            directory: the shared directory of this call.
-
-        Returns:
-            On ``dst`` an iterator over pairs of a rank and a record, in rank order and in each rank's own; elsewhere one that is empty.
-        """
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
-        return Records(self._member.gather_records(records, self._rank("dst", dst), how))
 
     def start_all_gather(
         self,

@@ -1,4 +1,4 @@
-"""What calls give back that is not there as a whole: :class:`Gathering`, :class:`Parts`, :class:`Records` and :class:`Pending`."""
+"""What calls give back that is not there as a whole: :class:`Gathering`, :class:`Parts` and :class:`Pending`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Generator, Generic, Iterator, Optional, Sequence, TypeVa
 
 from fsgather import _arguments, _fsgather
 
-__all__ = ["Gathering", "Parts", "Pending", "Records"]
+__all__ = ["Gathering", "Parts", "Pending"]
 
 T = TypeVar("T")
 
@@ -106,35 +106,6 @@ class Parts(Sequence[T]):
 
     def __repr__(self) -> str:
         return f"<fsgather.Parts of {self._ranks} ranks, {len(self._made)} looked at>"
-
-
-class Records(Iterator["tuple[int, T]"]):
-    """The records of all ranks, each with its rank: in rank order, and in the order in which each rank has handed them in.
-
-    What is not looked at is thrown away by :meth:`close`, by leaving a ``with`` block, or with the iterator.
-    """
-
-    def __init__(self, records: Optional[_fsgather.Records]) -> None:
-        self._records = records
-
-    def __iter__(self) -> Records[T]:
-        return self
-
-    def __next__(self) -> tuple[int, T]:
-        if self._records is None:
-            raise StopIteration
-        return next(self._records)
-
-    def close(self) -> None:
-        """Throws away what has not been looked at yet."""
-        if self._records is not None:
-            self._records.close()
-
-    def __enter__(self) -> Records[T]:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 class Pending(Generic[T]):

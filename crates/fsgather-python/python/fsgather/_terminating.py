@@ -45,7 +45,7 @@ def begin() -> bool:
     before = _plain.getsignal(_SIGTERM)
     if before is _terminate:
         if _is_minding and _pid == os.getpid():
-            # The iterator of records of another call makes this one: it is minded already.
+            # Python code that runs within another call, such as a logging handler, makes this one. That call has set the handler.
             return False
     elif not isinstance(before, int) or before != _DEFAULT:
         return False
@@ -59,19 +59,14 @@ def begin() -> bool:
     return True
 
 
-def check() -> None:
-    """Raises what has come while Python code of the program ran within a call, which may have caught it."""
-    if _has_come and _pid == os.getpid():
-        raise Terminated("SIGTERM")
-
-
 def end() -> None:
-    """Ends what has begun. What came in the last moment is raised here: it is looked for before the handler goes."""
+    """Ends what :func:`begin` began; raises if SIGTERM came meanwhile, also if Python code within the call has caught that."""
     global _is_minding
     _is_minding = False
     if _plain.getsignal(_SIGTERM) is _terminate:
         _plain.signal(_SIGTERM, _DEFAULT)
-    check()
+    if _has_come and _pid == os.getpid():
+        raise Terminated("SIGTERM")
 
 
 def die() -> None:

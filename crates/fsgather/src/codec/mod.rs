@@ -21,17 +21,9 @@ use crate::{call::guard::CallGuard, payload::writer::InputWriter};
 /// Payloads that are bytes already.
 pub(crate) const BYTES: Encoding = Encoding(0);
 
-/// Added to the number of a codec for payloads of values one after the other, each preceded by its length.
-const RECORDS: u8 = 64;
-
 /// Payloads that are one value of a codec.
 pub(crate) fn one(codec: &impl Codec) -> Encoding {
     Encoding(codec.number())
-}
-
-/// Payloads that are any number of values of a codec.
-pub(crate) fn many(codec: &impl Codec) -> Encoding {
-    Encoding(codec.number().wrapping_add(RECORDS))
 }
 
 /// How values become bytes, and bytes values again.
@@ -87,8 +79,8 @@ pub trait Codec: Clone + fmt::Debug + Send + Sync + 'static {
     /// What messages call it; ranks whose codecs have different names are told so.
     fn name(&self) -> &'static str;
 
-    /// Recorded with each payload: 1 and 2 are [`Postcard`] and `MessagePack`, others may use 128 to 191
-    /// if they want to be told apart in files, too.
+    /// Number recorded with each payload: 1 and 2 are [`Postcard`] and `MessagePack`. Other codecs may return 128 to 255, so
+    /// that files show which codec wrote them.
     fn number(&self) -> u8 {
         128
     }
@@ -134,45 +126,25 @@ impl CodecError {
     }
 }
 
-/// Makes sure that values of a type can be carried; the error names it.
-pub(crate) fn check<T: DeserializeOwned>(
-    codec: &impl Codec,
-    guard: &CallGuard,
-) -> Result<(), Error> {
-    let refused = |reason| unencodable::<T>(codec, guard, &reason);
-    codec.carries::<T>().map_err(refused)
-}
-
-/// Encodes a value of a type that can be carried; the error names the type.
-pub(crate) fn encode<T: Serialize>(
-    codec: &impl Codec,
-    guard: &CallGuard,
-    value: &T,
-    into: &mut dyn Write,
-) -> Result<(), Error> {
-    let refused = |reason| unencodable::<T>(codec, guard, &reason);
-    codec.encode(value, into).map_err(refused)
-}
-
-fn unencodable<T>(codec: &impl Codec, guard: &CallGuard, reason: &CodecError) -> Error {
-    guard.raised(format!(
-        "a value of type {} cannot be encoded in {}: {reason}",
-        type_name::<T>(),
-        codec.name()
-    ))
-}
-
-/// Encodes a value into its way to the others.
+/// Encodes a value into its way to the other ranks; the error names the type.
 pub(crate) fn hand_over<T: Serialize + DeserializeOwned>(
     codec: &impl Codec,
     guard: &CallGuard,
     value: &T,
     writer: &mut InputWriter<'_>,
 ) -> Result<(), Error> {
-    check::<T>(codec, guard)?;
-    // What the destination refuses it tells with its type.
-    encode(codec, guard, value, writer)
-        .map_err(|unencodable| writer.failure().unwrap_or(unencodable))
+    let refused = |reason: CodecError| {
+        guard.raised(format!(
+            "a value of type {} cannot be encoded in {}: {reason}",
+            type_name::<T>(),
+            codec.name()
+        ))
+    };
+    codec.carries::<T>().map_err(refused)?;
+    // A failure of the destination comes before the codec's own error, which only follows from it.
+    codec
+        .encode(value, &mut *writer)
+        .map_err(|reason| writer.failure().unwrap_or_else(|| refused(reason)))
 }
 
 /// Decodes a value; `writer` is named when the bytes are not one.

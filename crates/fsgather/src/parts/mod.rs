@@ -1,16 +1,13 @@
-//! The parts of all ranks as the root of a gather reads them: one rank at a time, as streams, or value by value.
+//! The parts of all ranks as the root of a gather reads them: one rank at a time, or as streams.
 //!
 //! They come from [`gather`](crate::Communicator::gather) and the calls like it, and need a name only where a program keeps
 //! them.
 
 mod gathered;
 mod reader;
-mod records;
 mod unread;
 
 pub use gathered::Parts;
 pub use reader::{PartReader, PartReaders};
-pub use records::Records;
 
 pub(crate) use gathered::Take;
-pub(crate) use records::write as write_records;

@@ -7,12 +7,7 @@ use std::{
 };
 
 use fsgather_core::{Error, Rank, lock};
-use serde::de::DeserializeOwned;
-
-use crate::{
-    codec::{self, Codec},
-    payload::{header::FileHeader, stream::PayloadStream},
-};
+use crate::payload::{header::FileHeader, stream::PayloadStream};
 
 use super::unread::UnreadParts;
 
@@ -112,19 +107,7 @@ impl PartReader {
         self.failure.clone()
     }
 
-    /// Decodes some of the bytes that this rank has handed in.
-    pub(crate) fn decode<T: DeserializeOwned>(
-        &self,
-        codec: &impl Codec,
-        bytes: &[u8],
-    ) -> Result<T, Error> {
-        let left = lock(&self.left);
-        let inner = left.inner();
-        codec::decode(codec, bytes, inner.peer(self.rank), &inner.me())
-    }
-
-    /// Ends the reading with an error of whoever understands the bytes.
-    pub(crate) fn fail(&mut self, cause: Error) -> Error {
+    fn fail(&mut self, cause: Error) -> Error {
         let failure = lock(&self.left).fail(cause);
         self.failure.get_or_insert(failure).clone()
     }
