@@ -93,7 +93,7 @@ try_part() {
     case $1 in
     # Tests of full disks are ignored otherwise; they mount a tmpfs, as root.
     store) targets+=(--features lz4,zstd) && [ "$(id -u)" != 0 ] || chosen=(--include-ignored) ;;
-    fsgather) package=fsgather targets+=(--features async,lz4,messagepack,ndarray,zstd) ;;
+    fsgather) package=fsgather targets+=(--features async,lz4,zstd) ;;
     esac
     mkdir -p "$out"
     local list=(cargo mutants --dir "$tree" --package "$package" --list)

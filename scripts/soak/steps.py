@@ -98,8 +98,6 @@ def level(drawing: Drawing, groups: list[list[int]], depth: int, most: int) -> N
             drawing.call(groups, f"all_gather:{size}")
         elif kind == "gather":
             drawing.call(groups, f"{rng.choice(['gather', 'gather_bytes', 'gather_from', 'stream', 'gather_pieces'])}:{root}:{size}")
-        elif kind == "array":
-            drawing.call(groups, f"array:{rng.choice([str(root), 'all'])}:{rng.randrange(2)}")
         elif kind == "broadcast":
             drawing.call(groups, f"broadcast:{root}:{size}")
         elif kind == "barrier":
@@ -126,7 +124,6 @@ KINDS = {
     "bytes": 16,
     "values": 10,
     "gather": 18,
-    "array": 3,
     "broadcast": 6,
     "barrier": 6,
     "by": 8,

@@ -72,16 +72,6 @@ fn metrics_are_the_same_on_every_rank_at_every_step() {
 }
 
 #[test]
-fn arrays_are_joined_and_those_that_do_not_fit_are_shown() {
-    let lines = example(3, "arrays");
-    assert_eq!(lines[0], "[0] 6 boxes, [0.0, 1.0, 1.0, 2.0, 2.0, 2.0]");
-    let mismatch = lines[1..].join("\n");
-    for shape in ["[1, 4]", "[1, 5]", "[1, 6]"] {
-        assert!(mismatch.contains(shape), "{shape}: {mismatch}");
-    }
-}
-
-#[test]
 fn groups_by_host_and_by_parity_and_several_at_once() {
     let lines = example(4, "groups");
     let expected = [

@@ -141,13 +141,6 @@ mod tests {
                 13,
             ),
             (desync(), 14),
-            (
-                Error::Mismatch {
-                    what: "shapes".into(),
-                    table: Vec::new(),
-                },
-                14,
-            ),
             (Error::rendezvous("x"), 15),
             (
                 Error::TooLarge {

@@ -33,8 +33,6 @@ pub enum Operation {
     Split,
     /// Everybody's values for everybody, who will ask for them later.
     StartAllGather,
-    /// Ranks compare the arrays that they are about to join.
-    GatherArray,
     /// Ranks say that they have come to a place where they meet.
     Meet,
 }
@@ -53,7 +51,6 @@ impl Operation {
             Self::Group => "group",
             Self::Split => "split",
             Self::StartAllGather => "start_all_gather",
-            Self::GatherArray => "gather_array",
             Self::Meet => "first call",
         }
     }
@@ -70,10 +67,7 @@ impl Operation {
 
     /// Whether it is no call of the program's own, but comes before one.
     const fn prepares(self) -> bool {
-        matches!(
-            self,
-            Self::SetUp | Self::Meet | Self::Group | Self::GatherArray
-        )
+        matches!(self, Self::SetUp | Self::Meet | Self::Group)
     }
 }
 

@@ -158,15 +158,6 @@ pub enum Error {
         bound: u64,
     },
 
-    /// Values of different ranks do not fit together, for example in shape.
-    #[error("{what} differ between ranks: {}", table_text(.table))]
-    Mismatch {
-        /// What differs: `shapes`.
-        what: String,
-        /// Each rank and what it has.
-        table: Vec<(Rank, String)>,
-    },
-
     /// Two builds of fsgather that do not understand each other.
     #[error(
         "{what} is of version {theirs}, this build understands {ours}; use one build of fsgather on all ranks"
@@ -443,13 +434,6 @@ impl Error {
                 cut_path(path);
                 cut(reason);
             }
-            Self::Mismatch { what, table } => {
-                cut(what);
-                let most = part(table.len());
-                for (_, text) in table {
-                    *text = cut_text(text, most);
-                }
-            }
             Self::Incompatible { what, ours, theirs } => {
                 cut(what);
                 cut(ours);
@@ -530,14 +514,6 @@ fn from_to(writer: Option<&Peer>, reader: Option<&Peer>) -> String {
 /// A path as it stands in a sentence: whoever may make files may call them anything.
 fn in_line(path: &Path) -> String {
     plain_line(&path.to_string_lossy()).into_owned()
-}
-
-fn table_text(table: &[(Rank, String)]) -> String {
-    table
-        .iter()
-        .map(|(rank, what)| format!("rank {rank}: {what}"))
-        .collect::<Vec<_>>()
-        .join(", ")
 }
 
 /// Paths travel as text: a name that is not UTF-8 must not keep an error from being told.

@@ -24,8 +24,6 @@ pub enum ErrorKind {
     Corrupt,
     /// [`Error::TooLarge`].
     TooLarge,
-    /// [`Error::Mismatch`].
-    Mismatch,
     /// [`Error::Incompatible`].
     Incompatible,
 }
@@ -43,7 +41,7 @@ impl ErrorKind {
             Self::PeerFailed => 11,
             Self::Storage | Self::NotShared => 12,
             Self::Corrupt | Self::Incompatible => 13,
-            Self::Desync | Self::Mismatch => 14,
+            Self::Desync => 14,
             Self::Rendezvous => 15,
         }
     }
@@ -71,7 +69,6 @@ impl Error {
             Self::NotShared { .. } => ErrorKind::NotShared,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::TooLarge { .. } => ErrorKind::TooLarge,
-            Self::Mismatch { .. } => ErrorKind::Mismatch,
             Self::Incompatible { .. } => ErrorKind::Incompatible,
             Self::Poisoned { cause } => cause.kind(),
         }
@@ -144,7 +141,6 @@ mod tests {
             (ErrorKind::Corrupt, 13),
             (ErrorKind::Incompatible, 13),
             (ErrorKind::Desync, 14),
-            (ErrorKind::Mismatch, 14),
         ];
         for (kind, code) in others {
             assert_eq!(kind.exit_code(), code, "{kind:?}");

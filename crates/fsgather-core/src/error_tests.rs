@@ -143,10 +143,6 @@ fn texts_of_any_length_fit_into_a_message() {
             writer: None,
             reader: None,
         },
-        Error::Mismatch {
-            what: long(),
-            table: vec![(Rank::ZERO, long()); 3],
-        },
         Error::Incompatible {
             what: long(),
             ours: long(),
@@ -161,17 +157,8 @@ fn texts_of_any_length_fit_into_a_message() {
         assert!(cut.to_string().contains("(cut; 18.0 MiB in all)"));
         assert_eq!(cut.clone().cut_to_size(), cut);
     }
-    let half = "x".repeat(LONGEST_TEXT / 2);
-    let not_cut = [
-        Error::config("short"),
-        Error::Mismatch {
-            what: "lengths".into(),
-            table: vec![(Rank::ZERO, half.clone()), (Rank::new(1), half)],
-        },
-    ];
-    for error in not_cut {
-        assert_eq!(error.clone().cut_to_size(), error);
-    }
+    let short = Error::config("short");
+    assert_eq!(short.clone().cut_to_size(), short);
 }
 
 #[test]
@@ -324,16 +311,6 @@ fn a_rank_that_left_or_raised_is_told_with_its_last_call() {
         storage.to_string().ends_with("(rank 3 on n7 (pid 4242))"),
         "{storage}"
     );
-}
-
-#[test]
-fn what_differs_between_ranks_is_told_of_each() {
-    let error = Error::Mismatch {
-        what: "versions of torch".into(),
-        table: vec![(Rank::ZERO, "2.9".into()), (Rank::new(1), "2.8".into())],
-    };
-    let text = error.to_string();
-    assert!(text.contains("rank 0: 2.9, rank 1: 2.8"), "{text}");
 }
 
 #[test]

@@ -106,11 +106,6 @@ impl RankNames {
                 writer.iter_mut().chain(reader).for_each(rename);
             }
             Error::TooLarge { peer, .. } => rename(peer),
-            Error::Mismatch { table, .. } => {
-                for (rank, _) in table {
-                    *rank = self.of(*rank);
-                }
-            }
             Error::Poisoned { cause } => self.rename(cause),
             Error::Config { .. } | Error::NotShared { .. } | Error::Incompatible { .. } => {}
         }
@@ -204,10 +199,7 @@ mod tests {
             peer: Some(Box::new(peer(1))),
             activity: None,
         };
-        let table = vec![(Rank::new(1), "[3]".into())];
-        let what = "shapes".into();
-        let differing = Error::Mismatch { what, table };
-        for error in [large, storage, differing] {
+        for error in [large, storage] {
             let text = names().of_error(error).to_string();
             assert!(
                 text.contains("rank 2") && !text.contains("rank 1"),

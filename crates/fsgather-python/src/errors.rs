@@ -128,14 +128,6 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
             fields.set_item("bound", bound)?;
             "TooLarge"
         }
-        Error::Mismatch { table, .. } => {
-            let rows = PyDict::new(py);
-            for (rank, what) in table {
-                rows.set_item(rank.get(), what)?;
-            }
-            fields.set_item("table", rows)?;
-            "Mismatch"
-        }
         Error::Incompatible { .. } => "Incompatible",
         Error::Poisoned { cause } => {
             fields.set_item("cause", exception(py, cause)?)?;

@@ -127,20 +127,9 @@ impl<C> Communicator<C> {
         }
     }
 
-    /// The same membership with another way to turn values into bytes, which all ranks have to choose alike.
+    /// Returns the same membership with another codec, which all ranks have to choose alike.
     ///
-    /// Both can be used; they share the order of calls. Closing one closes the other.
-    ///
-    /// ```
-    /// # #[cfg(feature = "messagepack")] {
-    /// use fsgather::{Communicator, codec::MessagePack};
-    ///
-    /// let communicator = Communicator::solo().with_codec(MessagePack);
-    /// let value = serde_json::json!({"score": 0.97}); // needs a codec that describes values
-    /// assert_eq!(communicator.all_gather(&value)?, [value]);
-    /// # }
-    /// # Ok::<(), fsgather::Error>(())
-    /// ```
+    /// Both can be used; they share the order of calls. Closing one closes the other. [`Codec`] has an example.
     #[must_use]
     pub fn with_codec<D: Codec>(&self, codec: D) -> Communicator<D> {
         Communicator::from_inner(Arc::clone(&self.inner), codec)

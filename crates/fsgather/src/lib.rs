@@ -35,8 +35,6 @@
 //! | feature | adds | needs |
 //! |---|---|---|
 //! | `async` | [`Pending`] calls as futures, for any executor | |
-//! | `messagepack` | the [codec] `MessagePack`, for types that have to be described | |
-//! | `ndarray` | `gather_array`: arrays joined along an axis | |
 //! | `lz4`, `zstd` | payload files compressed so, with [`Builder::compression`] or `FSGATHER_COMPRESS`. A build without one says so where it is asked to write or read such payloads | `zstd`: a C compiler |
 //! | `mpi` | `MpiBootstrap`: ranks that MPI introduces to each other | `mpicc` and libclang; on Debian `libopenmpi-dev libclang-dev` |
 //!
@@ -54,11 +52,7 @@ mod main_function;
 mod pending;
 mod pieces;
 
-#[cfg(feature = "ndarray")]
-mod arrays;
 mod bytes;
-#[cfg(feature = "ndarray")]
-mod element;
 mod groups;
 #[cfg(feature = "mpi")]
 mod mpi_bootstrap;
@@ -87,8 +81,6 @@ mod heard;
 pub use builder::Builder;
 pub use call_builder::CallBuilder;
 pub use communicator::Communicator;
-#[cfg(feature = "ndarray")]
-pub use element::Element;
 pub use fsgather_config::settings::{CompressionSetting, Control, Transport, Verify};
 pub use fsgather_core::{Error, ErrorKind, Interrupt, Rank, WorldSize};
 pub use fsgather_rendezvous::rendezvous::{Bootstrap, Rendezvous};
@@ -102,12 +94,7 @@ pub use pieces::Pieces;
 pub use send_buffer::SendBuffer;
 
 /// What the guides show is compiled and run with the documentation tests.
-#[cfg(all(
-    doctest,
-    feature = "async",
-    feature = "messagepack",
-    feature = "ndarray"
-))]
+#[cfg(all(doctest, feature = "async"))]
 mod guides {
     #[doc = include_str!("../../../docs/guide/groups.md")]
     struct Groups;

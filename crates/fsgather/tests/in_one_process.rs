@@ -210,30 +210,6 @@ fn groups_have_calls_of_their_own() {
     });
 }
 
-#[cfg(feature = "ndarray")]
-#[test]
-fn arrays_are_joined_along_an_axis() {
-    use ndarray::{Array2, Axis};
-
-    on_all(move |communicator| {
-        let me = communicator.rank().get();
-        let part = |rank: u32| {
-            let columns = 100 * rank as usize + 1;
-            Array2::from_shape_fn((20, columns), |(row, column)| {
-                (rank as usize * 10_000 + row * 100 + column) as u64
-            })
-        };
-        let parts: Vec<_> = (0..RANKS).map(part).collect();
-        let views: Vec<_> = parts.iter().map(|part| part.view()).collect();
-        let expected = ndarray::concatenate(Axis(1), &views).unwrap();
-        let got = communicator.all_gather_array(&part(me).view(), 1).unwrap();
-        assert!(got == expected);
-        let got = communicator.gather_array(&part(me).view(), -1, 2).unwrap();
-        assert_eq!(got, (me == 2).then_some(expected));
-        communicator.close().unwrap();
-    });
-}
-
 #[test]
 fn a_call_ends_when_a_time_out_of_its_own_is_over() {
     let is_over = Arc::new(Barrier::new(RANKS as usize));
@@ -262,40 +238,6 @@ fn a_bound_is_nothing_to_a_call_without_payloads() {
         communicator.call().bound(bound).barrier().unwrap();
         communicator.close().unwrap();
     });
-}
-
-#[cfg(feature = "ndarray")]
-#[test]
-fn arrays_that_do_not_fit_are_told_with_what_each_rank_has() {
-    let said = on_all(|communicator| {
-        let me = communicator.rank().get() as usize;
-        let array = ndarray::Array2::<f32>::zeros((4, 3 + me / 2));
-        let error = communicator.all_gather_array(&array.view(), 0).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Mismatch);
-        error.to_string()
-    });
-    for text in said {
-        for form in ["float32 [4, 3] along axis 0", "float32 [4, 4] along axis 0"] {
-            assert!(text.contains(form), "{text}");
-        }
-    }
-}
-
-#[cfg(feature = "ndarray")]
-#[test]
-fn different_roots_of_joined_arrays_are_told_as_such() {
-    let said = on_all(|communicator| {
-        let me = communicator.rank().get();
-        let array = ndarray::Array1::from(vec![me; 3]);
-        let error = communicator
-            .gather_array(&array.view(), 0, me.min(1))
-            .unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Desync);
-        error.to_string()
-    });
-    for text in said {
-        assert!(text.contains("gather_array"), "{text}");
-    }
 }
 
 /// A call that cannot succeed, as the rank of this number makes it.

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use fsgather::{
     Communicator,
-    codec::{Codec, CodecError, MessagePack, Postcard},
+    codec::{Codec, CodecError, Postcard},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value as Json, json};
@@ -41,11 +41,33 @@ impl Codec for Backwards {
     }
 }
 
+/// A codec that describes values.
+#[derive(Clone, Debug)]
+struct JsonCodec;
+
+impl Codec for JsonCodec {
+    fn name(&self) -> &'static str {
+        "json"
+    }
+
+    fn encode<T: Serialize + ?Sized>(
+        &self,
+        value: &T,
+        into: &mut dyn Write,
+    ) -> Result<(), CodecError> {
+        serde_json::to_writer(into, value).map_err(CodecError::new)
+    }
+
+    fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, CodecError> {
+        serde_json::from_slice(bytes).map_err(CodecError::new)
+    }
+}
+
 /// Calls in the codec that a script names.
 pub(crate) fn speak(communicator: &Communicator, codec: &str, what: &str) -> Result<(), Failure> {
     match codec {
         "postcard" => exchange(communicator, what),
-        "messagepack" => exchange(&communicator.with_codec(MessagePack), what),
+        "json" => exchange(&communicator.with_codec(JsonCodec), what),
         "backwards" => exchange(&communicator.with_codec(Backwards), what),
         _ => panic!("no such codec: {codec}"),
     }

@@ -1,8 +1,7 @@
-//! Steps beyond single calls of the world: groups, pending calls, lists, streams, arrays.
+//! Steps beyond single calls of the world: groups, pending calls, lists, streams.
 #![expect(clippy::panic, reason = "a wrong script has to be mended")]
 #![expect(
     clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
     reason = "numbers that are made up need not survive whole"
 )]
 
@@ -15,7 +14,6 @@ use std::{
 
 use fsgather::{Communicator, Payload, Pending, parts::Parts};
 use fsgather_tests::{Generated, generate_for, group_of};
-use ndarray::{Array2, Axis};
 
 use crate::{
     Failure, say,
@@ -105,12 +103,6 @@ impl Family {
                 let gathered = communicator.gather_from(&mut own, number(root))?;
                 stream(gathered, len)?;
             }
-            ["array", root, axis] => array(communicator, root.parse().ok(), *axis == "1")?,
-            ["misshapen"] => {
-                // One more column on every rank.
-                let own = Array2::<f32>::zeros((3, 4 + me as usize));
-                drop(communicator.all_gather_array(&own.view(), 0)?);
-            }
             ["storm", calls, seed] => storm(communicator, number(calls), number(seed).into())?,
             _ => return Ok(false),
         }
@@ -173,41 +165,6 @@ fn stream(gathered: Option<Parts<Payload>>, len: &str) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Arrays whose size along the axis differs from rank to rank; nothing on ranks 0 and 4.
-fn array(communicator: &Communicator, root: Option<u32>, columns: bool) -> Result<(), Failure> {
-    let of = |rank: u32| {
-        let size = (rank % 4) as usize * 1000;
-        let shape = if columns { (70, size) } else { (size, 70) };
-        Array2::from_shape_fn(shape, |(row, column)| (rank, row, column))
-            .mapv(|(rank, row, column)| f64::from(rank) + row as f64 * 1e-3 + column as f64 * 1e-7)
-    };
-    let axis = usize::from(columns);
-    let own = of(communicator.rank().get());
-    // In an order that has to be mended.
-    let turned = own.t().as_standard_layout().into_owned();
-    let direction = if columns { -1 } else { -2 };
-    let joined = match root {
-        Some(root) => communicator.gather_array(&turned.t(), direction, root)?,
-        None => Some(communicator.all_gather_array(&turned.t(), direction)?),
-    };
-    let Some(joined) = joined else {
-        return match root {
-            Some(root) if root != communicator.rank().get() => Ok(()),
-            _ => Err(Failure::Wrong("no array".into())),
-        };
-    };
-    let all: Vec<_> = (0..communicator.world_size().get()).map(of).collect();
-    let views: Vec<_> = all.iter().map(|array| array.view()).collect();
-    let right = ndarray::concatenate(Axis(axis), &views);
-    if right.is_ok_and(|right| right == joined) {
-        return Ok(());
-    }
-    Err(Failure::Wrong(format!(
-        "wrong array of shape {:?}",
-        joined.shape()
-    )))
 }
 
 /// Calls of random kinds and sizes on four groups at the same time, each checked.

@@ -14,12 +14,12 @@
 //! | `list:MAX:LEN` | a bounded all-gather |
 //! | `start_all_gather:LEN`, `start_gather:ROOT:LEN` | starts a call; they are numbered from 0 |
 //! | `wait:NUMBER`, `not_yet:NUMBER:MS`, `abandon:NUMBER` | what becomes of it |
-//! | `stream:ROOT:LEN`, `array:ROOT:AXIS` | and checks what it gets; an array to `all` |
+//! | `stream:ROOT:LEN` | and checks what it gets |
 //! | `routes:ORDER:WAY`, `routes_in_threads:RANKS:ORDER:WAY` | every kind of call by one way, or one by `each`, on all sorts of groups; `world_first` or `groups_first` |
 //! | `join_to_set_up_later`, `numbered_groups` | joins a world that finds out with its calls where payloads go; calls on groups that ranks make at different moments |
 //! | `storm:CALLS:SEED` | random calls on four groups from four threads |
 //! | `introduce:WAY:PLACE` | joins by a rendezvous of the program's own: `note`, `store`, `garbage`, `broken` |
-//! | `speak:CODEC:LEN` | calls in `postcard`, `messagepack`, `backwards`; `json` for a length is another type |
+//! | `speak:CODEC:LEN` | calls in `postcard`, `json`, `backwards`; `json` for a length is another type |
 //! | `await:EXECUTOR:LEN` | awaits several calls by `current`, `multi` (tokio) or `pollster` |
 //! | `await_many:COUNT` | starts and polls so many calls, prints `at awaiting` and waits for a line, then awaits them all |
 //! | `unawaited:EXECUTOR` | polls a call, prints `dropped` once it has dropped it |
@@ -38,7 +38,6 @@
 //! | `keep_some:ROOT:LEN:COUNT`, `lend_some:ROOT:LEN:COUNT` | so many parts of a gather, as they come, that are kept; the root does without the others |
 //! | `lend:LEN` | the same of a send buffer, which is written to afterwards, and kept as well |
 //! | `give:LEN` | the same of a send buffer that is handed over by value |
-//! | `misshapen` | arrays that do not fit together |
 //! | `job:NUMBER` | hands over and expects the bytes of that job; groups have their own |
 //! | `slow:MS`, `pause:MS` | pauses so long between parts that are read from now on; once |
 //! | `read:FILE` | reads a file, as a program of its own does |

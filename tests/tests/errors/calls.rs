@@ -249,14 +249,6 @@ fn a_value_over_the_bound() {
 }
 
 #[test]
-fn arrays_that_do_not_fit() {
-    let place = place();
-    let world = World::new(2, place.path());
-    let mut stage = two(&world, "join misshapen", "join misshapen");
-    all_say(&mut stage, 0..2, "arrays_that_do_not_fit");
-}
-
-#[test]
 fn a_communicator_that_has_failed() {
     let place = place();
     let world = World::new(2, place.path());

@@ -15,7 +15,7 @@ fn all(script: impl Fn(u32) -> String) -> (Stage, tempfile::TempDir) {
 
 #[test]
 fn values_travel_in_whichever_codec_all_ranks_use() {
-    for codec in ["postcard", "messagepack", "backwards"] {
+    for codec in ["postcard", "json", "backwards"] {
         let (mut stage, place) = all(|_| format!("speak:{codec}:100 speak:{codec}:200000*"));
         stage.succeed(everybody(RANKS));
         assert_nothing_left(place.path());
@@ -23,9 +23,9 @@ fn values_travel_in_whichever_codec_all_ranks_use() {
 }
 
 #[test]
-fn message_pack_carries_types_that_describe_themselves() {
+fn described_types_travel_in_a_codec_of_the_program() {
     let (mut stage, place) = all(|_| {
-        "speak:messagepack:json speak:messagepack:gather_json speak:messagepack:untagged".into()
+        "speak:json:json speak:json:gather_json speak:json:untagged".into()
     });
     stage.succeed(everybody(RANKS));
     assert_nothing_left(place.path());
@@ -35,12 +35,12 @@ fn message_pack_carries_types_that_describe_themselves() {
 fn ranks_with_different_codecs_are_told_both() {
     let (mut stage, _place) = all(|rank| match rank {
         2 => "speak:backwards:100".into(),
-        _ => "speak:messagepack:100".into(),
+        _ => "speak:json:100".into(),
     });
     let (error, _) = stage.fail_alike(everybody(RANKS), DESYNC);
     for named in [
         "different codecs",
-        "in messagepack",
+        "in json",
         "in backwards",
         "rank 2",
     ] {
@@ -59,7 +59,7 @@ fn a_type_that_a_codec_cannot_carry_is_named_to_all_ranks_before_anything_moves(
             "serde_json"
         };
         assert!(error.contains(name), "{error}");
-        assert!(error.contains("MessagePack"), "{error}");
+        assert!(error.contains("with_codec"), "{error}");
         assert_nothing_left(place.path());
     }
 }

@@ -1,4 +1,4 @@
-//! Beyond single calls of the world: groups, pending calls, bounds, streams, arrays; over files and
+//! Beyond single calls of the world: groups, pending calls, bounds, streams; over files and
 //! over connections between ranks.
 
 use crate::common::{
@@ -221,11 +221,6 @@ fn streams_need_memory_for_a_piece_on_both_sides() {
         stage.succeed(everybody(3));
         assert_nothing_left(place.path());
     }
-}
-
-#[test]
-fn arrays_are_joined_along_either_axis() {
-    everywhere(6, |_| "array:all:0 array:all:1 array:3:0 array:0:1".into());
 }
 
 #[test]

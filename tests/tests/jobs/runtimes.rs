@@ -2,7 +2,6 @@
 
 use crate::common::{Stage, World, assert_nothing_left, everybody, place};
 use fsgather::{Communicator, Error};
-use ndarray::array;
 
 #[test]
 fn a_multi_thread_runtime_is_a_fine_place_for_a_communicator() {
@@ -21,7 +20,7 @@ fn a_multi_thread_runtime_is_a_fine_place_for_groups_and_pending_calls() {
     let mut stage = Stage::new();
     stage.start_all(&World::new(3, place.path()), |_| {
         "multi join start_all_gather:100000 start_gather:1:100000 wait:1 wait:0 list:1000:10 \
-         array:all:0 group:2,1,0 all_gather:100000 split:2 all_gather:100000 close_group close_group close"
+         group:2,1,0 all_gather:100000 split:2 all_gather:100000 close_group close_group close"
             .into()
     });
     stage.succeed(everybody(3));
@@ -57,7 +56,6 @@ fn every_call_that_may_block_is_refused_in_a_current_thread_runtime() {
             world.start_all_gather_bytes(vec![1]),
         );
         refused("all_gather_list", world.all_gather_list(&1, 10));
-        refused("gather_array", world.all_gather_array(&array![1].view(), 0));
         refused("gather_from", world.gather_from(&mut &b"x"[..], 0));
         refused("broadcast", world.broadcast(&1, 0));
     });

@@ -90,23 +90,6 @@ fn opened_once(transport: &str) {
 }
 
 #[test]
-fn the_files_of_arrays_are_opened_once_for_a_host() {
-    // Two of the ranks have arrays of no elements.
-    const FILES: u32 = RANKS - 2;
-    let steps = "array:all:0 array:all:0 at:known array:all:0 close";
-    let mut bed = Bed::warm(steps, |world| world);
-    bed.go();
-    bed.stage.wait_at(everybody(RANKS), "known");
-    for host in [1, 2] {
-        let once = format!("open payload-* EACCES after={FILES}");
-        bed.mount.rules(host, &once);
-    }
-    bed.go();
-    bed.stage.succeed(everybody(RANKS));
-    assert_nothing_left(&bed.mount.behind());
-}
-
-#[test]
 fn each_reads_for_itself_where_all_is_to_be_verified() {
     let opens = RANKS * RANKS / 2;
     let steps = "all_gather_bytes:900000 close";

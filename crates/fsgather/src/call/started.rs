@@ -9,8 +9,6 @@ use fsgather_rendezvous::local_context::is_dispensable;
 use fsgather_store::Payload;
 use fsgather_trace::record::Way;
 
-#[cfg(feature = "ndarray")]
-use crate::payload::stream::PayloadStream;
 use crate::{
     call::guard::CallGuard,
     group_state::GroupState,
@@ -249,36 +247,6 @@ impl<'a> StartedCall<'a> {
             .map_err(|cause| guard.fail(cause))?;
         self.end(received.acknowledge);
         Ok(payload)
-    }
-
-    /// Reads everything piece by piece, in the order that spreads the load, but for this rank's own part. The call is one that
-    /// nobody does anything else during.
-    #[cfg(feature = "ndarray")]
-    pub(crate) fn read_streams(
-        &self,
-        received: ReceivedParts,
-        mut take: impl FnMut(Rank, &mut PayloadStream) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let guard = &self.guard;
-        let inner = &guard.inner;
-        let me = inner.exchange.rank();
-        let mut incoming = received.incoming.unwrap_or_default();
-        if let PayloadPath::Files(_) = self.payload_path {
-            incoming = read_for_each_other(guard, incoming).map_err(|cause| guard.fail(cause))?;
-        }
-        for (rank, part) in part::InReadingOrder::new(inner, incoming) {
-            let file = part.file().cloned();
-            if rank != me {
-                part.open(inner, rank, guard.moving())
-                    .and_then(|mut stream| take(rank, &mut stream))
-                    .map_err(|cause| guard.fail(cause))?;
-            }
-            if !received.acknowledge {
-                IncomingPart::remove(inner, file.as_ref());
-            }
-        }
-        self.end(received.acknowledge);
-        Ok(())
     }
 
     /// Lets the root of a gather read by and by; nothing elsewhere.

@@ -1,7 +1,5 @@
-//! Values as bytes: [`Codec`] and those that come with this crate.
+//! Values as bytes: [`Codec`], and [`Postcard`], the default.
 
-#[cfg(feature = "messagepack")]
-mod message_pack;
 mod postcard;
 mod probe;
 mod words;
@@ -12,8 +10,6 @@ use fsgather_core::{Error, Peer};
 use fsgather_store::Encoding;
 use serde::{Serialize, de::DeserializeOwned};
 
-#[cfg(feature = "messagepack")]
-pub use message_pack::MessagePack;
 pub use postcard::Postcard;
 
 use crate::{call::guard::CallGuard, payload::writer::InputWriter};
@@ -36,8 +32,7 @@ pub(crate) fn one(codec: &impl Codec) -> Encoding {
 /// | codec | when |
 /// |---|---|
 /// | [`Postcard`], the default | types of the program itself: fast, and nothing but the data travels |
-/// | `MessagePack`, feature `messagepack` | types that have to be described: `serde_json::Value`, untagged, internally tagged or flattened enums |
-/// | your own | a format that something else reads, or a type that serde does not suit |
+/// | your own | types that need a codec that describes them: `serde_json::Value`, untagged, internally tagged or flattened enums; a format that another program reads |
 /// | none: [`gather_bytes`](crate::Communicator::gather_bytes) and others | what is bytes already |
 ///
 /// # Examples
@@ -79,8 +74,8 @@ pub trait Codec: Clone + fmt::Debug + Send + Sync + 'static {
     /// What messages call it; ranks whose codecs have different names are told so.
     fn name(&self) -> &'static str;
 
-    /// Number recorded with each payload: 1 and 2 are [`Postcard`] and `MessagePack`. Other codecs may return 128 to 255, so
-    /// that files show which codec wrote them.
+    /// Number recorded with each payload: 1 is [`Postcard`]. Other codecs may return 128 to 255, so that files
+    /// show which codec wrote them.
     fn number(&self) -> u8 {
         128
     }
@@ -218,25 +213,11 @@ mod tests {
             inner: [("a".into(), 1)].into(),
         };
         let refused = encoded(&Postcard, &value).unwrap_err();
-        assert!(refused.to_string().contains("MessagePack"), "{refused}");
+        assert!(refused.to_string().contains("with_codec"), "{refused}");
         // What can be written and not be read is refused before it is written.
         let refused = Postcard.carries::<serde_json::Value>().unwrap_err();
-        assert!(refused.to_string().contains("MessagePack"), "{refused}");
+        assert!(refused.to_string().contains("with_codec"), "{refused}");
         assert_eq!(Postcard.carries::<Vec<(u32, String)>>(), Ok(()));
         assert_eq!(Postcard.carries::<Vec<(u32, String)>>(), Ok(()));
-    }
-
-    #[cfg(feature = "messagepack")]
-    #[test]
-    fn message_pack_refuses_what_is_no_value_of_the_type() {
-        refuses_other_values(&MessagePack);
-    }
-
-    #[cfg(feature = "messagepack")]
-    #[test]
-    fn message_pack_carries_types_that_describe_themselves() {
-        let value = serde_json::json!({"a": [1, 2.5, null, "x"], "b": {"c": true}});
-        let bytes = encoded(&MessagePack, &value).unwrap();
-        assert_eq!(MessagePack.decode(&bytes), Ok(value));
     }
 }

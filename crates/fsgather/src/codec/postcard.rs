@@ -11,7 +11,7 @@ use crate::codec::{Codec, CodecError, probe, words::own_words};
 /// The default: small and fast, and it describes nothing, so that both sides have to know the type.
 ///
 /// Types that a codec has to describe (`serde_json::Value`, untagged, internally tagged and flattened enums,
-/// sequences of unknown length) are refused; `MessagePack`, with the feature `messagepack`, carries them.
+/// sequences of unknown length) are refused; a codec of your own can carry them, as the [example](Codec#examples) for JSON does.
 ///
 /// Values have at most 512 levels: structures, enums, sequences, maps and options in each other, each of which counts. So
 /// no bytes that another rank sends use up the stack.
@@ -127,8 +127,8 @@ fn explain(error: postcard::Error) -> CodecError {
         postcard::Error::WontImplement | postcard::Error::SerializeSeqLengthUnknown => {
             CodecError::new(
                 "it describes nothing, which this type needs (as serde_json::Value, untagged, internally tagged \
-                 and flattened enums and sequences of unknown length do); use with_codec(MessagePack), or turn \
-                 the value into bytes yourself and use the functions for bytes",
+                 and flattened enums and sequences of unknown length do); use with_codec with a codec that \
+                 describes values, or turn the value into bytes yourself and use the functions for bytes",
             )
         }
         other => CodecError::new(other),
