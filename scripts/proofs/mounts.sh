@@ -6,5 +6,5 @@ at_most 99 "$@"
 ready
 failed=0
 cargo test --workspace --no-fail-fast --test mounts -- --nocapture --test-threads 1 "$@" || failed=1
-cargo test -p fsgather-store --features lz4,zstd --lib -- --ignored "$@" || failed=1
+cargo test -p fsgather-store --features zstd --lib -- --ignored "$@" || failed=1
 exit "$failed"

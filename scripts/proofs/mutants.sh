@@ -92,8 +92,8 @@ try_part() {
     local out=$work/$1 package=fsgather-$1 targets=(--tests) chosen=()
     case $1 in
     # Tests of full disks are ignored otherwise; they mount a tmpfs, as root.
-    store) targets+=(--features lz4,zstd) && [ "$(id -u)" != 0 ] || chosen=(--include-ignored) ;;
-    fsgather) package=fsgather targets+=(--features async,lz4,zstd) ;;
+    store) targets+=(--features zstd) && [ "$(id -u)" != 0 ] || chosen=(--include-ignored) ;;
+    fsgather) package=fsgather targets+=(--features async,zstd) ;;
     esac
     mkdir -p "$out"
     local list=(cargo mutants --dir "$tree" --package "$package" --list)

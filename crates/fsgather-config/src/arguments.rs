@@ -141,37 +141,13 @@ mod tests {
 
     #[test]
     fn compression_that_cannot_be_had_is_refused_before_ranks_meet() {
-        let wrong = compressed(CompressionSetting::Zstd { level: 23 });
-        let error = wrong.settle(&Variables::default()).unwrap_err();
-        assert!(error.to_string().contains("zstd"), "{error}");
-        for (text, setting) in [
-            ("lz4", CompressionSetting::Lz4),
-            ("zstd", CompressionSetting::Zstd { level: 3 }),
-        ] {
-            let variables = Variables::from_iter([("FSGATHER_COMPRESS", text)]);
-            match (setting.check(), Arguments::default().settle(&variables)) {
-                (Ok(()), settled) => assert!(settled.is_ok(), "{text}"),
-                (Err(_), settled) => {
-                    let error = settled.unwrap_err().to_string();
-                    assert!(
-                        error.contains(&format!("cargo feature `{text}`")),
-                        "{error}"
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn rank_and_world_size_are_given_together() {
-        for (rank, world_size) in [(Some(0), None), (None, Some(2))] {
-            let arguments = Arguments {
-                rank,
-                world_size,
-                ..Arguments::default()
-            };
-            let error = arguments.settle(&Variables::default()).unwrap_err();
-            assert!(error.to_string().contains("give both or neither"));
+        let variables = Variables::from_iter([("FSGATHER_COMPRESS", "zstd")]);
+        let settled = Arguments::default().settle(&variables);
+        if CompressionSetting::Zstd.check().is_ok() {
+            assert!(settled.is_ok());
+        } else {
+            let error = settled.unwrap_err().to_string();
+            assert!(error.contains("cargo feature `zstd`"), "{error}");
         }
     }
 }

@@ -232,10 +232,10 @@ macro_rules! settings_table {
             compression: CompressionSetting {
                 variable {
                     COMPRESS = "FSGATHER_COMPRESS":
-                    "How payload files of this rank are compressed; `zstd` means `zstd:3`. All ranks need the cargo feature `lz4` or `zstd`, which the command has."
+                    "Whether payload files of this rank are compressed. All ranks need the cargo feature `zstd`, which the command has. Payloads that travel by TCP are not compressed; a rank warns of that once."
                 }
                 help {}
-                value { default CompressionSetting::None, such as "zstd:3" }
+                value { default CompressionSetting::None, such as "zstd" }
                 argument { compression: CompressionSetting = Ok }
             }
             verify: Verify {

@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use fsgather_core::Error;
 
-use crate::settings::{Choice, CompressionSetting, RendezvousSetting};
+use crate::settings::{Choice, RendezvousSetting};
 
 /// A value as such a program has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,12 +97,6 @@ impl<T: Choice> FromWord for T {
         let text = String::from_word(name, word)?;
         T::of_word(&text)
             .ok_or_else(|| Error::config(format!("{name}={text:?} must be {}", T::words())))
-    }
-}
-
-impl FromWord for CompressionSetting {
-    fn from_word(name: &str, word: Word) -> Result<Self, Error> {
-        String::from_word(name, word)?.parse()
     }
 }
 

@@ -87,7 +87,7 @@ def test_what_is_no_array_is_refused_by_name(world: World) -> None:
     assert [text.split(" ")[0] for text in told[0]] == ["gather", "an", "dim=1"]
 
 
-@pytest.mark.parametrize("compress", ["none", "lz4"])
+@pytest.mark.parametrize("compress", ["none", "zstd"])
 def test_memory_that_is_written_to_while_it_goes_into_a_file_arrives_with_old_or_new_bytes(world: World, compress: str) -> None:
     told = world.start(
         2,

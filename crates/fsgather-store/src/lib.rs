@@ -43,10 +43,9 @@
 //!
 //! # Cargo features
 //!
-//! - `lz4`: payloads compressed with LZ4, by a library in safe Rust.
 //! - `zstd`: payloads compressed with Zstandard, by the library in C, which needs a C compiler to build.
 //!
-//! Both are off by default. A build without one refuses to write such payloads with
+//! It is off by default. A build without it refuses to write such payloads with
 //! [`Error::Config`](fsgather_core::Error::Config), and to read them with
 //! [`Error::Incompatible`](fsgather_core::Error::Incompatible), naming the feature.
 //!

@@ -192,13 +192,13 @@ impl Builder {
         self
     }
 
-    /// How payload files of this rank are compressed; not at all by default. It pays where bytes are dear,
-    /// such as on a network file system, and needs the cargo feature `lz4` or `zstd` on all ranks.
+    /// Sets whether payload files of this rank are compressed; by default they are not. Compression pays on a network file
+    /// system, for example, and needs the cargo feature `zstd` on all ranks. Payloads that travel by TCP are not compressed.
     ///
     /// ```
     /// use fsgather::{Communicator, CompressionSetting};
     ///
-    /// let builder = Communicator::builder().compression(CompressionSetting::Zstd { level: 3 });
+    /// let builder = Communicator::builder().compression(CompressionSetting::Zstd);
     /// # drop(builder);
     /// ```
     pub fn compression(mut self, compression: CompressionSetting) -> Self {

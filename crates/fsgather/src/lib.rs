@@ -35,7 +35,7 @@
 //! | feature | adds | needs |
 //! |---|---|---|
 //! | `async` | [`Pending`] calls as futures, for any executor | |
-//! | `lz4`, `zstd` | payload files compressed so, with [`Builder::compression`] or `FSGATHER_COMPRESS`. A build without one says so where it is asked to write or read such payloads | `zstd`: a C compiler |
+//! | `zstd` | payload files compressed with Zstandard, by [`Builder::compression`] or `FSGATHER_COMPRESS`. A build without it refuses to write or read such payloads | a C compiler |
 //! | `mpi` | `MpiBootstrap`: ranks that MPI introduces to each other | `mpicc` and libclang; on Debian `libopenmpi-dev libclang-dev` |
 //!
 //! # Further reading

@@ -44,7 +44,7 @@ fn pieces_arrive_as_one_payload_through_files_and_can_be_written_to() {
 fn pieces_arrive_as_one_payload_through_compressed_files() {
     let variables = [
         ("FSGATHER_TRANSPORT", "filesys"),
-        ("FSGATHER_COMPRESS", "lz4"),
+        ("FSGATHER_COMPRESS", "zstd"),
     ];
     succeed(4, &every_call("9000000"), &variables);
 }

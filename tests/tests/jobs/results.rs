@@ -1,6 +1,8 @@
 //! Payload files as they are on disk, and the memory that a gather needs.
 
-use crate::common::{Stage, World, assert_nothing_left, everybody, payload_files, place};
+use crate::common::{
+    Stage, World, assert_nothing_left, everybody, name_of, payload_files, place,
+};
 
 #[test]
 fn the_setting_for_compression_reaches_the_payload_files() {
@@ -19,6 +21,24 @@ fn the_setting_for_compression_reaches_the_payload_files() {
     stage.go(0);
     stage.succeed(everybody(4));
     assert_nothing_left(place.path());
+}
+
+#[test]
+fn ranks_warn_once_that_links_do_not_compress() {
+    let place = place();
+    let world = World::new(2, place.path())
+        .with("FSGATHER_COMPRESS", "zstd")
+        .with("FSGATHER_TRANSPORT", "memory");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| {
+        "join all_gather_bytes:3000000 gather_bytes:1:3000000 all_gather_bytes:3000000 close".into()
+    });
+    for (rank, end) in (0..2).zip(stage.end_all(everybody(2))) {
+        assert_eq!(end.code, 0, "{}", stage.transcript());
+        let warning = format!("{} sends payloads by TCP", name_of(rank, stage.pid(rank)));
+        let warnings = end.stderr.iter().filter(|line| line.contains(&warning));
+        assert_eq!(warnings.count(), 1, "{}", stage.transcript());
+    }
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn each_gets_what_each_has_handed_in_where_it_is_compressed() {
     every_combination(
         &ORDERS[..1],
         &[
-            ("FSGATHER_COMPRESS", "zstd:1"),
+            ("FSGATHER_COMPRESS", "zstd"),
             ("FSGATHER_INLINE_LIMIT", "0"),
         ],
     );

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use fsgather_core::Control;
+use fsgather_store::CompressionSetting;
 use serde::{Deserialize, Serialize};
 
 /// The way payloads take.
@@ -109,6 +110,17 @@ impl Choice for Trace {
     }
 }
 
+impl Choice for CompressionSetting {
+    const ALL: &'static [Self] = &[Self::None, Self::Zstd];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
 impl Choice for Control {
     const ALL: &'static [Self] = &[Self::Auto, Self::Tcp, Self::Markers];
 
@@ -174,7 +186,7 @@ mod tests {
             assert_eq!(value.to_string(), value.word());
         }
         assert_eq!(T::of_word(default), Some(T::default()));
-        for text in ["", "Auto", "auto ", "none", "Host"] {
+        for text in ["", "Auto", "auto ", "Host", "zstd:3"] {
             assert_eq!(T::of_word(text), None);
         }
     }
@@ -185,6 +197,7 @@ mod tests {
         check::<Control>("auto");
         check::<ShowProgress>("auto");
         check::<Verify>("host");
+        check::<CompressionSetting>("none");
     }
 
     #[test]

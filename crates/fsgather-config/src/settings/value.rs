@@ -5,8 +5,7 @@ use std::time::Duration;
 use fsgather_core::typed_duration_text;
 
 use super::{
-    CompressionSetting, DirMode, InterfaceFilter, PortRange, RendezvousSetting, choice::Choice,
-    parse,
+    DirMode, InterfaceFilter, PortRange, RendezvousSetting, choice::Choice, parse,
 };
 
 /// A type that settings have.
@@ -139,11 +138,5 @@ setting_values! {
         values "a comma list of names, prefixes of names, and address blocks such as `10.1.0.0/16`; `^` before one leaves it \
                 out, before the first leaves all of them out";
         wrong "is no list of interfaces and address blocks";
-    }
-    CompressionSetting {
-        read |text: &str| text.parse().ok();
-        typed ToString::to_string;
-        values "`none`, `lz4`, `zstd` or `zstd:LEVEL` with a level from -131072 to 22";
-        wrong "is not none, lz4, zstd or zstd:LEVEL with a level from -131072 to 22";
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     payload::{
         bytes::Payload,
         locator::Locator,
-        source::{Open, Source, Trouble, WINDOW, map_unverified, map_verified},
+        source::{Open, Source, Trouble, map_unverified, map_verified},
     },
 };
 
@@ -55,9 +55,8 @@ impl GatherDir {
     /// Reads a whole payload and verifies all of it, unless it has no checksums and the policy does not need them.
     ///
     /// It is mapped where that is safe and nothing in it is compressed, else read into memory or, above the
-    /// policy's bound, into a nameless local file. Compressed chunks are read and decompressed several at a
-    /// time, by up to four threads that end with the call. `progress` is called with the number of bytes
-    /// after each chunk, and with 0 while waiting; an error from it ends the work and is returned as it is.
+    /// policy's bound, into a nameless local file. `progress` is called with the number of bytes after each chunk,
+    /// and with 0 while waiting; an error from it ends the work and is returned as it is.
     ///
     /// # Errors
     ///
@@ -137,7 +136,7 @@ impl GatherDir {
         Ok(PayloadReader {
             source,
             next: 0,
-            chunks: Vec::new(),
+            chunk: Vec::new(),
             handed_out: 0,
             failure: None,
             progress,
@@ -151,8 +150,8 @@ impl GatherDir {
 pub struct PayloadReader<P> {
     source: Source,
     next: u64,
-    /// The chunks before `next` that have been read together.
-    chunks: Vec<u8>,
+    /// The chunk before `next`.
+    chunk: Vec<u8>,
     handed_out: usize,
     failure: Option<Error>,
     progress: P,
@@ -170,7 +169,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadReader<P> {
         self.failure.clone()
     }
 
-    /// Verifies and lends the bytes up to the end of the current chunks; empty at the end of the payload.
+    /// Verifies and lends the bytes up to the end of the current chunk; empty at the end of the payload.
     ///
     /// # Errors
     ///
@@ -179,22 +178,20 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadReader<P> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        if self.handed_out == self.chunks.len() && self.next < self.source.locator.chunk_count {
-            let window = self.source.window(WINDOW);
+        if self.handed_out == self.chunk.len() && self.next < self.source.locator.chunk_count {
             self.handed_out = 0;
-            self.chunks
-                .resize(self.source.raw_len(self.next, window), 0);
+            self.chunk.resize(self.source.raw_len(self.next), 0);
             let read = self
                 .source
-                .read_chunks(self.next, &mut self.chunks, &mut self.progress);
+                .read_chunk(self.next, &mut self.chunk, &mut self.progress);
             if let Err(error) = read {
-                self.chunks.clear();
+                self.chunk.clear();
                 self.failure = Some(error.clone());
                 return Err(error);
             }
-            self.next += window;
+            self.next += 1;
         }
-        Ok(&self.chunks[self.handed_out..])
+        Ok(&self.chunk[self.handed_out..])
     }
 }
 

@@ -12,7 +12,7 @@
 //! | 0 | 8 | magic `89 46 53 47 0d 0a 1a 0a` |
 //! | 8 | 2 | version, 1 |
 //! | 10 | 1 | encoding of the payload, a number that the caller gives |
-//! | 11 | 1 | compression: 0 none, 1 LZ4 (blocks), 2 Zstandard (frames) |
+//! | 11 | 1 | compression: 0 none, 2 Zstandard (frames) |
 //! | 12 | 4 | rank of the writer |
 //! | 16 | 16 | communicator |
 //! | 32 | 4 | world size |
@@ -82,8 +82,6 @@ pub struct Compression(pub u8);
 impl Compression {
     /// Stored as they are.
     pub const NONE: Self = Self(0);
-    /// As blocks of LZ4.
-    pub const LZ4: Self = Self(1);
     /// As frames of Zstandard.
     pub const ZSTD: Self = Self(2);
 }

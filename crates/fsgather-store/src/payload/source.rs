@@ -21,9 +21,8 @@ use crate::{
         bytes::Payload,
         chunk_table::{Chunk, ChunkTable},
         collect::CollectPolicy,
-        compression::{Decompressor, decompressor},
         format::{
-            CHUNK_LEN, ChunkEntry, Compression, Damage, FOOTER_LEN, Footer, HEADER_LEN, Header,
+            CHUNK_LEN, ChunkEntry, Damage, FOOTER_LEN, Footer, HEADER_LEN, Header,
             VERSION, chunk_len, same,
         },
         locator::Locator,
@@ -34,12 +33,6 @@ use crate::{
 
 /// How often reading is tried again after an error of the medium or the network.
 const FLAKY_RETRIES: u32 = 3;
-
-/// How many chunks of a compressed payload are read together before what came of them is handed on.
-pub(crate) const WINDOW: u64 = 4;
-
-/// How many of them, where they stay where they are read to.
-const LONG_WINDOW: u64 = 32;
 
 /// How many bytes of a file that is not verified are brought in before the caller is told; they may have to come from a
 /// disk.
@@ -54,8 +47,8 @@ pub(crate) struct Source {
     visibility: Duration,
     needs_checksums: bool,
     open: Option<Open>,
-    /// One for each thread that reads.
-    workers: Vec<Unpacker>,
+    /// Memory for a compressed chunk.
+    stored: Vec<u8>,
 }
 
 /// An open payload file whose header, table and footer agree with the locator.
@@ -65,22 +58,6 @@ pub(crate) struct Open {
     table: ChunkTable,
     /// Whether the table has checksums.
     has_checksums: bool,
-}
-
-/// What one thread needs to get at the raw bytes of chunks.
-struct Unpacker {
-    /// Nothing where payloads are not compressed.
-    decompressor: Option<Box<dyn Decompressor>>,
-    /// The chunk as it is stored.
-    stored: Vec<u8>,
-}
-
-/// A chunk that is to be read, and where to.
-struct Part<'a> {
-    index: u64,
-    raw: &'a mut [u8],
-    /// Whether it has been read, verified and counted.
-    is_done: bool,
 }
 
 /// What kept one attempt from succeeding.
@@ -122,22 +99,8 @@ impl Source {
             },
             needs_checksums: policy.needs_checksums,
             open: None,
-            workers: Self::workers(locator),
-        })
-    }
-
-    /// Those who read the payload: several where there is something to decompress.
-    fn workers(locator: &Locator) -> Vec<Unpacker> {
-        let size = if locator.compression == Compression::NONE || locator.chunk_count < 2 {
-            1
-        } else {
-            parallel::size()
-        };
-        let unpacker = || Unpacker {
-            decompressor: decompressor(locator.compression),
             stored: Vec::new(),
-        };
-        std::iter::repeat_with(unpacker).take(size).collect()
+        })
     }
 
     /// Does something with the opened file; after trouble opens it anew and does it again, until that
@@ -291,89 +254,51 @@ impl Source {
     fn unpack(
         &self,
         open: &Open,
-        unpacker: &mut Unpacker,
-        part: &mut Part<'_>,
+        index: u64,
+        stored: &mut Vec<u8>,
+        raw: &mut [u8],
     ) -> Result<(), Trouble> {
-        let chunk = self.chunk(open, part.index)?;
-        let expected = part.raw.len() as u64;
-        if chunk.is_compressed {
-            let Unpacker {
-                decompressor: Some(decompressor),
-                stored,
-            } = unpacker
-            else {
-                return Err(Trouble::Fatal(self.locator.unsupported()));
-            };
-            stored.resize(chunk.stored_len, 0);
-            self.read(&open.file, stored, chunk.offset)?;
-            self.verify(open, chunk, part.index, stored)?;
-            let found = match decompressor.decompress(stored, part.raw) {
-                Ok(len) if len as u64 == expected => None,
-                Ok(len) => Some(format!("it holds {len}")),
-                Err(error) => Some(error),
-            };
-            if let Some(found) = found {
-                return Err(Trouble::Damaged(Damage::Decompression {
-                    index: part.index,
-                    count: self.locator.chunk_count,
-                    offset: part.index * CHUNK_LEN as u64,
-                    expected,
-                    found,
-                }));
-            }
-        } else {
-            self.read(&open.file, part.raw, chunk.offset)?;
-            self.verify(open, chunk, part.index, part.raw)?;
+        let chunk = self.chunk(open, index)?;
+        if !chunk.is_compressed {
+            self.read(&open.file, raw, chunk.offset)?;
+            return Ok(self.verify(open, chunk, index, raw)?);
         }
-        Ok(())
+        stored.resize(chunk.stored_len, 0);
+        self.read(&open.file, stored, chunk.offset)?;
+        self.verify(open, chunk, index, stored)?;
+        let found = match self.locator.compression.decompress(stored, raw) {
+            Ok(len) if len == raw.len() => return Ok(()),
+            Ok(len) => format!("it holds {len}"),
+            Err(error) => error,
+        };
+        Err(Trouble::Damaged(Damage::Decompression {
+            index,
+            count: self.locator.chunk_count,
+            offset: index * CHUNK_LEN as u64,
+            expected: raw.len() as u64,
+            found,
+        }))
     }
 
-    /// How many chunks to read together: `most`, or one where that gains nothing.
-    pub(crate) fn window(&self, most: u64) -> u64 {
-        if self.workers.len() > 1 { most } else { 1 }
-    }
-
-    /// Reads the chunks from `first` on that fill `raw` exactly, and verifies them. After trouble with one of
-    /// them those that have been counted are not read again.
-    pub(crate) fn read_chunks(
+    /// Reads the chunk `index`, which fills `raw` exactly, and verifies it.
+    pub(crate) fn read_chunk(
         &mut self,
-        first: u64,
+        index: u64,
         raw: &mut [u8],
         progress: &mut Progress<'_>,
     ) -> Result<(), Error> {
-        let mut workers = std::mem::take(&mut self.workers);
-        let mut parts: Vec<Part<'_>> = (first..)
-            .zip(raw.chunks_mut(CHUNK_LEN))
-            .map(|(index, raw)| Part {
-                index,
-                raw,
-                is_done: false,
-            })
-            .collect();
-        let read = self.with_retries(progress, |source, open, progress| {
-            let missing: Vec<_> = parts.iter_mut().filter(|part| !part.is_done).collect();
-            parallel::share(
-                &mut workers,
-                missing.into_iter(),
-                |unpacker, part| {
-                    source.unpack(open, unpacker, part)?;
-                    Ok(part)
-                },
-                |part| {
-                    part.is_done = true;
-                    progress(part.raw.len() as u64).map_err(Trouble::Fatal)
-                },
-            )
+        let mut stored = std::mem::take(&mut self.stored);
+        let read = self.with_retries(progress, |source, open, _| {
+            source.unpack(open, index, &mut stored, raw)
         });
-        self.workers = workers;
-        read
+        self.stored = stored;
+        read?;
+        progress(raw.len() as u64)
     }
 
-    /// How many raw bytes there are in up to `count` chunks from `first` on.
-    pub(crate) fn raw_len(&self, first: u64, count: u64) -> usize {
-        (first..first.saturating_add(count))
-            .map(|index| chunk_len(self.locator.raw_len, index))
-            .sum()
+    /// Returns how many raw bytes a chunk has.
+    pub(crate) fn raw_len(&self, index: u64) -> usize {
+        chunk_len(self.locator.raw_len, index)
     }
 
     pub(crate) fn read_into_memory(
@@ -386,16 +311,17 @@ impl Source {
                 Ok(bytes) => bytes,
                 Err(trouble) => return Err(self.give_up(trouble, 1, Duration::ZERO)),
             };
-            bytes.resize(self.raw_len(0, 1), 0);
-            self.read_chunks(0, &mut bytes, progress)?;
+            if self.locator.chunk_count == 1 {
+                bytes.resize(self.raw_len(0), 0);
+                self.read_chunk(0, &mut bytes, progress)?;
+            } else {
+                self.with_retries(progress, |_, _, _| Ok(()))?;
+            }
             return Ok(bytes.into());
         }
         let mut room = map::room(len).map_err(|_| self.no_memory(len))?;
-        let (mut next, mut start, window) = (0, 0, self.window(LONG_WINDOW));
-        while next < self.locator.chunk_count {
-            let end = start + self.raw_len(next, window);
-            self.read_chunks(next, &mut room[start..end], progress)?;
-            (next, start) = (next + window, end);
+        for (index, chunk) in (0..).zip(room[..].chunks_mut(CHUNK_LEN)) {
+            self.read_chunk(index, chunk, progress)?;
         }
         Ok(Payload::in_room(room))
     }
@@ -421,12 +347,10 @@ impl Source {
             return Ok(None);
         }
         let mut bytes = Vec::new();
-        let (mut next, window) = (0, self.window(WINDOW));
-        while next < self.locator.chunk_count {
-            bytes.resize(self.raw_len(next, window), 0);
-            self.read_chunks(next, &mut bytes, progress)?;
+        for index in 0..self.locator.chunk_count {
+            bytes.resize(self.raw_len(index), 0);
+            self.read_chunk(index, &mut bytes, progress)?;
             file::write_all(&copy, &mut [io::IoSlice::new(&bytes)]).map_err(failed)?;
-            next += window;
         }
         let mapping = Mapping::of(&copy, len).map_err(failed)?;
         Ok(mapping.map(Payload::copied))
@@ -549,12 +473,12 @@ pub(crate) fn map_verified(
         let chunks = mapping[HEADER_LEN..HEADER_LEN + len].chunks(CHUNK_LEN);
         let starts = (HEADER_LEN..).step_by(CHUNK_LEN);
         parallel::share(
-            &mut vec![(); parallel::size()],
+            parallel::size(),
             (0..)
                 .zip(starts.zip(chunks))
                 .collect::<Vec<_>>()
                 .into_iter(),
-            |(), (index, (start, stored))| {
+            |(index, (start, stored))| {
                 mapping.populate(start, stored.len());
                 source.verify(open, source.chunk(open, index)?, index, stored)?;
                 Ok(stored.len() as u64)

@@ -24,7 +24,7 @@ use crate::{
         reveal::{self, PublishMode},
     },
     payload::{
-        compression::{CompressionSetting, Packer, decompressor},
+        compression::CompressionSetting,
         format::{
             CHUNK_LEN, ChunkEntry, Compression, ENTRY_LEN, Encoding, FOOTER_LEN, Footer,
             HEADER_LEN, Header, chunk_len,
@@ -68,7 +68,7 @@ impl GatherDir {
         P: FnMut(u64) -> Result<(), Error>,
     {
         self.facts().world_size.rank(id.rank.get())?;
-        let packer = Packer::new(compression)?;
+        compression.check()?;
         self.check_place()?;
         let mut names_left = NAMES_TRIED;
         loop {
@@ -120,7 +120,7 @@ impl GatherDir {
                 },
                 header_bytes: header.to_bytes(),
                 is_begun: false,
-                packer,
+                room: Vec::new(),
                 buffer: Vec::new(),
                 is_complete: false,
                 table: Vec::new(),
@@ -138,8 +138,7 @@ impl GatherDir {
 ///
 /// As an [`io::Write`] it takes bytes in pieces of any size, and copies them chunk by chunk: what is hashed is what is written, also
 /// where the caller's memory is written to meanwhile, as memory of other languages may be. Checksums are computed on
-/// the way, while a chunk is in the cache; [without them](Self::without_checksums) chunks go from the caller's memory to the file. With compression it works on 4 chunks at a time, on up to four threads that end with the call,
-/// and needs some 10 MiB of memory.
+/// the way, while a chunk is in the cache; [without them](Self::without_checksums) chunks go from the caller's memory to the file.
 ///
 /// The first error sticks: every later write, and [`publish`](Self::publish), fails with it.
 /// [`take_error`](Self::take_error) gives it with its type. Dropping the writer without publishing
@@ -154,8 +153,9 @@ pub struct PayloadWriter<P> {
     header_bytes: [u8; HEADER_LEN],
     /// Whether the header is in the file.
     is_begun: bool,
-    packer: Packer,
-    /// Bytes that do not make a window of the packer yet.
+    /// Memory for a compressed chunk.
+    room: Vec<u8>,
+    /// Bytes that do not make a whole chunk yet.
     buffer: Vec<u8>,
     /// Whether the end has been written.
     is_complete: bool,
@@ -217,7 +217,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
     /// Only readers whose [policy](crate::CollectPolicy::needs_checksums) does not need checksums take such a payload.
     #[must_use]
     pub fn without_checksums(mut self) -> Self {
-        if !self.is_begun && self.buffer.is_empty() && self.packer.leave_checksums_out() {
+        if !self.is_begun && self.buffer.is_empty() && self.header.compression == Compression::NONE {
             self.header.has_checksums = false;
             self.header_bytes = self.header.to_bytes();
         }
@@ -242,13 +242,13 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
     ///
     /// The first one of this writer.
     pub fn write_last(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
-        while !(bytes.is_empty() || self.packer.passes_on() && self.buffer.is_empty()) {
+        while !(bytes.is_empty() || !self.header.has_checksums && self.buffer.is_empty()) {
             let taken = self.accept(bytes)?;
             bytes = &bytes[taken..];
         }
         self.usable()?;
-        for chunks in bytes.chunks(self.packer.window()) {
-            self.write_chunks(chunks)?;
+        for chunk in bytes.chunks(CHUNK_LEN) {
+            self.write_chunk(chunk)?;
         }
         // The last chunk may be shorter than others, or be in the buffer still.
         self.is_complete = true;
@@ -295,8 +295,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         let (entries, _) = self.table.as_chunks::<ENTRY_LEN>();
         if !entries.is_empty() {
             let file = file::open(&self.staged.path).ok()?;
-            let mut decompressor = decompressor(self.header.compression);
-            let is_packed = self.header.compression != Compression::NONE;
+            let compression = self.header.compression;
             let mut offset = HEADER_LEN as u64;
             for (index, entry) in (0..).zip(entries) {
                 let entry = ChunkEntry::from_bytes(entry).ok()?;
@@ -308,9 +307,9 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
                     return None;
                 }
                 offset += u64::from(entry.stored_len);
-                if is_packed && !entry.is_raw {
+                if compression != Compression::NONE && !entry.is_raw {
                     let mut raw = vec![0; chunk_len(self.raw_len, index)];
-                    let made = decompressor.as_mut()?.decompress(&stored, &mut raw).ok()?;
+                    let made = compression.decompress(&stored, &mut raw).ok()?;
                     taken.extend_from_slice(raw.get(..made)?);
                 } else {
                     taken.extend_from_slice(&stored);
@@ -365,12 +364,12 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         Ok(Locator::new(&self.header, &footer))
     }
 
-    /// Writes the last chunks, the chunk table and the footer.
+    /// Writes the last chunk, the chunk table and the footer.
     fn finish_writing(&mut self) -> Result<Footer, Error> {
         let last = std::mem::take(&mut self.buffer);
         let before = self.mark();
-        let mut packer = std::mem::take(&mut self.packer);
-        let mut parts = self.pack(&mut packer, &last);
+        let mut room = std::mem::take(&mut self.room);
+        let stored = self.pack(&mut room, &last);
         let footer = Footer::seal(
             &self.header_bytes,
             &self.table,
@@ -378,20 +377,19 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
             self.stored_len,
         );
         let (table, end) = (self.table.clone(), footer.to_bytes());
-        parts.extend([&table[..], &end]);
-        self.append(&parts)
+        self.append(&[stored, &table, &end])
             .inspect_err(|_| self.go_back(before, &last))?;
         (self.progress)(last.len() as u64).map_err(|error| self.fail(error))?;
         Ok(footer)
     }
 
-    /// Writes whole chunks, at most a window of them.
-    fn write_chunks(&mut self, raw: &[u8]) -> Result<(), Error> {
+    /// Writes one chunk.
+    fn write_chunk(&mut self, raw: &[u8]) -> Result<(), Error> {
         let before = self.mark();
-        let mut packer = std::mem::take(&mut self.packer);
-        let parts = self.pack(&mut packer, raw);
-        let appended = self.append(&parts);
-        self.packer = packer;
+        let mut room = std::mem::take(&mut self.room);
+        let stored = self.pack(&mut room, raw);
+        let appended = self.append(&[stored]);
+        self.room = room;
         appended.inspect_err(|_| self.go_back(before, raw))?;
         (self.progress)(raw.len() as u64).map_err(|error| self.fail(error))
     }
@@ -401,7 +399,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         (self.table.len(), self.raw_len, self.stored_len)
     }
 
-    /// Forgets chunks that are not in the file after all, but not the bytes that were to be in them.
+    /// Forgets a chunk that is not in the file after all, but keeps its bytes.
     fn go_back(&mut self, (entries, raw_len, stored_len): (usize, u64, u64), raw: &[u8]) {
         self.table.truncate(entries);
         self.raw_len = raw_len;
@@ -409,15 +407,23 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         self.buffer = raw.to_vec();
     }
 
-    /// What to store of these bytes; it is in the table already.
-    fn pack<'a>(&mut self, packer: &'a mut Packer, raw: &'a [u8]) -> Vec<&'a [u8]> {
-        let stored = packer.pack(raw);
-        self.raw_len += raw.len() as u64;
-        for chunk in &stored {
-            self.table.extend(chunk.entry.to_bytes());
-            self.stored_len += chunk.bytes.len() as u64;
+    /// Enters a chunk into the table, unless it is empty, and returns its bytes for the file.
+    fn pack<'a>(&mut self, room: &'a mut Vec<u8>, raw: &'a [u8]) -> &'a [u8] {
+        if raw.is_empty() {
+            return raw;
         }
-        stored.into_iter().map(|chunk| chunk.bytes).collect()
+        let compression = self.header.compression;
+        let (stored, entry) = match compression.compress(raw, room) {
+            Some(len) => (&room[..len], ChunkEntry::of(&room[..len], false)),
+            None if self.header.has_checksums => {
+                (raw, ChunkEntry::of(raw, compression != Compression::NONE))
+            }
+            None => (raw, ChunkEntry::without_checksum(raw)),
+        };
+        self.raw_len += raw.len() as u64;
+        self.table.extend(entry.to_bytes());
+        self.stored_len += stored.len() as u64;
+        stored
     }
 
     /// Appends to the file, after the header if that is not there yet.
@@ -490,18 +496,17 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
 
     fn accept(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         self.usable()?;
-        let window = self.packer.window();
-        if self.packer.passes_on() && self.buffer.is_empty() && bytes.len() >= window {
-            self.write_chunks(&bytes[..window])?;
-            return Ok(window);
+        if !self.header.has_checksums && self.buffer.is_empty() && bytes.len() >= CHUNK_LEN {
+            self.write_chunk(&bytes[..CHUNK_LEN])?;
+            return Ok(CHUNK_LEN);
         }
-        let taken = bytes.len().min(window - self.buffer.len());
+        let taken = bytes.len().min(CHUNK_LEN - self.buffer.len());
         self.buffer.extend_from_slice(&bytes[..taken]);
-        if self.buffer.len() == window {
-            let mut chunks = std::mem::take(&mut self.buffer);
-            self.write_chunks(&chunks)?;
-            chunks.clear();
-            self.buffer = chunks;
+        if self.buffer.len() == CHUNK_LEN {
+            let mut chunk = std::mem::take(&mut self.buffer);
+            self.write_chunk(&chunk)?;
+            chunk.clear();
+            self.buffer = chunk;
         }
         Ok(taken)
     }

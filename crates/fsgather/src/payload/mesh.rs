@@ -7,6 +7,7 @@ use fsgather_control::mesh::{
     Begun, Halted, HostMemory, Mesh, Passed, RingPart, Source as Offered,
 };
 use fsgather_core::{CallId, Contribution, Error, Leaves, Rank, Recipients};
+use fsgather_store::CompressionSetting;
 
 use crate::{
     call::guard::CallGuard,
@@ -18,6 +19,7 @@ use crate::{
         shared_memory::{Reach, Share},
         writer::{Ready, body},
     },
+    setup::warn_once,
 };
 
 /// The connections between the members of a group, and what they have agreed on. Groups have it from the world, so that
@@ -60,6 +62,9 @@ pub(super) fn announced<'b>(
     let ticket = &guard.ticket;
     let len = own.len();
     let is_only_reader = ticket.call.recipients() == Recipients::Only(guard.inner.exchange.rank());
+    if !is_only_reader {
+        warn_if_compression_is_ignored(guard);
+    }
     let (leaves, own) = match retention {
         // Both neighbours are in the call as long as we are.
         Retention::Passing => (Leaves::Nothing, own),
@@ -85,6 +90,18 @@ pub(super) fn announced<'b>(
         own,
         len,
     })
+}
+
+/// Warns once if this rank asks for compression, which payloads that travel by link do not have.
+fn warn_if_compression_is_ignored(guard: &CallGuard) {
+    let compression = guard.inner.world.compression;
+    if compression != CompressionSetting::None {
+        warn_once(format!(
+            "{} sends payloads by TCP, which FSGATHER_COMPRESS={compression} does not compress; set FSGATHER_TRANSPORT=filesys \
+             to send compressed files, or FSGATHER_COMPRESS=none",
+            guard.inner.me(),
+        ));
+    }
 }
 
 /// Connects to those that this rank sends to, which is better told of now than after the verdict if they cannot be reached.

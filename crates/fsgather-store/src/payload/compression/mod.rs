@@ -1,91 +1,109 @@
-//! Compressing and decompressing chunks, each alone. Pure, but for the threads of a [`Packer`].
+//! Compresses and decompresses chunks, each alone. Pure.
 //!
-//! Libraries are behind cargo features, one file each: `lz4` and `zstd`. A build without one says so where
-//! it is asked for it, and knows what it is that it lacks.
+//! Zstandard is behind the cargo feature `zstd`. A build without it refuses compressed payloads and names the feature.
 
-#[cfg(feature = "lz4")]
-mod lz4;
-mod packer;
-mod setting;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "zstd")]
-mod zstd;
-
-pub use setting::CompressionSetting;
-#[cfg(test)]
-pub(crate) use setting::tests::supported;
-
-pub(crate) use packer::Packer;
 
 use std::fmt;
 
+#[cfg(feature = "zstd")]
+use ::zstd::bulk;
 use fsgather_core::Error;
 
 use crate::payload::format::Compression;
 
-/// What compresses chunks, one after the other.
-pub(crate) trait Compressor: Send + Sync {
-    /// Compresses a chunk to the beginning of `room`, which is made large enough, and says how many bytes
-    /// that takes.
-    fn compress(&mut self, raw: &[u8], room: &mut Vec<u8>) -> Result<usize, String>;
+#[cfg(test)]
+pub(crate) use tests::supported;
+
+/// Level of Zstandard: fast, since each payload is written and read about once.
+#[cfg(feature = "zstd")]
+const LEVEL: i32 = 1;
+
+/// Whether the payload files of a rank are compressed.
+///
+/// Compression takes time and saves bytes. It pays on a network file system that all ranks write to at once, and not where a
+/// file is mapped from memory. A chunk that compression does not make shorter is stored as it is. Readers need no setting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CompressionSetting {
+    /// Payloads are stored as they are.
+    #[default]
+    None,
+    /// Payloads are compressed with Zstandard. Needs the cargo feature `zstd`.
+    Zstd,
 }
 
-/// What decompresses chunks, one after the other.
-pub(crate) trait Decompressor: Send + Sync {
-    /// Decompresses a chunk to the beginning of `raw` and says how many bytes it had. If it has more than
-    /// there is room for, that is an error, and so is what no compressor makes.
-    fn decompress(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<usize, String>;
-}
+impl CompressionSetting {
+    /// Returns the compression that payload files name.
+    #[must_use]
+    pub const fn compression(self) -> Compression {
+        match self {
+            Self::None => Compression::NONE,
+            Self::Zstd => Compression::ZSTD,
+        }
+    }
 
-/// What compresses as the setting says; nothing if it says not to.
-pub(crate) fn compressor(
-    setting: CompressionSetting,
-) -> Result<Option<Box<dyn Compressor>>, Error> {
-    setting.check()?;
-    Ok(match setting {
-        #[cfg(feature = "lz4")]
-        CompressionSetting::Lz4 => Some(lz4::compressor()),
-        #[cfg(feature = "zstd")]
-        CompressionSetting::Zstd { level } => Some(zstd::compressor(level)?),
-        _ => None,
-    })
-}
-
-/// What decompresses such chunks; nothing if this build has nothing for it, or nothing is needed.
-pub(crate) fn decompressor(compression: Compression) -> Option<Box<dyn Decompressor>> {
-    match compression {
-        #[cfg(feature = "lz4")]
-        Compression::LZ4 => Some(lz4::decompressor()),
-        #[cfg(feature = "zstd")]
-        Compression::ZSTD => Some(zstd::decompressor()),
-        _ => None,
+    /// Checks that this build can compress so.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] that names the cargo feature that is off.
+    pub fn check(self) -> Result<(), Error> {
+        if self.compression().is_supported() {
+            return Ok(());
+        }
+        Err(Error::config(
+            "this build of fsgather cannot compress, since its cargo feature `zstd` is off; switch that on, or choose no \
+             compression",
+        ))
     }
 }
 
+impl fmt::Display for CompressionSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.compression().fmt(f)
+    }
+}
+
+#[cfg_attr(
+    not(feature = "zstd"),
+    expect(unused_variables, reason = "there is nothing to compress with")
+)]
 impl Compression {
-    /// Whether this build writes and reads it: [`LZ4`](Self::LZ4) needs the cargo feature `lz4`,
-    /// [`ZSTD`](Self::ZSTD) the cargo feature `zstd`.
+    /// Whether this build writes and reads it: [`ZSTD`](Self::ZSTD) needs the cargo feature `zstd`.
     #[must_use]
     pub const fn is_supported(self) -> bool {
-        matches!(self, Self::NONE)
-            || (cfg!(feature = "lz4") && matches!(self, Self::LZ4))
-            || (cfg!(feature = "zstd") && matches!(self, Self::ZSTD))
+        matches!(self, Self::NONE) || (cfg!(feature = "zstd") && matches!(self, Self::ZSTD))
     }
 
-    /// What to say of a payload that this build cannot read.
+    /// Compresses a chunk into `room` if that makes it shorter, and returns its new length.
+    pub(crate) fn compress(self, raw: &[u8], room: &mut Vec<u8>) -> Option<usize> {
+        #[cfg(feature = "zstd")]
+        if self == Self::ZSTD {
+            // A longer result is an error.
+            room.resize(raw.len().checked_sub(1)?, 0);
+            return bulk::compress_to_buffer(raw, room.as_mut_slice(), LEVEL).ok();
+        }
+        None
+    }
+
+    /// Decompresses a chunk to the beginning of `raw` and returns its length. A longer chunk is an error.
+    pub(crate) fn decompress(self, stored: &[u8], raw: &mut [u8]) -> Result<usize, String> {
+        #[cfg(feature = "zstd")]
+        if self == Self::ZSTD {
+            return bulk::decompress_to_buffer(stored, raw).map_err(|error| error.to_string());
+        }
+        Err(format!("this build cannot decompress {self}"))
+    }
+
+    /// Returns the error for a payload that this build cannot read.
     pub(crate) fn unsupported(self, what: String) -> Error {
-        let known: Vec<String> = [Self::NONE, Self::LZ4, Self::ZSTD]
-            .into_iter()
-            .filter(|known| known.is_supported())
-            .map(|known| known.to_string())
-            .collect();
-        let known = known.join(" and ");
         Error::Incompatible {
             what,
-            ours: match self {
-                Self::LZ4 | Self::ZSTD => format!("{known} (its cargo feature `{self}` is off)"),
-                _ => known,
+            ours: if Self::ZSTD.is_supported() {
+                "none and zstd".into()
+            } else {
+                "none (its cargo feature `zstd` is off)".into()
             },
             theirs: self.to_string(),
         }
@@ -93,11 +111,10 @@ impl Compression {
 }
 
 impl fmt::Display for Compression {
-    /// The word for it, or the number of one that this build has never heard of.
+    /// Writes the name of a known compression, or the number of an unknown one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::NONE => f.write_str("none"),
-            Self::LZ4 => f.write_str("lz4"),
             Self::ZSTD => f.write_str("zstd"),
             Self(number) => number.fmt(f),
         }
