@@ -93,7 +93,7 @@ try_part() {
     case $1 in
     # Tests of full disks are ignored otherwise; they mount a tmpfs, as root.
     store) targets+=(--features zstd) && [ "$(id -u)" != 0 ] || chosen=(--include-ignored) ;;
-    fsgather) package=fsgather targets+=(--features async,zstd) ;;
+    fsgather) package=fsgather targets+=(--features zstd) ;;
     esac
     mkdir -p "$out"
     local list=(cargo mutants --dir "$tree" --package "$package" --list)

@@ -11,9 +11,8 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_core::{
-    Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, IsDecided, Onlooker,
-    Operation, Peer, Phase, Rank, RankNames, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize,
-    lock,
+    Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, Onlooker, Operation,
+    Peer, Phase, Rank, RankNames, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize, lock,
 };
 use fsgather_system::clock;
 
@@ -402,20 +401,6 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             Some(Err(failure)) => Err(self.report(failure)),
             None if limit.is_some() => Ok(None),
             None => Err(Error::closed()),
-        }
-    }
-
-    fn watch(&self, is_over: &mut dyn FnMut(&IsDecided<'_>) -> bool) {
-        let mut is_over = |member: &Member| {
-            let has_ended = self.check().is_err();
-            is_over(&|step| has_ended || member.has_verdict(step))
-        };
-        self.wait_until(None, |member| is_over(member).then_some(()));
-    }
-
-    fn wake(&self) {
-        if self.check().is_ok() {
-            self.carrier().act(|_, _| ());
         }
     }
 

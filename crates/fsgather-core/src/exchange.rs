@@ -144,9 +144,6 @@ impl fmt::Display for Ticket {
 /// not block.
 pub type ReclaimSink = Arc<dyn Fn(ChannelId, Epoch, Rank) + Send + Sync>;
 
-/// Tells whether the verdict on a step, or its failure, can be had without waiting.
-pub type IsDecided<'a> = dyn Fn(Step) -> bool + 'a;
-
 /// Told while something takes long, at least every 100 ms, how many bytes have moved since the last time; an error from it
 /// ends the work and is returned as it is.
 pub type Progress<'a> = dyn FnMut(u64) -> Result<(), Error> + 'a;
@@ -240,16 +237,6 @@ pub trait Exchange: Send + Sync {
         round: Round,
         limit: Option<Duration>,
     ) -> Result<Option<Verdict>, Error>;
-
-    /// Waits until `is_over` says so. It is asked at once, whenever something has happened, and at every
-    /// [`wake`](Self::wake); it can ask in turn which steps of this channel are decided. All are when this exchange has
-    /// ended.
-    ///
-    /// `is_over` is asked under a lock: it must not block, nor use this exchange.
-    fn watch(&self, is_over: &mut dyn FnMut(&IsDecided<'_>) -> bool);
-
-    /// Has all who [watch](Self::watch) ask again. Never blocks.
-    fn wake(&self);
 
     /// Says that this rank does not want the verdict of a call any more, to which it has contributed. Never
     /// blocks. The others notice nothing: what this rank would have received counts as read.

@@ -58,8 +58,8 @@ pub use epoch::{ChannelId, Epoch, Round, Step};
 pub use error::{Error, PeerFailure, StorageCause};
 pub use error_kind::ErrorKind;
 pub use exchange::{
-    Contribution, Departure, Exchange, IsDecided, Leaves, Onlooker, Progress, ReclaimSink, Table,
-    Ticket, Verdict,
+    Contribution, Departure, Exchange, Leaves, Onlooker, Progress, ReclaimSink, Table, Ticket,
+    Verdict,
 };
 pub use fsgather_system::{StandardError, lock, warn, warning::speak_as};
 pub use id::{GatherId, ParseGatherIdError, Salt};

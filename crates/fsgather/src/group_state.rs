@@ -19,8 +19,6 @@ use fsgather_store::{
 };
 use uuid::Uuid;
 
-#[cfg(feature = "async")]
-use crate::call::driver::{Driven, Driver};
 use crate::{
     call::{blocking, open_calls::OpenCalls},
     payload::{
@@ -50,9 +48,6 @@ pub(crate) struct GroupState {
     ended: AtomicBool,
     /// Calls of which something is still to be had.
     pub(crate) open_calls: OpenCalls,
-    /// Calls that are awaited.
-    #[cfg(feature = "async")]
-    driver: Driver,
     /// How often a group was made of each list of members.
     lists: Mutex<BTreeMap<Vec<Rank>, u64>>,
 }
@@ -71,8 +66,6 @@ impl GroupState {
             is_world: true,
             ended: AtomicBool::new(false),
             open_calls: OpenCalls::default(),
-            #[cfg(feature = "async")]
-            driver: Driver::default(),
             lists: Mutex::default(),
         });
         let weak = Arc::downgrade(&inner.world);
@@ -175,8 +168,6 @@ impl GroupState {
             is_world: false,
             ended: AtomicBool::new(false),
             open_calls: OpenCalls::default(),
-            #[cfg(feature = "async")]
-            driver: Driver::default(),
             lists: Mutex::default(),
         }))
     }
@@ -401,17 +392,6 @@ impl GroupState {
             let channel = self.exchange.channel();
             self.world.directories.end_closed(channel, self.world.rank);
         }
-    }
-}
-
-#[cfg(feature = "async")]
-impl Driven for GroupState {
-    fn exchange(&self) -> &dyn Exchange {
-        &*self.exchange
-    }
-
-    fn driver(&self) -> &Driver {
-        &self.driver
     }
 }
 

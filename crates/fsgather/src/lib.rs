@@ -34,7 +34,6 @@
 //!
 //! | feature | adds | needs |
 //! |---|---|---|
-//! | `async` | [`Pending`] calls as futures, for any executor | |
 //! | `zstd` | payload files compressed with Zstandard, by [`Builder::compression`] or `FSGATHER_COMPRESS`. A build without it refuses to write or read such payloads | a C compiler |
 //! | `mpi` | `MpiBootstrap`: ranks that MPI introduces to each other | `mpicc` and libclang; on Debian `libopenmpi-dev libclang-dev` |
 //!
@@ -94,7 +93,7 @@ pub use pieces::Pieces;
 pub use send_buffer::SendBuffer;
 
 /// What the guides show is compiled and run with the documentation tests.
-#[cfg(all(doctest, feature = "async"))]
+#[cfg(doctest)]
 mod guides {
     #[doc = include_str!("../../../docs/guide/groups.md")]
     struct Groups;

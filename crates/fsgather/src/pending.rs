@@ -1,45 +1,35 @@
-//! Calls that go on while the program computes: [`Pending`].
+//! Calls that continue while the program computes: [`Pending`].
 
 use std::{fmt, time::Duration};
-#[cfg(feature = "async")]
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-};
 
 use fsgather_core::Error;
 
-#[cfg(feature = "async")]
-use crate::call::{awaited::Awaited, open_call::GiveUp};
 use crate::call::{
     blocking::step_aside,
     open_call::OpenCall,
     open_calls::Open,
-    started::{Decision, ReceivedParts, StartedCall},
+    started::{ReceivedParts, StartedCall},
 };
 
-/// Reads what a call has brought.
+/// Reads the result of a call.
 type Finish<R> = Box<dyn FnOnce(&StartedCall<'static>, ReceivedParts) -> Result<R, Error> + Send>;
 
-/// A call whose result has not been handed out.
+/// A call whose result has not been returned.
 struct UntakenCall<R> {
     started: StartedCall<'static>,
     finish: Finish<R>,
-    #[cfg_attr(
-        not(feature = "async"),
-        expect(dead_code, reason = "it is open as long as this is held")
-    )]
-    open: OpenCall,
+    /// Holds the call open.
+    _open: OpenCall,
 }
 
-/// A call that has been started, and whose result has not been asked for yet.
+/// A call that has been started, and whose result has not been requested yet.
 ///
-/// This rank's part has been published and announced, so that the others need not wait for it any more.
-/// Several calls of one communicator may be pending; they may be waited for in any order, but all ranks
-/// have to start them in the same order. Dropping one gives up its result on this rank only: the
-/// others get theirs, and nothing is left behind.
+/// This rank's part has been published and announced, so the other ranks do not wait for it. Several calls of one
+/// communicator may be pending. The program may wait for them in any order, but all ranks must start them in the same
+/// order. Dropping one gives up its result on this rank only: the other ranks get theirs, and nothing is left behind.
 ///
-/// With the feature `async` it is a [`Future`] as well, for any executor.
+/// In asynchronous code, wait on a thread for blocking work, such as that of `tokio::task::spawn_blocking`; `docs/guide/rust.md`
+/// has an example.
 ///
 /// # Examples
 ///
@@ -52,13 +42,10 @@ struct UntakenCall<R> {
 /// assert_eq!(first.wait()?, [1]);
 /// # Ok::<(), fsgather::Error>(())
 /// ```
-#[must_use = "a pending call whose result nobody asks for had better not be started"]
+#[must_use = "a call whose result is not needed should not be started"]
 pub struct Pending<R> {
-    /// Gone once the result has been handed out.
+    /// `None` once the result has been returned.
     state: Option<UntakenCall<R>>,
-    /// Somebody waits for it in the background.
-    #[cfg(feature = "async")]
-    awaited: Option<Awaited<R>>,
 }
 
 impl<R> Pending<R> {
@@ -72,23 +59,21 @@ impl<R> Pending<R> {
             state: Some(UntakenCall {
                 started,
                 finish: Box::new(finish),
-                open,
+                _open: open,
             }),
-            #[cfg(feature = "async")]
-            awaited: None,
         }
     }
 
-    /// Waits for all ranks, reads what they have handed over, and returns it.
+    /// Waits for all ranks, reads their parts, and returns the result.
     ///
     /// # Errors
     ///
-    /// Those of the call that was started; [`Error::Config`] when the result has been handed out already.
+    /// Those of the call that was started; [`Error::Config`] if the result has been returned already.
     pub fn wait(mut self) -> Result<R, Error> {
         step_aside(|| self.look(None))?.ok_or_else(taken)
     }
 
-    /// The result, if all ranks have handed in their parts; `None` if somebody is still waited for.
+    /// Returns the result if all ranks have handed in their parts, else `None`.
     ///
     /// # Errors
     ///
@@ -97,9 +82,9 @@ impl<R> Pending<R> {
         self.wait_timeout(Duration::ZERO)
     }
 
-    /// Waits for all ranks, but no longer than `limit`; `None` if somebody is still waited for.
+    /// Waits for all ranks, but no longer than `limit`; returns `None` if some are still missing.
     ///
-    /// Nothing is lost then: it can be asked for again. Reading what has been handed over may take longer.
+    /// Nothing is lost then: the program can wait again. Reading the parts may take longer than `limit`.
     ///
     /// # Errors
     ///
@@ -108,33 +93,8 @@ impl<R> Pending<R> {
         step_aside(|| self.look(Some(limit)))
     }
 
+    /// Waits for the verdict, for `limit` at most, and reads the result.
     fn look(&mut self, limit: Option<Duration>) -> Result<Option<R>, Error> {
-        #[cfg(feature = "async")]
-        if let Some(awaited) = &self.awaited {
-            // It has been polled before: it is waited for elsewhere.
-            let Some(result) = awaited.wait(limit) else {
-                return Ok(None);
-            };
-            self.awaited = None;
-            return result.map(Some);
-        }
-        let decided = self.decide(limit)?;
-        decided.map(DecidedCall::read).transpose()
-    }
-
-    /// The call, and what gives it up, unless its result has been handed out.
-    #[cfg(feature = "async")]
-    pub(crate) fn started(&self) -> Result<(&StartedCall<'static>, GiveUp), Error> {
-        let call = self.state.as_ref();
-        let call = call.map(|call| (&call.started, call.open.give_up()));
-        call.ok_or_else(taken)
-    }
-
-    /// Waits for the verdict, for `limit` at most.
-    pub(crate) fn decide(
-        &mut self,
-        limit: Option<Duration>,
-    ) -> Result<Option<DecidedCall<R>>, Error> {
         let mut call = self.state.take().ok_or_else(taken)?;
         let is_look = limit == Some(Duration::ZERO);
         if !is_look {
@@ -148,27 +108,8 @@ impl<R> Pending<R> {
             self.state = Some(call);
             return Ok(None);
         };
-        Ok(Some(DecidedCall { call, decision }))
-    }
-}
-
-/// A call that has been decided, and what it brings is still to be read.
-pub(crate) struct DecidedCall<R> {
-    call: UntakenCall<R>,
-    decision: Decision,
-}
-
-impl<R> DecidedCall<R> {
-    /// Whether all that it brings is in this process's memory.
-    #[cfg(feature = "async")]
-    pub(crate) fn is_here(&self) -> bool {
-        self.decision.is_here()
-    }
-
-    /// Reads what it brings.
-    pub(crate) fn read(mut self) -> Result<R, Error> {
-        let received = self.call.started.follow(self.decision)?;
-        (self.call.finish)(&self.call.started, received)
+        let received = call.started.follow(decision)?;
+        (call.finish)(&call.started, received).map(Some)
     }
 }
 
@@ -195,59 +136,3 @@ impl<R> fmt::Debug for Pending<R> {
             .finish_non_exhaustive()
     }
 }
-
-/// Waits as [`Pending::wait`] does, without blocking the executor.
-///
-/// Any executor will do: one thread waits for all calls of a communicator that are awaited. Dropping the future
-/// neither blocks nor fails anybody; what it would have brought is given up, and [`close`](crate::Communicator::close)
-/// waits until what is being read of it has been. Starting a call does block while this rank's part is published,
-/// which a current-thread tokio runtime has to leave to another thread.
-///
-/// A call that has been polled can still be asked for by [`wait`](Pending::wait) and the like. Small values are read on
-/// the thread that waits: a `Deserialize` of yours that blocks there keeps other awaited calls waiting.
-///
-/// # Examples
-///
-/// ```
-/// use std::sync::Arc;
-///
-/// use fsgather::Communicator;
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-/// runtime.block_on(async {
-///     let communicator = Arc::new(Communicator::solo());
-///     let its = Arc::clone(&communicator);
-///     let started = tokio::task::spawn_blocking(move || its.start_all_gather(&7)).await??;
-///     assert_eq!(started.await?, [7]);
-///     Ok(())
-/// })
-/// # }
-/// ```
-#[cfg(feature = "async")]
-impl<R: Send + 'static> Future for Pending<R> {
-    type Output = Result<R, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.awaited.is_none() {
-            let state = self.state.take().ok_or_else(taken)?;
-            self.awaited = Some(Awaited::start(Self {
-                state: Some(state),
-                awaited: None,
-            })?);
-        }
-        let polled = match &self.awaited {
-            Some(awaited) => awaited.poll(context),
-            None => Poll::Ready(Err(taken())),
-        };
-        if polled.is_ready() {
-            // Whoever asks again gets an answer rather than none for ever.
-            self.awaited = None;
-        }
-        polled
-    }
-}
-
-#[cfg(all(test, feature = "async"))]
-#[path = "pending_tests.rs"]
-mod tests;

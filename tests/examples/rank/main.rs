@@ -20,9 +20,6 @@
 //! | `storm:CALLS:SEED` | random calls on four groups from four threads |
 //! | `introduce:WAY:PLACE` | joins by a rendezvous of the program's own: `note`, `store`, `garbage`, `broken` |
 //! | `speak:CODEC:LEN` | calls in `postcard`, `json`, `backwards`; `json` for a length is another type |
-//! | `await:EXECUTOR:LEN` | awaits several calls by `current`, `multi` (tokio) or `pollster` |
-//! | `await_many:COUNT` | starts and polls so many calls, prints `at awaiting` and waits for a line, then awaits them all |
-//! | `unawaited:EXECUTOR` | polls a call, prints `dropped` once it has dropped it |
 //! | `barriers` | barriers until rank 0 reads a line |
 //! | `timed_barriers:COUNT` | prints `median N`: how many microseconds half of so many barriers take at most |
 //! | `panic`, `encode_panics`, `encode_fails`, `source_fails` | fails in that way |
@@ -51,7 +48,6 @@
     reason = "some ranks are asked to panic, and a wrong script has to be mended"
 )]
 
-mod awaiting;
 mod calls;
 mod codecs;
 mod family;
@@ -200,10 +196,6 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
         ["speak", codec, what] => {
             let world = state.joined.as_ref().ok_or_else(not_joined)?;
             codecs::speak(state.family.current(world), codec, what)?;
-        }
-        ["await" | "await_many" | "unawaited", ..] => {
-            let world = state.joined.as_ref().ok_or_else(not_joined)?;
-            awaiting::take(state.family.current(world), &words)?;
         }
         ["drop"] => drop(state.joined.take()),
         ["leave_with", reason] => {

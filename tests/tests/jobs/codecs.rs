@@ -24,9 +24,8 @@ fn values_travel_in_whichever_codec_all_ranks_use() {
 
 #[test]
 fn described_types_travel_in_a_codec_of_the_program() {
-    let (mut stage, place) = all(|_| {
-        "speak:json:json speak:json:gather_json speak:json:untagged".into()
-    });
+    let (mut stage, place) =
+        all(|_| "speak:json:json speak:json:gather_json speak:json:untagged".into());
     stage.succeed(everybody(RANKS));
     assert_nothing_left(place.path());
 }
@@ -38,12 +37,7 @@ fn ranks_with_different_codecs_are_told_both() {
         _ => "speak:json:100".into(),
     });
     let (error, _) = stage.fail_alike(everybody(RANKS), DESYNC);
-    for named in [
-        "different codecs",
-        "in json",
-        "in backwards",
-        "rank 2",
-    ] {
+    for named in ["different codecs", "in json", "in backwards", "rank 2"] {
         assert!(error.contains(named), "{named}: {error}");
     }
 }

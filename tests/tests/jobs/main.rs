@@ -7,7 +7,6 @@ mod common;
 
 mod agreement;
 mod attempts;
-mod awaiting;
 mod cleaning;
 mod codecs;
 mod command;

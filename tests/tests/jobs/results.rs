@@ -1,8 +1,6 @@
 //! Payload files as they are on disk, and the memory that a gather needs.
 
-use crate::common::{
-    Stage, World, assert_nothing_left, everybody, name_of, payload_files, place,
-};
+use crate::common::{Stage, World, assert_nothing_left, everybody, name_of, payload_files, place};
 
 #[test]
 fn the_setting_for_compression_reaches_the_payload_files() {

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use fsgather_core::typed_duration_text;
 
-use super::{
-    DirMode, InterfaceFilter, PortRange, RendezvousSetting, choice::Choice, parse,
-};
+use super::{DirMode, InterfaceFilter, PortRange, RendezvousSetting, choice::Choice, parse};
 
 /// A type that settings have.
 pub(super) trait SettingValue: Sized {

@@ -54,13 +54,6 @@ impl Member {
         }
     }
 
-    /// Whether there is a verdict on a round, or a failure instead.
-    #[must_use]
-    pub fn has_verdict(&self, step: Step) -> bool {
-        let channel = self.channels.get(&step.channel);
-        channel.is_none_or(|channel| channel.has_verdict(step))
-    }
-
     /// Drops the verdict on a call that nobody here wants any more, now or when it comes. What others need of
     /// this rank is done; where that cannot be, the call fails with `cause`.
     pub fn abandon(&mut self, ticket: &Ticket, cause: Error, now: Instant) {

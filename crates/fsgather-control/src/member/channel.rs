@@ -274,11 +274,6 @@ impl Channel {
         Some(Ok(verdict))
     }
 
-    /// Whether there is a verdict on one round, or a failure instead.
-    pub(super) fn has_verdict(&self, step: Step) -> bool {
-        self.failure.is_some() || self.verdicts.contains_key(&step)
-    }
-
     /// Keeps a verdict for the calling thread, and returns the message to rank 0 if the call is abandoned.
     pub(super) fn release(
         &mut self,

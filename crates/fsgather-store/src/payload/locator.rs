@@ -182,7 +182,10 @@ mod tests {
             Ok(_) => assert!(Compression::ZSTD.is_supported()),
             Err(error) => {
                 assert!(matches!(error, Error::Incompatible { .. }), "{error}");
-                assert!(error.to_string().contains("cargo feature `zstd`"), "{error}");
+                assert!(
+                    error.to_string().contains("cargo feature `zstd`"),
+                    "{error}"
+                );
                 assert!(!Compression::ZSTD.is_supported());
             }
         }

@@ -22,8 +22,8 @@ use crate::{
         chunk_table::{Chunk, ChunkTable},
         collect::CollectPolicy,
         format::{
-            CHUNK_LEN, ChunkEntry, Damage, FOOTER_LEN, Footer, HEADER_LEN, Header,
-            VERSION, chunk_len, same,
+            CHUNK_LEN, ChunkEntry, Damage, FOOTER_LEN, Footer, HEADER_LEN, Header, VERSION,
+            chunk_len, same,
         },
         locator::Locator,
         map::{self, Mapping},

@@ -217,7 +217,8 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
     /// Only readers whose [policy](crate::CollectPolicy::needs_checksums) does not need checksums take such a payload.
     #[must_use]
     pub fn without_checksums(mut self) -> Self {
-        if !self.is_begun && self.buffer.is_empty() && self.header.compression == Compression::NONE {
+        if !self.is_begun && self.buffer.is_empty() && self.header.compression == Compression::NONE
+        {
             self.header.has_checksums = false;
             self.header_bytes = self.header.to_bytes();
         }

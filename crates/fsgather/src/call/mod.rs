@@ -4,13 +4,8 @@
 //! - [`started`]: takes this rank's payload, waits for the verdict, and reads what the others have handed in.
 //! - [`open_calls`]: those of which something is still to be had; [`open_call`] holds one open.
 //! - [`blocking`]: waits inside of somebody else's runtime.
-//! - `awaited`: hands the result of a call over to who awaits it; `driver` waits for all such calls.
 
-#[cfg(feature = "async")]
-pub(crate) mod awaited;
 pub(crate) mod blocking;
-#[cfg(feature = "async")]
-pub(crate) mod driver;
 pub(crate) mod guard;
 pub(crate) mod open_call;
 pub(crate) mod open_calls;

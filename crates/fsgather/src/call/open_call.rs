@@ -13,23 +13,6 @@ pub(crate) struct OpenCall {
     numbers: (u64, u64),
 }
 
-/// Says of an open call that nobody wants it any more.
-#[cfg(feature = "async")]
-#[derive(Clone, Copy)]
-pub(crate) struct GiveUp {
-    numbers: (u64, u64),
-}
-
-#[cfg(feature = "async")]
-impl GiveUp {
-    /// Says so of a call of this group.
-    pub(crate) fn give_up(self, group: &GroupState) {
-        let (own, world) = self.numbers;
-        group.open_calls.give_up(own);
-        group.world.open_calls.give_up(world);
-    }
-}
-
 impl OpenCall {
     pub(crate) fn new(inner: &Arc<GroupState>, ticket: &Ticket, left: Open) -> Self {
         let call = &*ticket.call;
@@ -39,14 +22,6 @@ impl OpenCall {
         );
         let inner = Arc::clone(inner);
         Self { inner, numbers }
-    }
-
-    /// What says of this call that nobody wants it any more.
-    #[cfg(feature = "async")]
-    pub(crate) const fn give_up(&self) -> GiveUp {
-        GiveUp {
-            numbers: self.numbers,
-        }
     }
 }
 

@@ -1,39 +1,21 @@
-//! Calls of which something is still to be had, which is what `close` must not come before: [`OpenCalls`].
+//! Calls whose results have not been taken, which `close` must not precede: [`OpenCalls`].
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Condvar, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, fmt, sync::Mutex};
 
 use fsgather_core::{Error, Site, lock};
 
-/// What is still to be had of a call.
+/// How much of a call's result has been taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Open {
-    /// Nobody has waited for its verdict.
+    /// Its verdict has not been waited for.
     Pending,
     /// Results have not been read to their end.
     Unread,
-    /// Nobody wants it any more; a thread of ours is about to find out, or reads what it has begun.
-    #[cfg(feature = "async")]
-    GivenUp,
 }
 
 impl Open {
-    /// Whether it ends without the user.
-    const fn ends_itself(self) -> bool {
-        match self {
-            Self::Pending | Self::Unread => false,
-            #[cfg(feature = "async")]
-            Self::GivenUp => true,
-        }
-    }
-
     const fn what_to_do(self) -> &'static str {
         match self {
-            #[cfg(feature = "async")]
-            Self::GivenUp => "is still being given up; wait for that",
             Self::Pending => "is still pending; wait for it or drop it",
             Self::Unread => "has results that have not been read to their end; read or drop them",
         }
@@ -42,11 +24,7 @@ impl Open {
 
 /// Open calls by the order in which they were opened.
 #[derive(Default)]
-pub(crate) struct OpenCalls {
-    state: Mutex<NumberedCalls>,
-    /// Told when a call is no longer open.
-    ended: Condvar,
-}
+pub(crate) struct OpenCalls(Mutex<NumberedCalls>);
 
 #[derive(Default)]
 struct NumberedCalls {
@@ -56,7 +34,7 @@ struct NumberedCalls {
 
 impl OpenCalls {
     pub(crate) fn insert(&self, left: Open, call: &dyn fmt::Display) -> u64 {
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.0);
         state.opened += 1;
         let number = state.opened;
         state.calls.insert(number, (left, call.to_string()));
@@ -64,34 +42,17 @@ impl OpenCalls {
     }
 
     pub(crate) fn remove(&self, number: u64) {
-        lock(&self.state).calls.remove(&number);
-        self.ended.notify_all();
+        lock(&self.0).calls.remove(&number);
     }
 
-    /// Notes that nobody wants a call any more, if it is open.
-    #[cfg(feature = "async")]
-    pub(crate) fn give_up(&self, number: u64) {
-        if let Some((left, _)) = lock(&self.state).calls.get_mut(&number) {
-            *left = Open::GivenUp;
-        }
-    }
-
-    /// Nothing if no call is open, else why the communicator cannot be closed at `site`.
-    ///
-    /// Closing it all the same would wait for this very rank. Calls that have been given up end by themselves.
+    /// Returns an error if a call is open: closing the communicator at `site` would wait for this very rank.
     pub(crate) fn check(&self, site: &Site) -> Result<(), Error> {
-        let mut state = lock(&self.state);
-        while !state.calls.is_empty() && state.calls.values().all(|(left, _)| left.ends_itself()) {
-            state = self
-                .ended
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        let state = lock(&self.0);
         let mut calls = state.calls.values();
-        let Some((left, call)) = calls.find(|(left, _)| !left.ends_itself()) else {
+        let Some((left, call)) = calls.next() else {
             return Ok(());
         };
-        let more = match calls.filter(|(left, _)| !left.ends_itself()).count() {
+        let more = match calls.len() {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };

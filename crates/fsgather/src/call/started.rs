@@ -61,29 +61,6 @@ pub(crate) enum Decision {
     Followed(ReceivedParts),
 }
 
-#[cfg(feature = "async")]
-impl Decision {
-    /// Whether all that the call brings is in this process's memory.
-    pub(crate) fn is_here(&self) -> bool {
-        let verdict = match self {
-            Self::Verdict(verdict) => verdict,
-            Self::Followed(_) => return true,
-        };
-        let is_inline = |body| {
-            matches!(
-                PayloadHeader::from_body(body),
-                Some(
-                    PayloadHeader::Inline { .. }
-                        | PayloadHeader::Shared(_)
-                        | PayloadHeader::Kept { .. }
-                )
-            )
-        };
-        let mut bodies = verdict.table.iter().flat_map(|table| &table.bodies);
-        verdict.further_rounds == 0 && bodies.all(is_inline)
-    }
-}
-
 impl<'a> StartedCall<'a> {
     /// Takes this rank's payload and announces it to the others.
     pub(crate) fn new(
@@ -298,12 +275,6 @@ impl<'a> StartedCall<'a> {
             share: self.share,
             decided: self.decided,
         }
-    }
-
-    /// Whether the call came to its verdict while it was started.
-    #[cfg(feature = "async")]
-    pub(crate) fn is_decided(&self) -> bool {
-        self.decided.is_some()
     }
 
     pub(crate) fn guard(&self) -> &CallGuard {

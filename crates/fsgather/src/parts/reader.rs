@@ -6,8 +6,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use fsgather_core::{Error, Rank, lock};
 use crate::payload::{header::FileHeader, stream::PayloadStream};
+use fsgather_core::{Error, Rank, lock};
 
 use super::unread::UnreadParts;
 
