@@ -11,7 +11,6 @@ use fsgather_core::{CallId, Error, Rank, lock};
 
 use crate::{
     ledger::Ledger,
-    lent::{LeftMapping, LentPart},
     location::Location,
     memory::{OwnMemory, Words},
     shelf::IdleShelves,
@@ -41,10 +40,6 @@ pub struct Arena {
     pub(crate) ledger: Arc<Ledger>,
     words: File,
     pub(crate) slots: Mutex<Slots>,
-    /// What the program has of it.
-    pub(crate) lent: Mutex<Vec<Arc<LentPart>>>,
-    /// How it has written to what it has no more.
-    pub(crate) left_mappings: Mutex<Vec<LeftMapping>>,
     /// The process whose it is. A forked child has a copy of all this, and the same memory.
     process: u32,
     pub(crate) idle_shelves: Mutex<IdleShelves>,
@@ -67,8 +62,6 @@ impl Arena {
             ledger: Arc::new(Ledger::new(words, world_size)),
             words: file,
             slots: Mutex::new(Slots::new(budget)),
-            lent: Mutex::default(),
-            left_mappings: Mutex::default(),
             process: process::id(),
             idle_shelves: Mutex::default(),
         })
@@ -103,16 +96,12 @@ impl Arena {
     }
 
     /// Copies a payload, given in pieces, to a place where its readers find it; nothing where it had better go another way:
-    /// the first payload of a size, one that is too large, and any while there is no room. What the program has written to
-    /// [memory of the arena](Self::lend) is not copied, the first time.
+    /// the first payload of a size, one that is too large, and any while there is no room.
     ///
     /// The place is free again once all readers have let go of it, or are gone. A forked child has no place for anything.
     pub fn place(&self, pieces: &[&[u8]], placement: &Placement<'_>) -> Option<Location> {
         if self.is_foreign() {
             return None;
-        }
-        if let Some(location) = self.place_lent(pieces, placement) {
-            return Some(location);
         }
         let len = pieces.iter().map(|piece| piece.len() as u64).sum();
         let location = self.take(len, placement)?;
@@ -159,9 +148,8 @@ impl Arena {
     }
 
     /// Gives back, and takes up, the memory that a plan says; nothing, and the slot is gone, if there is none.
-    pub(crate) fn carry_out(&self, slots: &mut Slots, plan: &Plan) -> Option<()> {
+    fn carry_out(&self, slots: &mut Slots, plan: &Plan) -> Option<()> {
         for (start, len) in &plan.to_give_back {
-            self.unmap_left(*start..start + len);
             if let Err(error) = self.memory.give_back(*start, *len) {
                 tracing::debug!("memory is not given back: {error}");
             }

@@ -1,39 +1,26 @@
 //! Counts how often this process was forked: [`count`].
 //!
-//! A forked child has all mappings of its parent, and so all payloads that the parent held. When the parent lets go of one, its
-//! owner writes the next payload to the same place, under the child's eyes. So what was held while a child was made is never
-//! let go of, by neither of them: the child may read it for ever.
-//!
-//! What the parent itself writes to, for others to read, is a [`SharedMapping`]: in a child it becomes the child's own at once,
-//! so that what the child writes there is seen by nobody.
-#![expect(
-    unsafe_code,
-    reason = "what `fork` calls is given to a function of C, and exchanges mappings"
-)]
+//! A forked child has all mappings of its parent, and so all payloads that the parent held. If the parent released one, its owner
+//! would write the next payload to the same place while the child may still read there. So neither process ever releases a
+//! payload that was held during a fork.
+#![expect(unsafe_code, reason = "`pthread_atfork` takes a function of C")]
 
-use std::{
-    io,
-    sync::{
-        Once,
-        atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Once,
+    atomic::{AtomicU64, Ordering},
 };
-
-use memmap2::MmapRaw;
 
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// How often this process has been forked, or was about to be, since this was first asked; in a child one more than in its parent
-/// before.
+/// Returns how often this process has been forked, or was about to be, since the first call. In a child it is one more than it
+/// was in its parent.
 pub(crate) fn count() -> u64 {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         // SAFETY: `about_to_fork` runs in the process that forks, before it does. It adds to an atomic, and nothing else.
-        // `keep_to_oneself` runs in the child, and reads atomics and makes system calls alone.
-        let refused =
-            unsafe { libc::pthread_atfork(Some(about_to_fork), None, Some(keep_to_oneself)) };
+        let refused = unsafe { libc::pthread_atfork(Some(about_to_fork), None, None) };
         if refused != 0 {
-            // Then nothing is ever let go of.
+            // Then no payload is ever released.
             tracing::debug!("shared memory is used once only: error {refused} of pthread_atfork");
             UNKNOWN.store(1, Ordering::Relaxed);
         }
@@ -44,113 +31,18 @@ pub(crate) fn count() -> u64 {
     FORKS.load(Ordering::Acquire)
 }
 
-/// Whether it is not known when this process is forked.
+/// Whether forks of this process go unnoticed.
 static UNKNOWN: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn about_to_fork() {
     FORKS.fetch_add(1, Ordering::AcqRel);
 }
 
-/// How many mappings a process may have that it shares by writing to them.
-const MOST_SHARED: usize = 256;
-
-/// Where in the process such a mapping is, and of which file.
-struct Entry {
-    is_taken: AtomicBool,
-    /// None as long as this is 0.
-    address: AtomicUsize,
-    len: AtomicUsize,
-    descriptor: AtomicI32,
-    start: AtomicU64,
-}
-
-/// A child finds them as they were when it was made; no lock could be had there.
-static SHARED: [Entry; MOST_SHARED] = [const {
-    Entry {
-        is_taken: AtomicBool::new(false),
-        address: AtomicUsize::new(0),
-        len: AtomicUsize::new(0),
-        descriptor: AtomicI32::new(0),
-        start: AtomicU64::new(0),
-    }
-}; MOST_SHARED];
-
-/// A mapping by which this process writes what others read, for as long as it is one.
-#[derive(Debug)]
-pub(crate) struct SharedMapping(usize);
-
-impl SharedMapping {
-    /// Forked children will have the bytes of `map` for themselves; they are those of a file from `start` on.
-    ///
-    /// # Errors
-    ///
-    /// There are too many, or it is not known when this process is forked.
-    pub(crate) fn of(map: &MmapRaw, descriptor: i32, start: u64) -> io::Result<Self> {
-        count();
-        if UNKNOWN.load(Ordering::Relaxed) == 1 {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let free = |entry: &Entry| !entry.is_taken.swap(true, Ordering::AcqRel);
-        let index = SHARED.iter().position(free);
-        let index = index.ok_or(io::ErrorKind::QuotaExceeded)?;
-        let entry = &SHARED[index];
-        entry.len.store(map.len(), Ordering::Relaxed);
-        entry.descriptor.store(descriptor, Ordering::Relaxed);
-        entry.start.store(start, Ordering::Relaxed);
-        entry
-            .address
-            .store(map.as_ptr() as usize, Ordering::Release);
-        Ok(Self(index))
-    }
-}
-
-impl Drop for SharedMapping {
-    fn drop(&mut self) {
-        let entry = &SHARED[self.0];
-        entry.address.store(0, Ordering::Release);
-        entry.is_taken.store(false, Ordering::Release);
-    }
-}
-
-/// In a child: makes every mapping that its parent shares by writing to it one of the child's own, of the same bytes.
-extern "C" fn keep_to_oneself() {
-    for entry in &SHARED {
-        let address = entry.address.load(Ordering::Acquire);
-        if address == 0 {
-            continue;
-        }
-        let len = entry.len.load(Ordering::Relaxed);
-        let start = libc::off_t::try_from(entry.start.load(Ordering::Relaxed));
-        let at = std::ptr::with_exposed_provenance_mut::<libc::c_void>(address);
-        // SAFETY: the child has a mapping there, as its parent had when the entry was as it is, and it is as long; no other
-        // thread is there that could have unmapped it. Another one of the same bytes, which is made elsewhere and which nobody
-        // knows of, takes its place (`OwnMemory::part_with` says why in two steps). Should there be none, nobody can write
-        // through the one that is there.
-        unsafe {
-            let own = libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE,
-                entry.descriptor.load(Ordering::Relaxed),
-                start.unwrap_or(-1),
-            );
-            let moves = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-            if own == libc::MAP_FAILED || libc::mremap(own, len, len, moves, at) == libc::MAP_FAILED
-            {
-                libc::mprotect(at, len, libc::PROT_READ);
-            }
-        }
-        // What the child writes there is seen by its own children, as all else that it has.
-        entry.address.store(0, Ordering::Release);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{env, process::Command};
 
-    use fsgather_core::{Rank, lock};
+    use fsgather_core::Rank;
     use fsgather_testkit::process;
     use rustix::process::{Pid, WaitOptions, waitpid};
 
@@ -214,80 +106,6 @@ mod tests {
     }
 
     #[test]
-    fn what_a_forked_child_writes_to_memory_that_is_shared_nobody_sees() {
-        const LEN: usize = 16_000;
-        alone(
-            "what_a_forked_child_writes_to_memory_that_is_shared_nobody_sees",
-            || {
-                let all = met(2);
-                let mut memory = all[0].own().lend(LEN).unwrap();
-                memory.fill(7);
-                assert!(in_child(|| {
-                    let held = memory.iter().all(|byte| *byte == 7);
-                    memory.fill(9);
-                    held && memory.iter().all(|byte| *byte == 9)
-                }));
-                assert_eq!(*memory, [7; LEN]);
-                let hand_over = |bytes: &[u8], epoch| {
-                    let placement = Placement {
-                        call: call(epoch),
-                        readers: &[Rank::new(1)],
-                        is_gone: &|_| false,
-                    };
-                    all[0].own().place(&[bytes], &placement).unwrap()
-                };
-                let location = hand_over(&memory, 0);
-                let read = all[1].lease(Rank::ZERO, &location, call(0)).unwrap();
-                assert_eq!(*read, [7; LEN]);
-                drop((read, memory));
-                let next = all[0].own().lend(LEN).unwrap();
-                assert_ne!(
-                    hand_over(&next, 1).start,
-                    location.start,
-                    "another child may have it still"
-                );
-            },
-        );
-    }
-
-    #[test]
-    fn no_mapping_is_left_where_a_forked_child_may_read_for_ever() {
-        const LEN: usize = 16_000;
-        alone(
-            "no_mapping_is_left_where_a_forked_child_may_read_for_ever",
-            || {
-                let all = met(2);
-                let own = all[0].own();
-                let frozen = own.lend(LEN).unwrap().freeze();
-                let bytes = frozen.as_ref().to_vec();
-                assert!(in_child(|| frozen.as_ref() == bytes));
-                drop(frozen);
-                assert!(lock(&own.left_mappings).is_empty());
-                drop(own.lend(LEN).unwrap().freeze());
-                assert_eq!(lock(&own.left_mappings).len(), 1);
-            },
-        );
-    }
-
-    #[test]
-    fn what_a_forked_child_has_written_its_own_children_see() {
-        const LEN: usize = 16_000;
-        alone(
-            "what_a_forked_child_has_written_its_own_children_see",
-            || {
-                let all = met(2);
-                let mut memory = all[0].own().lend(LEN).unwrap();
-                memory.fill(7);
-                assert!(in_child(|| {
-                    memory.fill(9);
-                    in_child(|| memory.iter().all(|byte| *byte == 9))
-                }));
-                assert_eq!(*memory, [7; LEN]);
-            },
-        );
-    }
-
-    #[test]
     fn a_forked_child_takes_nothing_of_what_its_parent_shares() {
         alone(
             "a_forked_child_takes_nothing_of_what_its_parent_shares",
@@ -301,11 +119,8 @@ mod tests {
                 };
                 place(&all[0], &[1; 10_000], 0, &[]);
                 let bytes: &[u8] = &[2; 10_000];
-                assert!(in_child(|| {
-                    own.lend(bytes.len()).is_none() && own.place(&[bytes], &placement).is_none()
-                }));
+                assert!(in_child(|| { own.place(&[bytes], &placement).is_none() }));
                 assert!(own.place(&[bytes], &placement).is_some());
-                assert!(own.lend(bytes.len()).is_some());
             },
         );
     }

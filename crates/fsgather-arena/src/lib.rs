@@ -5,14 +5,13 @@
 //! arena; the others read it in place. A slot is used again once all its readers have let go of it.
 //!
 //! - `arena`: this process's arena, in which payloads are placed; `slots` records where, `ranges` which parts are free.
-//! - `lent`: the parts that the program writes itself.
 //! - `filling`: payloads that arrive piece by piece and are read meanwhile.
 //! - `foreign`: the arenas of other ranks, from which payloads are leased.
 //! - `forks`: the arenas that forked children may read as well.
 //! - `ledger`: the words with which readers release a slot; `versioned`: words that are overwritten.
 //! - `shelf`: data that one rank reads for the others of its host.
 //! - `meeting`: the exchange of mappings; a descriptor that has arrived proves that two ranks share a kernel.
-//! - `memory`: the one owner of mappings, except those that forked children have in place of their parent's.
+//! - `memory`: the one owner of mappings.
 //! - `room`: how much memory is free.
 //!
 //! Nothing of all that has a name in a file system, so nothing stays when processes are killed. [`Words`] of a named file are
@@ -23,7 +22,6 @@ mod filling;
 mod foreign;
 mod forks;
 mod ledger;
-mod lent;
 mod location;
 mod meeting;
 mod memory;
@@ -36,7 +34,6 @@ mod versioned;
 pub use arena::{Arena, Placement};
 pub use filling::{Filling, Following};
 pub use foreign::{Arenas, Leased, PrivatePayload};
-pub use lent::{FrozenMemory, LentMemory};
 pub use location::Location;
 pub use meeting::{Heed, Host, MOST_RANKS, MeetingPoint, Visitor};
 pub use memory::Words;

@@ -1,5 +1,5 @@
 //! Mappings that several processes share: [`OwnMemory`], [`ForeignMemory`] and [`Words`], the one owner of `memfd_create` and
-//! of this crate's `unsafe`, but for what `forks` does.
+//! of this crate's `unsafe`, except for the hook of `forks`.
 #![expect(
     unsafe_code,
     reason = "memory that other processes write to is reached through pointers"
@@ -21,7 +21,6 @@ use rustix::{
         fcntl_get_seals, memfd_create, open,
     },
     io::Errno,
-    mm::{MapFlags, MremapFlags, ProtFlags, mmap, mremap_fixed, munmap},
     process::{Resource, getrlimit},
 };
 
@@ -58,16 +57,9 @@ fn check(file: &File) -> io::Result<()> {
 
 /// Keeps a mapping out of core files: writing one reads it all, and what was only addresses becomes memory by that. What lies
 /// there is a copy of what the program has elsewhere.
-pub(crate) fn keep_out_of_cores(map: &MmapRaw) {
+fn keep_out_of_cores(map: &MmapRaw) {
     if map.advise(Advice::DontDump).is_err() {
         tracing::debug!("core files will have the memory that ranks share");
-    }
-}
-
-/// Has core files contain a mapping again, which the program has nowhere else.
-pub(crate) fn keep_in_cores(map: &MmapRaw) {
-    if map.advise(Advice::DoDump).is_err() {
-        tracing::debug!("core files will not have what is written to a send buffer");
     }
 }
 
@@ -156,75 +148,6 @@ impl OwnMemory {
         })
     }
 
-    /// Maps a part once more, for the program to write to. It begins at a page, and has been taken up.
-    pub(crate) fn lend(&self, start: u64, len: usize) -> io::Result<MmapRaw> {
-        if self.len.load(Ordering::Acquire) < start.saturating_add(len as u64) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        MmapOptions::new()
-            .offset(start)
-            .len(len)
-            .map_raw(&self.file)
-    }
-
-    /// From now on nobody else sees what is written through a mapping of [`lend`](Self::lend), which holds what it has held.
-    ///
-    /// The private mapping is made elsewhere and moved there. Made there at once it could be refused, for want of memory, when
-    /// nothing is there any more (Linux before 6.12).
-    ///
-    /// # Errors
-    ///
-    /// Those of the system; `map` is as it was.
-    pub(crate) fn part_with(&self, map: &MmapRaw, start: u64) -> io::Result<()> {
-        let len = map.len();
-        // SAFETY: nothing that is mapped is touched. `start` is a multiple of a page, as `lend` was given it.
-        let own = unsafe {
-            mmap(
-                ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE,
-                &self.file,
-                start,
-            )
-        }?;
-        // SAFETY: what is moved was made above and is known to nobody. It takes the place of all of `map`, and of nothing else:
-        // it begins and ends where that does, which is at a page. It is as readable and writable as before, of the same bytes;
-        // the kernel exchanges the two at once, so that a thread that writes meanwhile writes to either. `map` unmaps whatever
-        // lies there.
-        let moved =
-            unsafe { mremap_fixed(own, len, len, MremapFlags::MAYMOVE, map.as_mut_ptr().cast()) };
-        if let Err(error) = moved {
-            // SAFETY: it is where it was made, and nobody knows of it.
-            unsafe { munmap(own, len) }?;
-            self.put_back(map, start)?;
-            return Err(error.into());
-        }
-        Ok(())
-    }
-
-    /// Makes a mapping of [`lend`](Self::lend) what it was, if the system has unmapped it for one that it then could not move.
-    fn put_back(&self, map: &MmapRaw, start: u64) -> io::Result<()> {
-        // SAFETY: it takes the place of all of `map`, and of nothing else, and is of the same bytes of the same file, shared and
-        // as readable and writable as before: to whoever has a reference into it nothing has changed.
-        unsafe {
-            mmap(
-                map.as_mut_ptr().cast(),
-                map.len(),
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::FIXED,
-                &self.file,
-                start,
-            )
-        }?;
-        Ok(())
-    }
-
-    /// The number of the descriptor.
-    pub(crate) fn descriptor(&self) -> i32 {
-        self.file.as_raw_fd()
-    }
-
     /// The same, to be written to without anybody's seeing it, for as long as it is leased.
     pub(crate) fn private(&self, start: u64, len: usize) -> io::Result<MmapMut> {
         private(&self.file, start, len)
@@ -300,25 +223,6 @@ fn range(start: u64, len: usize, total: u64) -> Option<Range<usize>> {
     let (start, total) = (usize::try_from(start).ok()?, usize::try_from(total).ok()?);
     let end = start.checked_add(len)?;
     (end <= total).then_some(start..end)
-}
-
-/// What the first `len` bytes of a mapping of [`OwnMemory::lend`] hold, or all where it is shorter.
-pub(crate) fn lent(map: &MmapRaw, len: usize) -> &[u8] {
-    // SAFETY: the mapping is readable, no shorter than this, and lives as long as the reference. Nobody else writes to what it holds:
-    // the arena gives its place to nobody as long as it is lent, and whoever has it as `&mut` has the one that owns it so.
-    unsafe { std::slice::from_raw_parts(map.as_ptr(), len.min(map.len())) }
-}
-
-/// The same, to be written to. Only for whoever has what it is of to himself.
-#[expect(
-    clippy::mut_from_ref,
-    reason = "arenas know where the mapping is, and do not reach into it"
-)]
-pub(crate) fn lent_mut(map: &MmapRaw, len: usize) -> &mut [u8] {
-    // SAFETY: as in `lent`; the mapping is writable, and the only caller holds the one value by which it is reached as `&mut`.
-    // Others read what it holds only after `part_with`, and then not what is written here, or once that value has been frozen,
-    // which gives out no `&mut` any more.
-    unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr(), len.min(map.len())) }
 }
 
 /// Words that several processes read and write.
@@ -401,7 +305,7 @@ fn byte_len(count: usize) -> io::Result<u64> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
 
     #[test]
@@ -450,26 +354,8 @@ pub(crate) mod tests {
         assert_eq!(own.file.metadata().unwrap().len(), 8192);
     }
 
-    #[test]
-    fn a_mapping_that_the_system_has_unmapped_is_put_back() {
-        let own = OwnMemory::make(1 << 20).unwrap();
-        own.reserve(0, 1 << 20).unwrap();
-        let map = own.lend(1 << 16, 10_000).unwrap();
-        lent_mut(&map, 10_000).fill(7);
-        for is_there in [false, true] {
-            if !is_there {
-                // SAFETY: nobody has a reference into it, and the next line puts it back.
-                unsafe { munmap(map.as_mut_ptr().cast(), map.len()) }.unwrap();
-            }
-            own.put_back(&map, 1 << 16).unwrap();
-            assert_eq!(lent(&map, 10_000), [7; 10_000]);
-        }
-        lent_mut(&map, 10_000).fill(8);
-        assert_eq!(own.bytes(1 << 16, 10_000).unwrap(), [8; 10_000]);
-    }
-
     /// The flags that the kernel shows of the mapping that begins at an address.
-    pub(crate) fn flags(map: &MmapRaw) -> String {
+    fn flags(map: &MmapRaw) -> String {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let begins = format!("{:x}-", map.as_ptr() as usize);
         let mut own = maps.lines().skip_while(|line| !line.starts_with(&begins));

@@ -39,8 +39,7 @@ struct Slot {
     /// The number of its latest payload.
     generation: u64,
     lease: Option<Lease>,
-    /// Whether somebody is to write there: who copies a payload, whose readers may have given it up before it is there, or the
-    /// program, which has it to write its payload itself.
+    /// Whether a payload is still being copied there. Its readers may give it up before it is complete.
     is_written_to: bool,
 }
 
@@ -95,7 +94,8 @@ impl Slots {
 
     /// Finds a place for a payload of `len` bytes; nothing where it had better go another way.
     ///
-    /// Nobody else gets the place before [`end_writing`](Self::end_writing), whoever reads what. `has_let_go` says of a reader of a slot's payload whether it has let go of it.
+    /// No other payload gets the place before [`end_writing`](Self::end_writing). `has_let_go` says whether a reader of a slot's
+    /// payload has released it.
     pub(crate) fn place(
         &mut self,
         len: u64,
@@ -103,42 +103,14 @@ impl Slots {
         readers: Vec<Rank>,
         has_let_go: impl Fn(usize, &Lease, Rank) -> bool,
     ) -> Option<Plan> {
-        let (capacity, fitting) = self.look_for(len, has_let_go)?;
+        self.end_leases(has_let_go);
+        self.lacking = self.lacking.saturating_sub(1);
+        let capacity = capacity(len).filter(|capacity| *capacity <= self.budget)?;
+        let fitting = self.fitting(len, capacity);
         // The first of its size goes another way.
         if fitting.is_none() && self.seen.insert(capacity) {
             return None;
         }
-        let plan = self.take(fitting, capacity)?;
-        let generation = self.lease(plan.slot, call, readers)?;
-        Some(Plan { generation, ..plan })
-    }
-
-    /// Finds a place of `len` bytes for the program, which writes a payload there itself; nothing where there is no room.
-    ///
-    /// It is the program's until [`end_writing`](Self::end_writing), whoever reads what.
-    pub(crate) fn lend(
-        &mut self,
-        len: u64,
-        has_let_go: impl Fn(usize, &Lease, Rank) -> bool,
-    ) -> Option<Plan> {
-        let (capacity, fitting) = self.look_for(len, has_let_go)?;
-        self.take(fitting, capacity)
-    }
-
-    /// How large a slot for so many bytes is, and an idle one that fits, if there is one; nothing where none may be so large.
-    fn look_for(
-        &mut self,
-        len: u64,
-        has_let_go: impl Fn(usize, &Lease, Rank) -> bool,
-    ) -> Option<(u64, Option<usize>)> {
-        self.end_leases(has_let_go);
-        self.lacking = self.lacking.saturating_sub(1);
-        let capacity = capacity(len).filter(|capacity| *capacity <= self.budget)?;
-        Some((capacity, self.fitting(len, capacity)))
-    }
-
-    /// Takes an idle slot that fits, or makes one, to be written to.
-    fn take(&mut self, fitting: Option<usize>, capacity: u64) -> Option<Plan> {
         let (slot, to_reserve, to_give_back) = if let Some(slot) = fitting {
             (slot, None, Vec::new())
         } else {
@@ -146,27 +118,21 @@ impl Slots {
             (slot, Some(capacity), to_give_back)
         };
         let found = self.all.get_mut(slot)?.as_mut()?;
-        found.is_written_to = true;
-        Some(Plan {
-            slot,
-            start: found.start,
-            generation: found.generation,
-            to_reserve,
-            to_give_back,
-        })
-    }
-
-    /// Makes what lies in a slot a payload; its number.
-    pub(crate) fn lease(&mut self, slot: usize, call: CallId, readers: Vec<Rank>) -> Option<u64> {
-        let found = self.all.get_mut(slot)?.as_mut()?;
         self.placed += 1;
+        found.is_written_to = true;
         found.generation = self.placed;
         found.lease = Some(Lease {
             generation: self.placed,
             call,
             readers,
         });
-        Some(self.placed)
+        Some(Plan {
+            slot,
+            start: found.start,
+            generation: self.placed,
+            to_reserve,
+            to_give_back,
+        })
     }
 
     /// Notes that nobody writes to a slot any more.

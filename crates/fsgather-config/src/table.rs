@@ -222,7 +222,7 @@ macro_rules! settings_table {
             shared_memory: u64 {
                 variable {
                     SHARED_MEMORY = "FSGATHER_SHARED_MEMORY":
-                    "How much memory this rank may share with others of its host, where they read payloads in place, send buffers included; never above an eighth of what the host, or the control group, has, divided by its ranks. `0` shares none. With `filesys` none is shared."
+                    "How much memory this rank may share with others of its host, where they read payloads in place; never above an eighth of what the host, or the control group, has, divided by its ranks. `0` shares none. With `filesys` none is shared."
                 }
                 help {}
                 value { default DEFAULT_SHARED_MEMORY, such as "1GiB" }

@@ -15,7 +15,6 @@ use pyo3::{
 use crate::{
     arrival::Arrival,
     bootstrap::Callables,
-    buffer::Memory,
     ending::{self, InCall},
     errors,
     how::{Carrying, How, Said},
@@ -116,15 +115,6 @@ impl Communicator {
     fn last_calls<'py>(&self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyBytes>)>> {
         let last = self.member()?.last_calls();
         Ok(last.map(|(count, bytes)| (count, PyBytes::new(py, &bytes))))
-    }
-
-    /// Writable memory for a payload, which ranks of this host read where it lies; nothing where they share none, or there is no
-    /// room.
-    fn send_buffer(&self, py: Python<'_>, len: usize) -> PyResult<Option<Py<PyAny>>> {
-        let buffer = self.member()?.shared_send_buffer(len);
-        buffer
-            .map(|buffer| Memory::object_of(py, buffer))
-            .transpose()
     }
 
     fn barrier(&self, py: Python<'_>, how: How) -> PyResult<()> {

@@ -55,7 +55,6 @@ mod bytes;
 mod groups;
 #[cfg(feature = "mpi")]
 mod mpi_bootstrap;
-mod send_buffer;
 mod values;
 
 pub mod bindings;
@@ -90,7 +89,6 @@ pub use main_function::main;
 pub use mpi_bootstrap::MpiBootstrap;
 pub use pending::Pending;
 pub use pieces::Pieces;
-pub use send_buffer::SendBuffer;
 
 /// What the guides show is compiled and run with the documentation tests.
 #[cfg(doctest)]

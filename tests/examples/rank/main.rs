@@ -32,9 +32,7 @@
 //! | `join_asking:FILE` | joins with a switch that waiting threads ask, and that is thrown once the file is there |
 //! | `leave_with:REASON` | leaves so that others are told why |
 //! | `keep:LEN`, `right`, `let_go` | an all-gather whose result is kept; whether all that is kept has not changed; keeps none any more |
-//! | `keep_some:ROOT:LEN:COUNT`, `lend_some:ROOT:LEN:COUNT` | so many parts of a gather, as they come, that are kept; the root does without the others |
-//! | `lend:LEN` | the same of a send buffer, which is written to afterwards, and kept as well |
-//! | `give:LEN` | the same of a send buffer that is handed over by value |
+//! | `keep_some:ROOT:LEN:COUNT` | so many parts of a gather, as they come, that are kept; the root does without the others |
 //! | `job:NUMBER` | hands over and expects the bytes of that job; groups have their own |
 //! | `slow:MS`, `pause:MS` | pauses so long between parts that are read from now on; once |
 //! | `read:FILE` | reads a file, as a program of its own does |
@@ -219,7 +217,7 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
             // As a program in another language may hold them when it ends.
             std::mem::forget(communicator.gather(&own, 0)?);
         }
-        ["keep" | "lend" | "give" | "keep_some" | "lend_some", ..] => {
+        ["keep" | "keep_some", ..] => {
             let world = state.joined.as_ref().ok_or_else(not_joined)?;
             state.kept.take(state.family.current(world), &words)?;
         }

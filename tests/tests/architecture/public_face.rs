@@ -29,7 +29,7 @@ const ITEMS: &[(&str, &[&str])] = &[
     ),
     (
         "what is handed in, and how values become bytes",
-        &["Pieces", "SendBuffer", "WritablePayload", "codec"],
+        &["Pieces", "WritablePayload", "codec"],
     ),
     ("what is received", &["parts", "Payload"]),
     (

@@ -89,7 +89,7 @@ fn where_there_is_room_for_some_payloads_of_others_alone_all_arrive() {
         let world = through_memory(6, place.path()).with("FSGATHER_SHARED_MEMORY", room);
         let calls =
             "all_gather_bytes:1500000* all_gather:70000* all_gather_bytes:300000 ".repeat(3);
-        let held = "keep:900000 lend:900000 keep:900000 right all_gather:900000 lend:900000* right let_go ";
+        let held = "keep:900000 keep:900000 right all_gather:900000 keep:900000* right let_go ";
         let mut stage = Stage::new();
         for rank in 0..world.ranks {
             let steps = format!("join {calls}{held}storm:20:5 close");

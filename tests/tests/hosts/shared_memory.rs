@@ -18,8 +18,8 @@ fn of_several_hosts_those_of_the_root_share_memory_with_it() {
         let mut stage = Stage::new();
         for rank in 0..5 {
             let steps = format!(
-                "join job:9 gather_bytes:4:{LEN} gather_bytes:4:{LEN} at:gathered {} job:80 lend:{LEN} job:81 lend:5000 \
-                 lend_some:2:{LEN}:3 barrier {} right close",
+                "join job:9 gather_bytes:4:{LEN} gather_bytes:4:{LEN} at:gathered {} job:80 keep:{LEN} job:81 keep:5000 \
+                 keep_some:2:{LEN}:3 barrier {} right close",
                 every_kind_of_call(),
                 calls(4, LEN)
             );

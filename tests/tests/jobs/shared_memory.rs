@@ -5,55 +5,6 @@ use crate::common::{
     shared_memory::{LEN, arenas_of, calls, every_kind_of_call},
 };
 
-/// Three ranks succeed, and have made no file for the payload that they have handed over when they wait here.
-fn succeed_without_files(mut stage: Stage, here: &str, place: &tempfile::TempDir) {
-    stage.wait_at(everybody(3), here);
-    assert_eq!(
-        payloads(place.path()),
-        0,
-        "the first payload of a size as well"
-    );
-    stage.go_all(everybody(3));
-    stage.succeed(everybody(3));
-    assert_nothing_left(place.path());
-}
-
-#[test]
-fn send_buffers_are_read_where_they_were_written_and_stay_what_they_were() {
-    let place = place();
-    let world = World::new(3, place.path()).sharing_memory();
-    let mut stage = Stage::new();
-    let others = calls(6, LEN);
-    stage.start_all(&world, |_| {
-        format!(
-            "join job:50 lend:{LEN} at:lent job:51 lend:{LEN} right {others} right job:52 keep:{LEN} let_go {others} \
-             job:53 lend:5000000 {others} right close right"
-        )
-    });
-    succeed_without_files(stage, "lent", &place);
-}
-
-#[test]
-fn send_buffers_that_are_handed_over_by_value_are_read_where_they_were_written() {
-    let place = place();
-    let world = World::new(3, place.path()).sharing_memory();
-    let mut stage = Stage::new();
-    // Memory and mappings of one serve the next, while what it was handed over for is kept or not.
-    let others = |first: u32| {
-        let each = |job| format!("job:{job} give:{LEN} right let_go job:{job} lend:{LEN} let_go");
-        (first..first + 4).map(each).collect::<Vec<_>>().join(" ")
-    };
-    stage.start_all(&world, |_| {
-        format!(
-            "join job:50 give:{LEN} at:given {} job:51 give:{LEN} give:5000000 right {} right {} right close right",
-            others(60),
-            calls(6, LEN),
-            "job:70 give:64 give:300000 give:0 right"
-        )
-    });
-    succeed_without_files(stage, "given", &place);
-}
-
 #[test]
 fn parts_that_a_root_keeps_of_a_gather_that_it_gives_up_do_not_change() {
     let place = place();
@@ -62,14 +13,12 @@ fn parts_that_a_root_keeps_of_a_gather_that_it_gives_up_do_not_change() {
     let others = calls(6, LEN);
     stage.start_all(&world, |rank| {
         let some = |job: u32| {
-            let step = if job.is_multiple_of(2) {
-                "keep_some"
-            } else {
-                "lend_some"
-            };
             // Who hands in last does so when the root has done with the call.
             let late = if rank == 2 { "at:late " } else { "" };
-            format!("job:{job} {late}{step}:0:{LEN}:2 barrier {}", calls(1, LEN))
+            format!(
+                "job:{job} {late}keep_some:0:{LEN}:2 barrier {}",
+                calls(1, LEN)
+            )
         };
         let some: Vec<String> = (60..66).map(some).collect();
         format!(
@@ -83,25 +32,6 @@ fn parts_that_a_root_keeps_of_a_gather_that_it_gives_up_do_not_change() {
         stage.go(2);
     }
     stage.succeed(everybody(3));
-    assert_nothing_left(place.path());
-}
-
-#[test]
-fn send_buffers_are_memory_as_any_other_where_none_is_shared() {
-    let place = place();
-    for (name, value) in [
-        ("FSGATHER_SHARED_MEMORY", "0"),
-        ("FSGATHER_TRANSPORT", "filesys"),
-        ("FSGATHER_TRANSPORT", "memory"),
-        ("FSGATHER_VERIFY", "always"),
-    ] {
-        let world = World::new(2, place.path()).with(name, value);
-        let mut stage = Stage::new();
-        stage.start_all(&world, |_| {
-            format!("join lend:{LEN} give:{LEN} job:2 lend:{LEN} give:{LEN} right let_go job:3 lend:0 give:1 right close")
-        });
-        stage.succeed(everybody(2));
-    }
     assert_nothing_left(place.path());
 }
 

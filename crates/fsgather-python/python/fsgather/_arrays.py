@@ -1,11 +1,8 @@
-"""Arrays and tensors of all ranks joined along an axis: :func:`gather`; memory for them: :func:`empty`."""
+"""Arrays and tensors of all ranks joined along an axis: :func:`gather`."""
 
 from __future__ import annotations
 
-import math
-import operator
 import sys
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional
 
 from fsgather._errors import _make
@@ -39,21 +36,6 @@ def gather(communicator: Communicator, array: Any, dim: int, dst: Optional[int],
         return _join(kind, array, headers, axis, member.all_gather(kind.to_host(array), how))
     parts = member.gather(kind.to_host(array), dst, how)
     return None if parts is None else _join(kind, array, headers, axis, parts)
-
-
-def empty(communicator: Communicator, shape: Any, dtype: Any) -> Any:
-    """An array in memory that ranks of this host share, if they do and there is room."""
-    import numpy
-
-    dtype = numpy.dtype(dtype)
-    if dtype.hasobject:
-        raise TypeError(f"an array of {dtype} holds Python objects, which lie elsewhere; make it with numpy.empty")
-    shape = tuple(map(operator.index, shape)) if isinstance(shape, Iterable) else (operator.index(shape),)
-    if min(shape, default=0) < 0:
-        raise ValueError(f"negative dimensions are not allowed: {shape}")
-    # What is larger than all memory is numpy's to refuse.
-    memory = communicator._member.send_buffer(min(math.prod(shape) * dtype.itemsize, sys.maxsize))
-    return numpy.empty(shape, dtype) if memory is None else numpy.ndarray(shape, dtype, memory)
 
 
 def _axis(array: Any, dim: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Optional, Sequence, TypedDict, TypeVar, Union
+from typing import Any, Optional, TypedDict, TypeVar
 
 from fsgather import _arguments, _arrays, _fsgather, _own
 from fsgather._arguments import PathLike, Seconds
@@ -20,7 +20,6 @@ __all__ = [
     "broadcast_object",
     "close",
     "default_communicator",
-    "empty",
     "gather",
     "gather_iter",
     "gather_object",
@@ -212,27 +211,6 @@ def all_gather_list(
     """
     communicator = _communicator_of(group)
     return communicator.all_gather_list(data, max_size=max_size, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
-
-
-def empty(shape: Union[int, Sequence[int]], dtype: Any = float, group: Any = None) -> Any:
-    """An array of numpy for results that are then gathered without being copied.
-
-    As :func:`numpy.empty`, but in memory that the ranks of one host share, if they do and there is room
-    (``FSGATHER_SHARED_MEMORY``). The first time that it is handed over, alone or in a list or dictionary, they read it where
-    it lies. It stays an array as any other: what is written to it afterwards they do not see, and pages that are written to are
-    copied then. Handed over again it is copied as any array is. It pays for tens of mebibytes; of less, a copy takes no longer.
-
-    Args:
-        shape: the lengths of its dimensions.
-        dtype: the type of its elements, which cannot be Python objects.
-        group: a :class:`fsgather.Communicator`, a group of ``torch.distributed``, or ``None`` for all ranks.
-
-    A tensor over it, ``torch.from_numpy(array)``, is handed over in the same way.
-
-    A device that was given its memory before goes on writing where the others read: register none of it with a GPU
-    (``cudaHostRegister``) or a network adapter, and let no direct read of a file (``O_DIRECT``) be under way when it is handed over.
-    """
-    return _arrays.empty(_communicator_of(group), shape, dtype)
 
 
 def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Seconds = None, tag: Optional[str] = None) -> Any:

@@ -163,17 +163,6 @@ def what_is_shared() -> None:
         expect(part[2].item(), -1.0)
 
 
-def into_memory_for_sending() -> None:
-    """A result that is copied from the GPU straight into memory which others read where it lies."""
-    for call in range(10):
-        array = fsgather.empty((2000, 300), "float32")
-        mine = torch.from_numpy(array)
-        mine.copy_(torch.full((2000, 300), float(RANK + call), device=CUDA), non_blocking=True)
-        torch.cuda.synchronize(CUDA)
-        for rank, part in enumerate(fsgather.all_gather(array)):
-            expect((part.min(), part.max()), (rank + call, rank + call))
-
-
 def seconds(call: Callable[[], Any]) -> float:
     """The median of five."""
     taken = []
@@ -213,7 +202,6 @@ CASES: list[Callable[[], Any]] = [
     in_modes,
     what_is_pickled,
     what_is_shared,
-    into_memory_for_sending,
     speed,
 ]
 

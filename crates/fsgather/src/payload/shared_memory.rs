@@ -6,8 +6,7 @@ use std::{
 };
 
 use fsgather_arena::{
-    Arena, Arenas, Filling, Leased, LentMemory, Location, Placement, ReadSoFar, ReadingForOthers,
-    budget,
+    Arena, Arenas, Filling, Leased, Location, Placement, ReadSoFar, ReadingForOthers, budget,
 };
 use fsgather_config::settings::{Transport, Verify};
 use fsgather_core::{CallId, Error, Rank, Recipients, Ticket, lock};
@@ -74,14 +73,6 @@ impl SharedMemory {
         } else {
             Vec::new()
         }
-    }
-
-    /// Memory of so many bytes for a payload that the program writes there itself, if there is room in memory that ranks share.
-    ///
-    /// What is too small to be handed over there takes none of the few places.
-    pub(crate) fn lend(&self, len: usize) -> Option<LentMemory> {
-        let arenas = self.arenas().filter(|_| len as u64 >= SMALLEST)?;
-        arenas.own().lend(len)
     }
 
     /// Gives the memory back, but for what results still hold.

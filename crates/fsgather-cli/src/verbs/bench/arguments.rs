@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 use bytesize::ByteSize;
 use clap::{
-    Args, ValueEnum,
+    Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use fsgather::WorldSize;
@@ -112,20 +112,6 @@ pub(super) struct Work {
     /// Measure the same done by bare system calls too, in turn with fsgather.
     #[arg(long)]
     pub(super) floor: bool,
-
-    /// Hand over memory that ranks of this host read in place, if there is room in it, as programs of Rust do by `send_buffer`:
-    /// written anew before each iteration, or, which shows what readers pay for that, as it is.
-    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "written")]
-    pub(super) send_buffer: Option<Contents>,
-}
-
-/// What is in a send buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Contents {
-    /// The payload.
-    Written,
-    /// What was in its place before.
-    AsItIs,
 }
 
 impl BenchArguments {
@@ -167,8 +153,6 @@ impl Work {
         if self.floor {
             words.push("--floor".into());
         }
-        let contents = self.send_buffer.and_then(|one| one.to_possible_value());
-        words.extend(contents.map(|one| format!("--send-buffer={}", one.get_name())));
         words.into_iter().map(OsString::from).collect()
     }
 }
@@ -233,7 +217,7 @@ mod tests {
     #[test]
     fn ranks_get_what_was_asked_for() {
         let given = "--bytes 1.5KiB --operation gather,barrier --transport memory,filesys \
-                     --control markers --iterations 7 --floor --send-buffer";
+                     --control markers --iterations 7 --floor";
         let given: Vec<&str> = given.split_whitespace().collect();
         let work = parse(&given).unwrap().work().unwrap();
         assert_eq!(work.bytes, 1536);

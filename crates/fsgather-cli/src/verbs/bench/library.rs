@@ -2,9 +2,8 @@
 
 use std::io;
 
-use fsgather::{Communicator, Pieces, SendBuffer};
+use fsgather::{Communicator, Pieces};
 
-use super::arguments::Contents;
 use super::operation::{Operation, Subject, touch};
 use crate::failure::Failure;
 
@@ -13,19 +12,12 @@ pub(super) struct Library<'a> {
     world: &'a Communicator,
     /// This rank's payload.
     source: &'a [u8],
-    /// What is in the memory where others read it, if it is handed over there.
-    send_buffer: Option<Contents>,
-    /// Where it lies there for the next iteration.
-    buffer: Option<SendBuffer>,
 }
 
 impl Subject for Library<'_> {
     fn perform(&mut self, operation: Operation) -> Result<(), Failure> {
         let world = self.world;
-        let source = match self.buffer.take() {
-            Some(buffer) => Pieces::from(buffer),
-            None => Pieces::from(self.source),
-        };
+        let source = Pieces::from(self.source);
         let ranks = world.world_size().count();
         match operation {
             Operation::Barrier => world.barrier()?,
@@ -53,37 +45,16 @@ impl Subject for Library<'_> {
         Ok(())
     }
 
-    /// The library does so in the background; programs write their next payload.
+    /// The library does so in the background.
     fn tidy_up(&mut self) -> Result<(), Failure> {
-        self.buffer = self.next_buffer();
         Ok(())
     }
 }
 
 impl<'a> Library<'a> {
-    /// That hands over `source`, or a `send_buffer` as long.
-    pub(super) fn new(
-        world: &'a Communicator,
-        source: &'a [u8],
-        send_buffer: Option<Contents>,
-    ) -> Self {
-        let mut library = Self {
-            world,
-            source,
-            send_buffer,
-            buffer: None,
-        };
-        library.buffer = library.next_buffer();
-        library
-    }
-
-    fn next_buffer(&self) -> Option<SendBuffer> {
-        let contents = self.send_buffer?;
-        let mut buffer = self.world.send_buffer(self.source.len());
-        if contents == Contents::Written {
-            buffer.copy_from_slice(self.source);
-        }
-        Some(buffer)
+    /// Returns a subject that hands over `source`.
+    pub(super) const fn new(world: &'a Communicator, source: &'a [u8]) -> Self {
+        Self { world, source }
     }
 
     fn look_at(&self, payload: &[u8]) -> Result<(), Failure> {

@@ -118,7 +118,7 @@ impl Bench<'_> {
         }
         let bound = self.settings.inline_bound(world.world_size());
         let is_large = source.len() as u64 > bound;
-        let mut ours = Library::new(world, &source, work.send_buffer);
+        let mut ours = Library::new(world, &source);
         let mut floor = if work.floor {
             let way = match self.transport {
                 _ if !is_large => FloorPath::Inline,

@@ -269,7 +269,6 @@ mod tests {
             control: Some(Control::Markers),
             iterations: None,
             floor,
-            send_buffer: None,
         }
     }
 
