@@ -2,8 +2,9 @@
 # Builds the MPI example and runs it under mpirun with 4 ranks, once through a directory and once without any.
 at_most 0 "$@"
 ready
-cargo build -p fsgather --example mpi --features mpi
-program=${CARGO_TARGET_DIR:-target}/debug/examples/mpi
+target=${CARGO_TARGET_DIR:-target}/mpi
+cargo build --manifest-path crates/fsgather/examples/mpi/Cargo.toml --target-dir "$target"
+program=$target/debug/fsgather-mpi-example
 expected="10 of 10 found: 0.0 1.0 1.1 2.0 2.1 2.2 3.0 3.1 3.2 3.3"
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT

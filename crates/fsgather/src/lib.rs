@@ -35,7 +35,6 @@
 //! | feature | adds | needs |
 //! |---|---|---|
 //! | `zstd` | payload files compressed with Zstandard, by [`Builder::compression`] or `FSGATHER_COMPRESS`. A build without it refuses to write or read such payloads | a C compiler |
-//! | `mpi` | `MpiBootstrap`: ranks that MPI introduces to each other | `mpicc` and libclang; on Debian `libopenmpi-dev libclang-dev` |
 //!
 //! # Further reading
 //!
@@ -53,8 +52,6 @@ mod pieces;
 
 mod bytes;
 mod groups;
-#[cfg(feature = "mpi")]
-mod mpi_bootstrap;
 mod values;
 
 pub mod bindings;
@@ -85,8 +82,6 @@ pub use fsgather_rendezvous::rendezvous::{Bootstrap, Rendezvous};
 pub use fsgather_store::{Payload, WritablePayload};
 pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};
 pub use main_function::main;
-#[cfg(feature = "mpi")]
-pub use mpi_bootstrap::MpiBootstrap;
 pub use pending::Pending;
 pub use pieces::Pieces;
 

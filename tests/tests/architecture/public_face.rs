@@ -13,7 +13,6 @@ const ITEMS: &[(&str, &[&str])] = &[
             "Builder",
             "Rendezvous",
             "Bootstrap",
-            "MpiBootstrap",
             "Interrupt",
         ],
     ),
