@@ -1,6 +1,6 @@
 //! The messages between ranks and rank 0: [`ToCoordinator`] and [`ToMember`].
 //!
-//! `docs/design/wire-protocol.md` has the byte tables. Adding a variant at the end keeps old bytes readable;
+//! `docs/design/wire-protocol.md` describes them. Adding a variant at the end keeps old bytes readable;
 //! anything else is a new [`VERSION`](crate::wire::VERSION).
 
 use bytes::Bytes;
