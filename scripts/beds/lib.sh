@@ -1,13 +1,19 @@
 # shellcheck shell=bash
-# What the beds have in common; sourced by them, not run.
+# Functions that all beds use; sourced, not run.
 #
-# A bed remembers what it started in files below $BED_STATE: a process as its pid and start time, so that a pid which has
-# come into other hands since is left alone.
+# A bed records the processes that it starts in files below $BED_STATE, by pid and start time, so that it never kills another process that got
+# the same pid later.
 
-# Prints why and ends.
+# die REASON: prints it and ends.
 die() {
   echo "${0##*/}: $*" >&2
   exit 1
+}
+
+# ignore REASON: prints what is missing and ends with 77, the exit code of ignored beds.
+ignore() {
+  echo "${0##*/}: ignored: $1" >&2
+  exit 77
 }
 
 # Prints the comment at the head of the script that was run.
@@ -17,22 +23,22 @@ usage() {
 }
 
 need_root() {
-  [ "$(id -u)" = 0 ] || die "this needs root"
+  [ "$(id -u)" = 0 ] || ignore "needs root"
 }
 
-# Installs Debian packages; where all are there already it does nothing.
+# install_packages PACKAGE...: installs those Debian packages that are missing.
 install_packages() {
   local package missing=()
   for package; do
     dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
   done
   [ ${#missing[@]} = 0 ] && return
-  command -v apt-get >/dev/null || die "these Debian packages or what is in them is needed: ${missing[*]}"
-  export DEBIAN_FRONTEND=noninteractive
-  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null || {
-    apt-get update -qq
-    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-  }
+  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    ignore "needs the Debian packages ${missing[*]}"
+  fi
+  local install=(env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}")
+  "${install[@]}" >/dev/null 2>&1 || { apt-get update -qq && "${install[@]}" >/dev/null; } ||
+    ignore "cannot install the Debian packages ${missing[*]}"
 }
 
 # until_true SECONDS COMMAND...: runs it every 50 ms until it succeeds; 1 if it never does.
@@ -45,20 +51,20 @@ until_true() {
   done
 }
 
-# When the process PID started, in ticks since boot.
+# start_time PID: prints when the process started, in ticks since boot.
 start_time() {
   local stat
   stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
-  # The second field is a name in parentheses and may hold anything.
+  # The second field is a name in parentheses and may contain any character.
   awk '{ print $20 }' <<<"${stat##*) }"
 }
 
-# remember PID NAME: notes a process that was just started.
+# remember PID NAME: records a process that was just started.
 remember() {
   echo "$1 $(start_time "$1" || echo gone)" >"$BED_STATE/pid.$2"
 }
 
-# recall NAME: the pid noted, if it is still that process.
+# recall NAME: prints the recorded pid, if that process still runs.
 recall() {
   local pid started
   { read -r pid started <"$BED_STATE/pid.$1"; } 2>/dev/null || return 1
@@ -76,7 +82,7 @@ is_gone() {
   ! recall "$1" >/dev/null
 }
 
-# end_all NAME...: asks these processes to end, insists after 2 seconds, forgets them.
+# end_all NAME...: terminates these processes, kills them after 2 seconds, and removes their records.
 end_all() {
   local name pid
   for name; do
@@ -93,7 +99,7 @@ end_all() {
   done
 }
 
-# The names of remembered processes that begin with PREFIX.
+# remembered PREFIX: prints the names of recorded processes that begin with it.
 remembered() {
   local file
   for file in "$BED_STATE/pid.$1"*; do
@@ -102,24 +108,26 @@ remembered() {
   return 0
 }
 
-# background NAME LOG COMMAND...: starts it in a session of its own and remembers it.
+# background NAME LOG COMMAND...: starts it in a session of its own and records it.
 background() {
   local name=$1 log=$2
   shift 2
   setsid "$@" </dev/null >>"$log" 2>&1 &
   remember $! "$name"
-  # Its end is not worth a line on our standard error.
+  # The shell does not print a line when it ends.
   disown
 }
 
-# unmount PATH: if it is one; processes that are still in it keep it to themselves.
+# unmount PATH: unmounts it, if it is a mount point; processes that use it keep it.
 unmount() {
   ! mountpoint -q "$1" 2>/dev/null || umount -l "$1"
 }
 
-# For `up`: takes down what is half up when a command fails.
+# Takes the bed down if `up` fails or is interrupted.
 down_on_failure() {
   trap leave EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
 }
 
 leave() {
