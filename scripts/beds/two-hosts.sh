@@ -1,39 +1,25 @@
 # shellcheck shell=bash
-# Two hosts with a shared file system, whatever makes them; sourced by the tests that use it.
+# Two hosts that share a file system; sourced by proofs.
 #
-# After `take_up BED`: `on HOST SCRIPT` runs a shell script on host 1 or 2, $SHARED is the shared directory there, $OWN a
-# directory of the host's own, and $ROUNDS and $FSGATHER are the programs. `take_down` ends it.
+# `take_up BED` starts them. After it, `on HOST SCRIPT` runs a shell script on host 1 or 2, $SHARED is the shared directory there, $OWN a
+# directory of each host, and $ROUNDS and $FSGATHER are programs. `take_down` ends the hosts.
 #
-# The hosts of the nfs and smb beds are virtual machines. All others mount on this machine; their hosts are namespaces that
-# have a host name, an address, a boot id and mounts of their own, so that nothing is taken for one host.
+# The hosts of nfs and smb are virtual machines. All other file systems are mounted on this machine; their hosts are namespaces with their own
+# host names, addresses, boot ids and mounts.
 #
-# The caller sets $beds, the directory of this file, $state, a directory of its own, and for `everywhere` $ranks and $control.
+# The caller sets $beds, the directory of this file, $state, a directory of its own, $programs (by `build_programs`), and for `everywhere`
+# $ranks and $control.
 : "${beds:?}" "${state:?}" "${ranks:=4}" "${control:=tcp}"
 
 BEDS=(fuse nfs3 nfs4 nfs4-nocto smb gluster ceph sshfs sshfs-default s3fs rclone moosefs juicefs seaweedfs bindfs mergerfs unionfs)
 
-# build_static_programs: fully static, since guests have no libraries. Where none is a guest, $BED_PROGRAMS may be a directory of
-# programs that are there already, such as target/debug.
-build_static_programs() {
-  if [ -n "${BED_PROGRAMS:-}" ]; then
-    built=$(realpath "$BED_PROGRAMS")
-    return
-  fi
-  local target=x86_64-unknown-linux-gnu
-  RUSTFLAGS='-C target-feature=+crt-static' cargo build --quiet --release --target "$target" \
-    -p fsgather-cli -p fsgather-tests --bins --examples
-  built=${CARGO_TARGET_DIR:-target}/$target/release
-  [[ $built = /* ]] || built=$PWD/$built
-}
-
-# The script of a bed.
+# script_of BED: prints the path of its script.
 script_of() {
   case $1 in
     fuse) echo "$beds/fuse-double.sh" ;;
-    gluster | ceph) echo "$beds/$1.sh" ;;
+    gluster | ceph | smb) echo "$beds/$1.sh" ;;
     sshfs | sshfs-default | s3fs | rclone | moosefs | juicefs | seaweedfs | bindfs | mergerfs | unionfs) echo "$beds/fuse-clients.sh" ;;
-    nfs*) echo "$beds/nfs-uml.sh" ;;
-    smb) echo "$beds/smb-uml.sh" ;;
+    nfs*) echo "$beds/nfs.sh" ;;
     *) echo "there is no file system $1; there are: ${BEDS[*]}" >&2 && return 2 ;;
   esac
 }
@@ -42,27 +28,29 @@ script_of() {
 take_up() {
   bed=$(script_of "$1") || return
   export BED_STATE=$state/file-system CLIENTS=$1
+  local up=("$bed" up "$programs/fsgather" "$programs/examples/rounds")
   "$bed" install
-  case $1 in
-    nfs3) NFS_VERSION=3 "$bed" up ;;
-    nfs4) NFS_VERSION=4.2 "$bed" up ;;
-    nfs4-nocto) NFS_VERSION=4.2 NFS_OPTIONS=nocto "$bed" up ;;
-    *) "$bed" up ;;
-  esac
-  eval "$("$bed" env)"
   # shellcheck disable=SC2034,SC2317,SC2329
-  if [ "$BED_KIND" = guest ]; then
-    "$bed" put "$built/fsgather"
-    "$bed" put "$built/examples/rounds"
-    SHARED=$SHARED_DIR OWN=/tmp FSGATHER=/host/fsgather ROUNDS=/host/rounds
-    on() { "$bed" exec "$1" "$2"; }
-  else
-    "$beds/hosts.sh" install
-    # shellcheck disable=SC2153
-    BED_STATE=$state/hosts HOST1_DIR=$HOST1_DIR HOST2_DIR=$HOST2_DIR "$beds/hosts.sh" up 2
-    SHARED=$state/hosts/shared OWN=$state/hosts/local FSGATHER=$built/fsgather ROUNDS=$built/examples/rounds
-    on() { BED_STATE=$state/hosts "$beds/hosts.sh" exec "node$1" sh -c "$2"; }
-  fi
+  case $1 in
+    nfs* | smb)
+      case $1 in
+        nfs3) NFS_VERSION=3 "${up[@]}" ;;
+        nfs4-nocto) NFS_OPTIONS=nocto "${up[@]}" ;;
+        *) "${up[@]}" ;;
+      esac
+      SHARED=/shared OWN=/tmp FSGATHER=/host/fsgather ROUNDS=/host/rounds
+      on() { "$bed" exec "$1" "$2"; }
+      ;;
+    *)
+      "$bed" up
+      eval "$("$bed" env)"
+      "$beds/hosts.sh" install
+      # shellcheck disable=SC2153
+      BED_STATE=$state/hosts HOST1_DIR=$HOST1_DIR HOST2_DIR=$HOST2_DIR "$beds/hosts.sh" up 2
+      SHARED=$state/hosts/shared OWN=$state/hosts/local FSGATHER=$programs/fsgather ROUNDS=$programs/examples/rounds
+      on() { BED_STATE=$state/hosts "$beds/hosts.sh" exec "node$1" sh -c "$2"; }
+      ;;
+  esac
 }
 
 take_down() {
@@ -70,8 +58,8 @@ take_down() {
   [ ! -d "$state/file-system" ] || BED_STATE=$state/file-system "$bed" down
 }
 
-# everywhere SCRIPT: runs it once for each rank, all at the same time, half of them on each host, with the variables that a
-# rank needs; the outputs are in $state/rank.N. Fails if one fails.
+# everywhere SCRIPT: runs it on all ranks at the same time, half of them on each host, with the variables that a rank needs. The output is
+# in $state/rank.N. Fails if one fails.
 everywhere() {
   local rank host status=0 pids=()
   for rank in $(seq 0 $((ranks - 1))); do
@@ -85,8 +73,8 @@ everywhere() {
   return "$status"
 }
 
-# What is in the shared directory beside the rendezvous directory, and in that, as either host sees it. A host that
-# remembers listings is asked until it lists anew.
+# Prints the files that either host sees in the shared directory, except the rendezvous directory itself. Asks again for a while, because a
+# host may cache listings.
 left_behind() {
   local host tries=25
   for host in 1 2; do

@@ -3,9 +3,9 @@
 #
 #   scripts/prove faulty-nfs [all|space|hang|cut]... [--control tcp|markers]   all and tcp by default
 #
-#   space   the export has no room for the payloads and reports that when they are synced: every rank exits with 12 and one
-#           message that names the path, and leaves only the record of its last calls
-#   hang    the server freezes for 10 s in the middle of 100 calls: all results are right
+#   space   the export has no space for the payloads and reports that when they are synced: every rank exits with 12 and prints the same
+#           error, which names the path; only the records of its last calls remain
+#   hang    the server freezes for 10 s in the middle of 40 calls: all results are right
 #   cut     a host loses its network for 20 s, to the server and to the other ranks: all results are right
 beds=$PWD/scripts/beds
 state=$(mktemp -d)
@@ -60,7 +60,7 @@ expect_empty() {
   return 1
 }
 
-# Every rank says the same error, once, and exits with 12.
+# Every rank prints the same error once, and exits with 12.
 all_exit_alike() {
   local rank
   for rank in $(seq 0 $((ranks - 1))); do
@@ -72,36 +72,37 @@ all_exit_alike() {
 
 test_space() {
   NFS_SIZE_MB=16 take_up nfs4
-  # Room for one payload, not for four; a host takes 3 MB into its memory without asking the server.
+  # Space for one payload, not for four. The client caches 3 MB without asking the server.
   on 1 "head -c 7000000 /dev/zero >$SHARED/filler && sync"
   everywhere "yes part | head -c 3000000 >$OWN/part.\$FSGATHER_RANK
     FSGATHER_TRANSPORT=filesys $FSGATHER gather $OWN/part.\$FSGATHER_RANK --concat=$OWN/all; echo exit \$?" || true
-  verdict "an export that is full: all ranks say so" all_exit_alike
-  verdict "it was found out when the payload was synced" grep -q ': cannot sync ' "$state/errors"
+  verdict "full export: all ranks report it" all_exit_alike
+  verdict "the error came when the payload was synced" grep -q ': cannot sync ' "$state/errors"
   verdict "no output was made" on 1 "rm $SHARED/filler && [ ! -e $OWN/all ]"
-  verdict "the last calls of each rank can be read" last_calls_tell
-  verdict "they go with clean, and nothing else is left behind" expect_empty_once_cleaned
+  verdict "the last calls of each rank can be read" last_calls_are_readable
+  verdict "clean removes them, and nothing else is left behind" expect_empty_once_cleaned
 }
 
-# A job that fails leaves the last calls of its ranks, also where there is hardly room for them.
-last_calls_tell() {
+# A failed job leaves records of the last calls of its ranks, even where there is hardly any space.
+last_calls_are_readable() {
   on 1 "$FSGATHER trace $SHARED" >"$state/trace" 2>&1 || { cat "$state/trace" && return 1; }
   cat "$state/trace"
   grep -q "$ranks ranks on 2 hosts" "$state/trace" && grep -q 'gather.* has failed' "$state/trace"
 }
 
-# Each host's ranks are known to be gone there.
+# Each host knows that its own ranks are gone.
 expect_empty_once_cleaned() {
   local host
   for host in 1 2; do on "$host" "$FSGATHER clean $SHARED --execute"; done
   expect_empty
 }
 
-calls=100
+# Enough for the faults to come in the middle, although emulated processors are slow.
+calls=40
 
-# during COMMAND...: runs it once some calls have been made, then waits for all calls to be right.
+# during COMMAND...: runs it after the first calls. Fails if any call is wrong, or if none took 5 s.
 during() {
-  # What the last test left would be taken for news.
+  # The loop below must not read the output of the last test.
   rm -f "$state"/rank.*
   everywhere "exec $ROUNDS $calls 1000 1500000" &
   local ranks_pid=$! rank right
@@ -143,7 +144,7 @@ test_cut() {
   verdict "nothing is left behind" expect_empty
 }
 
-build_static_programs
+build_programs
 for name in "${chosen[@]}"; do
   "test_$name"
   take_down

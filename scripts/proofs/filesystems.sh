@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# Gathers on real shared file systems between two hosts, and compares every byte. Installs Debian packages.
+# Runs gathers between two hosts on real shared file systems, and compares every byte. Installs Debian packages.
 #
 #   scripts/prove filesystems [SYSTEM...] [--gathers N] [--ranks N] [--control tcp|markers|both] [--large BYTES]
 #
-# Systems (all by default): fuse (two FUSE mounts that trust their caches for 30 s), nfs3, nfs4, nfs4-nocto and smb (the kernel's clients in
-# virtual machines; SMB_OPTIONS), gluster, ceph, sshfs, sshfs-default (with its listings of 20 s), s3fs and rclone (a bucket), moosefs, juicefs,
-# seaweedfs, bindfs, mergerfs, unionfs. On each, for each control plane: N calls in a row (100) by one process for each of 4 ranks, a fifth of
-# them all-gathers, with small payloads that travel inline and large ones (1.5 MB) in files; then N/10 gathers by new processes. Prints
-# how many were right, the median and the slowest, in milliseconds; the time of a call is that of its slowest rank. Fails if a result is wrong
-# or if any file is left behind.
+# Systems (default: all): fuse (two FUSE mounts that trust their caches for 30 s), nfs3, nfs4, nfs4-nocto and smb (the kernel's clients in
+# virtual machines; SMB_OPTIONS), gluster, ceph, sshfs, sshfs-default (which caches listings for 20 s), s3fs and rclone (a bucket), moosefs,
+# juicefs, seaweedfs, bindfs, mergerfs, unionfs. For each system and control plane: N calls in a row (100; 20 in virtual machines,
+# whose processors are emulated) by one process for each of 4 ranks, a fifth of them all-gathers, with small payloads that travel inline and
+# large ones (1.5 MB) in files; then N/10 gathers by new processes. Prints the number of right results, and the median and maximum time in
+# milliseconds; the time of a call is that of its slowest rank. Fails if a result is wrong or if any file is left behind.
 beds=$PWD/scripts/beds
 state=$(mktemp -d)
 # shellcheck source-path=SCRIPTDIR source=beds/two-hosts.sh
@@ -20,10 +20,10 @@ clean_up() {
 }
 trap clean_up EXIT
 
-gathers=100 ranks=4 controls=(tcp) large=1500000 small=1000 chosen=()
+chosen_gathers= ranks=4 controls=(tcp) large=1500000 small=1000 chosen=()
 while (($#)); do
   case $1 in
-    --gathers) value "$@" && number "--gathers" "$2" && gathers=$2 && shift ;;
+    --gathers) value "$@" && number "--gathers" "$2" && chosen_gathers=$2 && shift ;;
     --ranks) value "$@" && number "--ranks" "$2" && ranks=$2 && shift ;;
     --large) value "$@" && number "--large" "$2" && large=$2 && shift ;;
     --control)
@@ -44,7 +44,7 @@ done
 for system in "${chosen[@]}"; do script_of "$system" >/dev/null; done
 ready
 
-# figures NAME WANTED: reads numbers, one for each call that was right.
+# figures NAME EXPECTED: reads the times of the right calls, one for each line.
 figures() {
   sort -n | awk -v name="$1" -v wanted="$2" '
     { t[NR] = $1 }
@@ -55,24 +55,24 @@ figures() {
     }'
 }
 
-# Of each call that all ranks found right, the slowest rank's time.
+# Prints the time of the slowest rank for each call that is right on all ranks.
 times_of_calls() {
   awk -v ranks="$ranks" '
     $1 == "call" { seen[$2]++; if ($4 > slowest[$2]) slowest[$2] = $4 }
     END { for (i in seen) if (seen[i] == ranks) print slowest[i] }' "$state"/rank.*
 }
 
-# What ranks said, but for lines that begin with a word.
+# other_lines WORD: prints the output of all ranks, except lines that begin with this word.
 other_lines() {
   awk -v word="$1" '$1 != word { sub(".*/", "", FILENAME); print FILENAME ": " $0 }' "$state"/rank.*
 }
 
-# Nothing here is worth a warning, least of all about what could not be removed.
+# No warning is expected, especially none about files that could not be removed.
 warnings() {
   grep -hi warn "$state"/rank.* || true
 }
 
-# Shows the lines it reads; if there are any, this run has failed.
+# Prints the lines that it reads. If there are any, this run has failed.
 complain() {
   local lines
   lines=$(cat)
@@ -88,7 +88,7 @@ long_lived() {
   awk '$1 == "joined" { print $2 }' "$state"/rank.* | figures "$system $control meeting" "$ranks" || touch "$state/failed"
 }
 
-# Rank 0 knows what all others hand over. /proc/uptime is the clock that guests have too.
+# Rank 0 knows the payloads of all ranks. /proc/uptime is the only clock that guests have with fractions of a second.
 fresh() {
   local runs=$((gathers / 10))
   # shellcheck disable=SC2016
@@ -111,9 +111,10 @@ fresh() {
   awk '$1 == "fresh" { print $2 }' "$state"/rank.* | figures "$system $control fresh processes" "$runs" || touch "$state/failed"
 }
 
-build_static_programs
+build_programs
 for system in "${chosen[@]}"; do
   take_up "$system"
+  case $system in nfs* | smb) gathers=${chosen_gathers:-20} ;; *) gathers=${chosen_gathers:-100} ;; esac
   for control in "${controls[@]}"; do
     long_lived
     fresh

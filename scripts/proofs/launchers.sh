@@ -263,7 +263,7 @@ install() {
   (. "$beds/lib.sh" && install_packages "$@")
 }
 
-build_static_programs
+build_programs
 for launcher in "${chosen[@]}"; do
   case $launcher in
     openmpi) install openmpi-bin ;;
