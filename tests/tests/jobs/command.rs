@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::Signal;
 
 use crate::common::{
-    End, PEER_FAILED, STORAGE, Stage, World, assert_nothing_left, place,
+    PEER_FAILED, STORAGE, Stage, World, assert_nothing_left, place,
     shell::{
         RANKS, a_gather_that_waits, ended_by, files_in, parts, run, said_by, said_times, succeed,
         told_of, work,

@@ -31,9 +31,10 @@ fn ranks_warn_once_that_links_do_not_compress() {
     stage.start_all(&world, |_| {
         "join all_gather_bytes:3000000 gather_bytes:1:3000000 all_gather_bytes:3000000 close".into()
     });
-    for (rank, end) in (0..2).zip(stage.end_all(everybody(2))) {
+    for (rank, end) in stage.end_all(everybody(2)).into_iter().enumerate() {
         assert_eq!(end.code, 0, "{}", stage.transcript());
-        let warning = format!("{} sends payloads by TCP", name_of(rank, stage.pid(rank)));
+        let name = name_of(u32::try_from(rank).expect("a rank"), stage.pid(rank));
+        let warning = format!("{name} sends payloads by TCP");
         let warnings = end.stderr.iter().filter(|line| line.contains(&warning));
         assert_eq!(warnings.count(), 1, "{}", stage.transcript());
     }

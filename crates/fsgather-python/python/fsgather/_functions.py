@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Optional, TypedDict, TypeVar
 
-from fsgather import _arguments, _arrays, _fsgather, _own
+from fsgather import _arguments, _fsgather, _own
 from fsgather._arguments import PathLike, Seconds
 from fsgather._communicator import Communicator
 from fsgather._results import Gathering, Parts, Pending
