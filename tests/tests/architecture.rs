@@ -257,7 +257,7 @@ fn unsafe_code_is_where_it_has_to_be() {
     let memory =
         "Python's memory is shared through its C functions; the argument stands beside each";
     let objects = "objects of Python are taken apart and made by its C functions, for speed";
-    let owners: [Exception; 18] = [
+    let owners: [Exception; 17] = [
         (
             "crates/fsgather-arena/src/forks.rs",
             "what `fork` calls is given to a function of C; the argument stands beside it",
@@ -294,10 +294,6 @@ fn unsafe_code_is_where_it_has_to_be() {
         ("crates/fsgather-python/src/plain/make.rs", objects),
         ("crates/fsgather-python/src/plain/tensor_bytes.rs", objects),
         ("crates/fsgather-python/src/plain/object.rs", objects),
-        (
-            "crates/fsgather-python/src/stacks.rs",
-            "where a thread's state lies is told by a function of C; the argument stands beside it",
-        ),
         (
             "tests/tests/lying_files/coroutines.rs",
             "a process of a model ends where it stands; the argument stands beside it",

@@ -16,7 +16,8 @@ use serde::{Serialize, de::DeserializeOwned};
 /// 4: time-outs of single calls. 5: who could not be reached; time namespaces of processes; who has started a
 /// rank; keys and secrets that were given; links between hosts are encrypted. 6: numbers and places of calls. 7: stacks.
 /// 8: tags of calls. 9: how many ranks a roll-call leaves out. 10: stacks of ranks in different calls. 11: transfers of
-/// links follow each other, and payloads go host by host. 12: hand-overs through memory of a host. 13: fewer messages.
+/// links follow each other, and payloads go host by host. 12: hand-overs through memory of a host. 13: fewer messages, held
+/// locks of interpreters.
 pub const VERSION: u16 = 13;
 
 /// The largest frame, in bytes without its length: the welcome to the largest world has room in it.

@@ -80,5 +80,5 @@ pub use text::{
 };
 pub use warning::{FIRST_WARNING, warning_after};
 pub use whereabouts::{
-    Look, MOST_FRAMES, Neighbour, RollCall, StackFrame, ThreadState, Whereabouts,
+    LockHolder, Look, MOST_FRAMES, Neighbour, RollCall, StackFrame, ThreadState, Whereabouts,
 };

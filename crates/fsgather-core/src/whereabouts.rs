@@ -1,11 +1,11 @@
 //! The doings of a rank's process, seen from without its program: [`Whereabouts`].
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Rank,
+    Rank, duration_text,
     text::{cut_within, plain_line},
 };
 
@@ -97,27 +97,39 @@ impl fmt::Display for ThreadState {
     }
 }
 
+/// A thread that holds the lock of its interpreter, so that no other thread of the program runs there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LockHolder {
+    /// How long it has held the lock at least.
+    pub held_for: Duration,
+    /// How much of a processor it has used lately, in percent.
+    pub cpu_percent: u32,
+}
+
+impl fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held_for = duration_text(self.held_for);
+        write!(f, "a thread has held the interpreter's lock for {held_for}")
+    }
+}
+
 /// What the process of a rank is doing: as it says itself, by a thread that needs nothing of the program, or as another process of
 /// its host sees it.
 ///
 /// No values of variables are in it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, and they go together in any way"
-)]
 pub struct Whereabouts {
     /// Whether the rank has said it itself.
     pub is_own_word: bool,
     /// The functions that its thread is in, the innermost last.
     pub frames: Vec<StackFrame>,
-    /// What the kernel does with that thread.
+    /// What the kernel does with that thread, or with the one that holds the interpreter's lock.
     pub state: Option<ThreadState>,
+    /// The thread that holds the interpreter's lock, if no functions are known because of it.
+    pub lock_holder: Option<LockHolder>,
     /// Whether the process goes on without its main thread, which has ended.
     pub main_has_ended: bool,
-    /// Whether the thread keeps the interpreter's lock, so that no other thread of the program gets on.
-    pub holds_interpreter: bool,
     /// Whether that thread is in a call of ours, and no other thread of the process is: then its functions are those that made the
     /// call.
     pub is_only_caller: bool,
@@ -132,7 +144,7 @@ impl Whereabouts {
             frames,
             state,
             main_has_ended: false,
-            holds_interpreter: false,
+            lock_holder: None,
             is_only_caller: false,
         }
         .cut_to_size()
@@ -146,7 +158,7 @@ impl Whereabouts {
             frames: Vec::new(),
             state,
             main_has_ended: false,
-            holds_interpreter: false,
+            lock_holder: None,
             is_only_caller: false,
         }
     }
@@ -178,29 +190,29 @@ impl fmt::Display for Whereabouts {
             };
         }
         let mut frames = self.frames.iter().rev();
-        let is_empty = match frames.next() {
-            None => true,
-            Some(innermost) => {
-                innermost.fmt(f)?;
-                if !innermost.is_own
-                    && let Some(own) = frames.find(|frame| frame.is_own)
-                {
-                    write!(f, ", called from {own}")?;
-                }
-                false
+        let innermost = frames.next();
+        if let Some(holder) = &self.lock_holder {
+            holder.fmt(f)?;
+        } else if let Some(innermost) = innermost {
+            innermost.fmt(f)?;
+            if !innermost.is_own
+                && let Some(own) = frames.find(|frame| frame.is_own)
+            {
+                write!(f, ", called from {own}")?;
             }
-        };
-        match &self.state {
-            None if is_empty && self.main_has_ended => {
+        }
+        let is_empty = self.lock_holder.is_none() && innermost.is_none();
+        match (&self.state, &self.lock_holder) {
+            (None, _) if is_empty && self.main_has_ended => {
                 return f.write_str("its main thread has ended");
             }
-            None if is_empty => f.write_str("nothing can be seen of it")?,
-            None => {}
-            Some(state) if is_empty => state.fmt(f)?,
-            Some(state) => write!(f, " ({state})")?,
-        }
-        if self.holds_interpreter {
-            f.write_str(", holding the interpreter's lock")?;
+            (None, _) if is_empty => f.write_str("nothing can be seen of it")?,
+            (None, _) => {}
+            (Some(state), Some(holder)) => {
+                write!(f, " ({state}, {} % of a CPU)", holder.cpu_percent)?;
+            }
+            (Some(state), None) if is_empty => state.fmt(f)?,
+            (Some(state), None) => write!(f, " ({state})")?,
         }
         if self.main_has_ended {
             f.write_str("; its main thread has ended")?;

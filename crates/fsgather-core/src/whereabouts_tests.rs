@@ -67,6 +67,26 @@ fn the_innermost_function_and_the_programs_own_are_named() {
 }
 
 #[test]
+fn a_held_lock_is_reported_with_the_thread_that_holds_it() {
+    let of = |held_for, cpu_percent, state| {
+        let mut own = Whereabouts::own(Vec::new(), Some(state));
+        own.lock_holder = Some(LockHolder {
+            held_for: Duration::from_secs(held_for),
+            cpu_percent,
+        });
+        own.to_string()
+    };
+    assert_eq!(
+        of(3, 99, ThreadState::Running),
+        "a thread has held the interpreter's lock for 3 s (running, 99 % of a CPU)"
+    );
+    assert_eq!(
+        of(61, 0, waits("clock_nanosleep", None)),
+        "a thread has held the interpreter's lock for 1 min 1 s (waiting, in clock_nanosleep, 0 % of a CPU)"
+    );
+}
+
+#[test]
 fn what_travels_is_bounded() {
     let long = "é".repeat(LONGEST_TEXT);
     let frames = (0..100).map(|line| frame(&long, line, &long)).collect();

@@ -42,7 +42,6 @@ mod _fsgather {
         payloads::Payloads,
         pending::Pending,
         places::{interface_of, list_afresh, make_rendezvous, own_addresses},
-        stacks::sample_stacks,
         switches::{choose_path, join_timeout, warn_of_empty_lists},
         tracing::draw_trace,
         waiting::Stop,

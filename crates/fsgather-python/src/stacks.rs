@@ -1,91 +1,130 @@
-//! Tells the library where this interpreter's stacks are, for ranks that wait for this one: [`register`].
+//! Lists the functions that threads of this interpreter are in, for ranks that wait for this one: [`register`].
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, iter};
 
-use fsgather_core::StackFrame;
-use fsgather_stacks::python::{self, Registration};
-use pyo3::{ffi, prelude::*};
+use fsgather_stacks::{
+    Thread,
+    interpreter::{self, InterpreterThread, Libraries},
+};
+use pyo3::{prelude::*, sync::PyOnceLock, types::PyDict};
 
-/// Makes stacks of this interpreter readable, once; where they cannot be read that is noted, and this rank tells less of itself.
+/// The interpreter's own means. They are found beforehand: an import may wait for a thread that hangs.
+struct Means {
+    current_frames: Py<PyAny>,
+    threading: Py<PyModule>,
+    libraries: Libraries,
+}
+
+static MEANS: PyOnceLock<Means> = PyOnceLock::new();
+
+/// Makes the threads of this interpreter known to the library. If that fails this rank reports less of itself.
 pub(crate) fn register(py: Python<'_>) {
-    let registered = describe(py).map(|registration| python::register(&registration));
-    match registered {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!("stacks of this Python are not read: {error}"),
-        Err(error) => tracing::debug!("stacks of this Python are not read: {error}"),
+    match MEANS.get_or_try_init(py, || Means::find(py)) {
+        Ok(_) => interpreter::register(threads),
+        Err(error) => tracing::debug!("functions of this Python are not reported: {error}"),
     }
 }
 
-fn describe(py: Python<'_>) -> PyResult<Registration> {
-    let sys = py.import("sys")?;
-    let threading = py.import("threading")?;
-    let main_thread = threading.call_method0("main_thread")?;
-    let mut frames = Vec::new();
-    let mut frame = sys.call_method0("_getframe")?;
-    while !frame.is_none() {
+/// The threads of the interpreter. Waits for its lock.
+fn threads() -> Vec<InterpreterThread> {
+    let listed = Python::try_attach(|py| {
+        let listed = MEANS.get(py).map(|means| means.threads(py));
+        listed.transpose().unwrap_or_else(|error| {
+            tracing::debug!("functions of this Python cannot be listed: {error}");
+            None
+        })
+    });
+    listed.flatten().unwrap_or_default()
+}
+
+impl Means {
+    fn find(py: Python<'_>) -> PyResult<Self> {
+        Ok(Self {
+            current_frames: py.import("sys")?.getattr("_current_frames")?.unbind(),
+            threading: py.import("threading")?.unbind(),
+            libraries: Libraries {
+                package: directory_of(py, "fsgather")?,
+                language: directory_of(py, "os")?,
+            },
+        })
+    }
+
+    fn threads(&self, py: Python<'_>) -> PyResult<Vec<InterpreterThread>> {
+        let threading = self.threading.bind(py);
+        let main = threading
+            .getattr("_main_thread")?
+            .getattr("_ident")?
+            .extract::<u64>()
+            .ok();
+        // `threading.enumerate` would wait for a lock of Python.
+        let objects = threading
+            .getattr("_active")?
+            .call_method0("copy")?
+            .cast_into::<PyDict>()?;
+        let mut ids: BTreeMap<u64, u32> = BTreeMap::new();
+        for (handle, thread) in objects {
+            let id = thread
+                .getattr("_native_id")
+                .and_then(|id| id.extract::<u32>());
+            if let (Ok(handle), Ok(id)) = (handle.extract::<u64>(), id) {
+                ids.insert(handle, id);
+            }
+        }
+        // From here on no code of Python runs, so that no function ends meanwhile.
+        let frames = self
+            .current_frames
+            .bind(py)
+            .call0()?
+            .cast_into::<PyDict>()?;
+        let mut threads = Vec::new();
+        for (handle, frame) in frames {
+            let handle = handle.extract()?;
+            threads.push(InterpreterThread {
+                thread: Thread {
+                    id: ids.get(&handle).copied(),
+                    handle: Some(handle),
+                },
+                is_main: main == Some(handle),
+                frames: self.libraries.frames(functions(frame)),
+            });
+        }
+        Ok(threads)
+    }
+}
+
+/// File, line and name of the functions of a thread, the innermost first.
+fn functions<'py>(
+    innermost: Bound<'py, PyAny>,
+) -> impl Iterator<Item = (String, Option<u32>, String)> + 'py {
+    let outer = |frame: &Bound<'py, PyAny>| {
+        frame
+            .getattr("f_back")
+            .ok()
+            .filter(|outer| !outer.is_none())
+    };
+    let describe = |frame: Bound<'py, PyAny>| -> PyResult<_> {
         let code = frame.getattr("f_code")?;
-        let line: Option<u32> = frame.getattr("f_lineno")?.extract()?;
-        let file = text(&code.getattr("co_filename")?)?;
-        frames.push((file, line, text(&code.getattr("co_name")?)?));
-        frame = frame.getattr("f_back")?;
-    }
-    frames.reverse();
-    Ok(Registration {
-        version: sys.getattr("hexversion")?.extract()?,
-        thread_state: thread_state(py),
-        main_thread: main_thread.getattr("ident")?.extract()?,
-        main_native_id: main_thread.getattr("native_id")?.extract()?,
-        libraries: ["fsgather", "os"]
-            .iter()
-            .filter_map(|module| directory_of(py, module).ok())
-            .collect(),
-        package: directory_of(py, "fsgather").ok(),
-        frames,
-    })
+        let line = frame.getattr("f_lineno")?.extract()?;
+        Ok((
+            text(&code.getattr("co_filename")?)?,
+            line,
+            text(&code.getattr("co_name")?)?,
+        ))
+    };
+    iter::successors(Some(innermost), outer).map_while(move |frame| describe(frame).ok())
 }
 
-/// A text of Python, which need not be one: bytes of names of files that are none have characters of their own.
+/// A text of Python. Bytes of file names that are no text have characters of their own there, which are replaced.
 fn text(text: &Bound<'_, PyAny>) -> PyResult<String> {
-    let bytes = text.call_method1("encode", ("utf-32-le", "surrogatepass"))?;
-    let bytes: Vec<u8> = bytes.extract()?;
-    let words = bytes.as_chunks().0.iter().copied().map(u32::from_le_bytes);
-    let characters = words.map(|word| char::from_u32(word).unwrap_or(char::REPLACEMENT_CHARACTER));
-    Ok(characters.collect())
+    Ok(text
+        .cast::<pyo3::types::PyString>()?
+        .to_string_lossy()
+        .into_owned())
 }
 
-/// Where a module lies: the language's own lie beside `os`.
+/// The directory of a module.
 fn directory_of(py: Python<'_>, module: &str) -> PyResult<String> {
     let path = py.import("os")?.getattr("path")?;
     let file = py.import(module)?.getattr("__file__")?;
     text(&path.call_method1("dirname", (file,))?)
-}
-
-/// A stack as Python has it: file, line and name of each function, the innermost last.
-type Functions = Vec<(String, Option<u32>, String)>;
-
-/// Looks at the main thread so often, while it goes on; which stacks were seen, and how often each. For tests.
-#[pyfunction]
-pub(crate) fn sample_stacks(py: Python<'_>, count: usize) -> Vec<(Functions, usize)> {
-    register(py);
-    let seen = py.detach(|| {
-        let mut seen = BTreeMap::new();
-        for _ in 0..count {
-            let frames = fsgather_stacks::look(None).map_or_else(Vec::new, |seen| seen.frames);
-            *seen.entry(frames).or_insert(0) += 1;
-        }
-        seen
-    });
-    let plain = |frame: StackFrame| (frame.file, frame.line, frame.function);
-    let seen = seen.into_iter();
-    seen.map(|(frames, times)| (frames.into_iter().map(plain).collect(), times))
-        .collect()
-}
-
-/// Where the state of this thread lies.
-fn thread_state(_: Python<'_>) -> u64 {
-    // SAFETY: the function asks for a thread that is attached to the interpreter, as the token shows; its pointer is kept as a
-    // number and never followed in this program, but read through the kernel.
-    #[expect(unsafe_code, reason = "a function of C")]
-    let state = unsafe { ffi::PyThreadState_Get() };
-    state.addr() as u64
 }

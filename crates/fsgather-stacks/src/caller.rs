@@ -5,20 +5,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A thread of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Thread {
-    /// As the kernel numbers it, where that is known.
-    pub(crate) id: Option<u32>,
-    /// As the C library names it, where that is known.
-    pub(crate) handle: Option<u64>,
+pub struct Thread {
+    /// Its number in the kernel, if known.
+    pub id: Option<u32>,
+    /// Its handle in the C library, if known.
+    pub handle: Option<u64>,
 }
 
 impl Thread {
-    /// The one that asks.
+    /// The calling thread.
     pub(crate) fn current() -> Self {
         Self {
             id: Some(rustix::thread::gettid().as_raw_pid().unsigned_abs()),
             handle: Some(pthread_self()),
         }
+    }
+
+    /// Whether both are the same thread. The C library gives the handles of threads that have ended to others.
+    pub(crate) fn is(self, other: Self) -> bool {
+        let ids = self.id.zip(other.id);
+        self.handle.is_some() && self.handle == other.handle && ids.is_none_or(|(a, b)| a == b)
     }
 }
 

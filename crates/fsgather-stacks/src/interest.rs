@@ -2,11 +2,11 @@
 
 use std::process;
 
-use fsgather_core::ThreadState;
+use fsgather_core::{MOST_FRAMES, ThreadState};
 
 use crate::{
     caller::{Thread, after_last_call, within_calls},
-    python,
+    interpreter::{self, InterpreterThread},
     thread::state_of_own,
 };
 
@@ -21,26 +21,46 @@ pub(crate) struct Interest {
     pub(crate) main_has_ended: bool,
 }
 
-/// The thread that came last of those that are in calls, or else that was in the last call, or else the main one, or any of Python's.
-pub(crate) fn find() -> Interest {
+/// The thread that came last of those that are in calls, or else that was in the last one, or else the main one, or any other one
+/// of the interpreter. `known` are the threads of the interpreter.
+pub(crate) fn find(known: &[InterpreterThread]) -> Interest {
     let first = Thread {
         id: Some(process::id()),
         handle: None,
     };
-    let main = python::main_thread().unwrap_or(first);
     // A thread of a pool that waits for work has made the last call only because it was told to.
-    let last = after_last_call().filter(|last| !python::is_idle(*last));
+    let last = after_last_call().filter(|last| !is_idle(*last, known));
     let within: Vec<Thread> = within_calls().into_iter().filter(lives).collect();
+    let main = interpreter::main_thread(known).unwrap_or(first);
     let candidates = within.iter().copied().chain(last).chain([main]);
     let thread = candidates.into_iter().find(lives);
     Interest {
         is_only_caller: !within.is_empty() && within.iter().all(|caller| Some(*caller) == thread),
         // The process's own main thread lives in a program that runs Python elsewhere, and waits for that.
         thread: thread
-            .or_else(|| python::any_thread(lives))
+            .or_else(|| any_other(main, known))
             .or_else(|| Some(first).filter(lives)),
         main_has_ended: first.id.and_then(state_of_own) == Some(ThreadState::Ended),
     }
+}
+
+/// Whether a thread is in functions of libraries alone.
+fn is_idle(thread: Thread, known: &[InterpreterThread]) -> bool {
+    let known = known.iter().find(|known| known.thread.is(thread));
+    known.is_some_and(|known| {
+        let frames = &known.frames;
+        // The program's functions may be the outer ones of a deeper stack.
+        (1..MOST_FRAMES).contains(&frames.len()) && !frames.iter().any(|frame| frame.is_own)
+    })
+}
+
+/// A thread of the interpreter that is not the main one, in functions of the program if there is such a one.
+fn any_other(main: Thread, known: &[InterpreterThread]) -> Option<Thread> {
+    let others = known
+        .iter()
+        .filter(|known| !known.thread.is(main) && lives(&known.thread));
+    let is_own = |known: &&InterpreterThread| known.frames.iter().any(|frame| frame.is_own);
+    others.max_by_key(is_own).map(|known| known.thread)
 }
 
 /// Whether a thread is still there; nobody can tell of one without a number.
@@ -58,7 +78,7 @@ mod tests {
 
     #[test]
     fn who_is_in_a_call_is_of_interest_then_who_was_in_the_last_one_and_then_the_main_thread() {
-        let told = || find().thread.unwrap().id;
+        let told = || find(&[]).thread.unwrap().id;
         assert_eq!(told(), Some(process::id()));
         let here = Thread::current().id;
         assert_ne!(
@@ -79,13 +99,13 @@ mod tests {
         });
         let there = hear.recv().unwrap();
         assert_eq!(told(), there, "it came last");
-        assert!(!find().is_only_caller, "this one is in a call as well");
+        assert!(!find(&[]).is_only_caller, "this one is in a call as well");
         go.send(()).unwrap();
         hear.recv().unwrap();
         assert_eq!(told(), here);
-        assert!(find().is_only_caller);
+        assert!(find(&[]).is_only_caller);
         drop(outer);
-        assert!(!find().is_only_caller);
+        assert!(!find(&[]).is_only_caller);
         let again = Caller::enter();
         let inner = thread::spawn(|| drop(Caller::enter()));
         inner.join().unwrap();
@@ -98,7 +118,7 @@ mod tests {
             assert!(start.elapsed().as_secs() < 120, "it has ended");
             thread::yield_now();
         }
-        assert!(!find().main_has_ended);
+        assert!(!find(&[]).main_has_ended);
         drop(go);
         other.join().unwrap();
     }

@@ -1,24 +1,27 @@
 //! Reports what threads of this process are doing, for ranks that wait for it.
 //!
-//! Nothing is stopped, no signal is sent, no lock is waited for: memory is read through the kernel, so that a pointer that leads
-//! nowhere is an error, and what has changed while it was read is read again or not told.
+//! No thread is stopped, no signal is sent, and no lock of the program is waited for longer than a second.
 //!
 //! - [`look`]: the report; `interest`: which thread it is about; [`Caller`]: the threads that are in calls.
-//! - [`python`]: the functions that a thread of Python is in.
-//! - `thread`: the state of a thread in the kernel; `object`: the file or address that it waits for; `memory`: reading memory.
+//! - [`interpreter`]: the functions that threads of Python are in.
+//! - `thread`: the state of a thread in the kernel; `object`: the file or address that it waits for.
 
 mod caller;
 mod interest;
-mod memory;
 mod object;
 mod thread;
 
-pub mod python;
+pub mod interpreter;
 
-use fsgather_core::{Neighbour, Whereabouts};
+use std::time::Duration;
 
-pub use caller::Caller;
-pub use memory::{Memory, OwnMemory};
+use fsgather_core::{LockHolder, Neighbour, Whereabouts};
+use fsgather_system::clock;
+use rustix::param::clock_ticks_per_second;
+
+use interpreter::InterpreterThread;
+
+pub use caller::{Caller, Thread};
 
 /// Reports what this process is doing, or a neighbour: by the thread that is in a call, or that was in the last one, or by the main
 /// thread.
@@ -28,11 +31,31 @@ pub fn look(neighbour: Option<&Neighbour>) -> Option<Whereabouts> {
         let state = thread::state_of_process(neighbour.pid, neighbour.start_time)?;
         return Some(Whereabouts::silent(Some(state)));
     }
-    let interest = interest::find();
-    let python = interest.thread.map(python::stack_of).unwrap_or_default();
-    let id = interest.thread.and_then(|thread| thread.id);
-    let mut seen = Whereabouts::own(python.frames, id.and_then(thread::state_of_own));
-    seen.holds_interpreter = python.holds_lock;
+    let (cpu_times, asked) = (thread::cpu_times(), clock::now());
+    let answer = interpreter::ask();
+    let known = answer.as_deref().unwrap_or_default();
+    let interest = interest::find(known);
+    let state = || thread::state_of_own(interest.thread?.id?);
+    let mut seen = match answer {
+        Ok(_) => {
+            let is_it = |one: &&InterpreterThread| {
+                interest.thread.is_some_and(|thread| one.thread.is(thread))
+            };
+            let frames = known.iter().find(is_it).map(|one| one.frames.clone());
+            Whereabouts::own(frames.unwrap_or_default(), state())
+        }
+        Err(held_for) => {
+            let (busiest, ticks) = thread::busiest_since(&cpu_times).unzip();
+            let used = ticks.unwrap_or_default() * 1000 / clock_ticks_per_second();
+            let percent = u128::from(used) * 100 / asked.elapsed().as_millis().max(1);
+            let mut seen = Whereabouts::own(Vec::new(), busiest.or_else(state));
+            seen.lock_holder = Some(LockHolder {
+                held_for: Duration::from_secs(held_for.as_secs()),
+                cpu_percent: u32::try_from(percent).unwrap_or(u32::MAX),
+            });
+            seen
+        }
+    };
     seen.main_has_ended = interest.main_has_ended;
     seen.is_only_caller = interest.is_only_caller;
     Some(seen)

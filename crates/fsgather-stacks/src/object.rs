@@ -3,11 +3,13 @@
 //! What is the same for all threads is read as the own thread's: that of the process is its main thread's, and gone where that has
 //! ended. Nothing is asked about the file in which a thread hangs: that could hang as well. Its name is the kernel's own.
 
-use std::fs;
+use std::{fs, io::IoSliceMut};
 
+use nix::{
+    sys::uio::{RemoteIoVec, process_vm_readv},
+    unistd::gettid,
+};
 use syscalls::Sysno;
-
-use crate::memory::{Memory, OwnMemory};
 
 /// The longest path that is read of a call's arguments, in bytes: that of the kernel.
 const LONGEST_PATH: usize = 4096;
@@ -117,15 +119,18 @@ fn address(text: &str) -> Option<String> {
     Some(std::net::SocketAddr::new(ip, port).to_string())
 }
 
-/// The path that begins at an address.
+/// The path that begins at an address. The kernel reads it, so that an address that leads nowhere is an error.
 fn path_at(at: u64) -> Option<String> {
-    let memory = OwnMemory::open().ok()?;
     let mut path = Vec::new();
     while path.len() < LONGEST_PATH {
         // Only up to the end of a page: the next one may not be there.
-        let page_left = 64 - (at + path.len() as u64) % 64;
-        let mut part = vec![0; usize::try_from(page_left).ok()?];
-        memory.read(at + path.len() as u64, &mut part).ok()?;
+        let base = usize::try_from(at).ok()? + path.len();
+        let mut part = vec![0; 64 - base % 64];
+        let len = part.len();
+        let remote = [RemoteIoVec { base, len }];
+        // The main thread may have ended, so that its number leads to no memory.
+        let read = process_vm_readv(gettid(), &mut [IoSliceMut::new(&mut part)], &remote).ok()?;
+        (read == len).then_some(())?;
         let end = part.iter().position(|byte| *byte == 0);
         path.extend_from_slice(&part[..end.unwrap_or(part.len())]);
         if end.is_some() {

@@ -1,6 +1,6 @@
-//! The states of threads, as `/proc` says: [`state_of_own`], [`state_of_process`].
+//! The states of threads, as `/proc` says: [`state_of_own`], [`state_of_process`], [`busiest_since`].
 
-use std::{fs, io::Read, process};
+use std::{collections::BTreeMap, fs, io::Read, process};
 
 use fsgather_core::ThreadState;
 
@@ -10,7 +10,17 @@ use crate::object::SystemCall;
 pub(crate) fn state_of_own(thread: u32) -> Option<ThreadState> {
     let directory = directory_of(thread)?;
     let letter = Stat::read(&format!("{directory}/stat"))?.state;
-    Some(match letter {
+    Some(state_in(&directory, letter))
+}
+
+/// Whether a thread of this process waits.
+pub(crate) fn is_waiting(thread: u32) -> bool {
+    matches!(state_of_own(thread), Some(ThreadState::Waiting { .. }))
+}
+
+/// The state of the thread of this process in a directory of `/proc`, given its letter there.
+fn state_in(directory: &str, letter: char) -> ThreadState {
+    match letter {
         'R' => ThreadState::Running,
         'T' | 't' => ThreadState::Stopped,
         'Z' | 'X' => ThreadState::Ended,
@@ -23,13 +33,55 @@ pub(crate) fn state_of_own(thread: u32) -> Option<ThreadState> {
                 is_deaf: letter == 'D',
             }
         }
+    }
+}
+
+/// Processor time of each thread of this process, in clock ticks, by its number in `/proc`.
+pub(crate) fn cpu_times() -> BTreeMap<u32, u64> {
+    tasks().map(|(number, stat)| (number, stat.ticks)).collect()
+}
+
+/// The threads of this process, by their numbers in `/proc`.
+fn tasks() -> impl Iterator<Item = (u32, Stat)> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
+    tasks.flatten().filter_map(|task| {
+        let number = task.file_name().to_str()?.parse().ok()?;
+        Some((
+            number,
+            Stat::read(&task.path().join("stat").to_string_lossy())?,
+        ))
     })
+}
+
+/// The state of the thread of this process that has used most processor time since then, and that time in clock ticks.
+///
+/// Threads of this library do not count, nor those that wait for a lock themselves. Of threads that are alike it is the oldest.
+pub(crate) fn busiest_since(before: &BTreeMap<u32, u64>) -> Option<(ThreadState, u64)> {
+    let mut busiest: Option<(ThreadState, u64)> = None;
+    for (number, stat) in tasks().filter(|(_, stat)| !stat.name.starts_with("fsgather-")) {
+        let used = stat.ticks
+            - before
+                .get(&number)
+                .copied()
+                .unwrap_or_default()
+                .min(stat.ticks);
+        let state = state_in(&format!("/proc/self/task/{number}"), stat.state);
+        let waits_for_lock =
+            matches!(&state, ThreadState::Waiting { call: Some(call), .. } if call == "futex");
+        if !waits_for_lock
+            && state != ThreadState::Ended
+            && busiest.as_ref().is_none_or(|(_, most)| used > *most)
+        {
+            busiest = Some((state, used));
+        }
+    }
+    busiest
 }
 
 /// Where `/proc` tells of a thread of this process.
 ///
 /// A `/proc` of another pid namespace, as in some containers, has other numbers; each tells the own one as its last.
-pub(crate) fn directory_of(thread: u32) -> Option<String> {
+fn directory_of(thread: u32) -> Option<String> {
     let own = fs::read_link("/proc/self").ok()?;
     if own.as_os_str().to_str() == Some(process::id().to_string().as_str()) {
         return Some(format!("/proc/self/task/{thread}"));
@@ -48,21 +100,6 @@ pub(crate) fn directory_of(thread: u32) -> Option<String> {
             let it = is_it(&String::from_utf8_lossy(&status));
             it.then(|| directory.to_string_lossy().into_owned())
         })
-}
-
-/// Something that stays the same as long as a thread of this process rests; nothing while it runs.
-pub(crate) fn rest_of(thread: u32) -> Option<u64> {
-    let status = fs::read(format!("{}/status", directory_of(thread)?)).ok()?;
-    let status = String::from_utf8_lossy(&status);
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_ascii_whitespace().next()
-    };
-    let rests = ["S", "D", "T", "t", "I"].contains(&field("State:")?);
-    let count = |name: &str| field(name)?.parse::<u64>().ok();
-    let switches = count("voluntary_ctxt_switches:")?;
-    let switches = switches.wrapping_add(count("nonvoluntary_ctxt_switches:")?);
-    rests.then_some(switches)
 }
 
 /// The state of another process, by its main thread, or by another one where that has ended, if it can be seen; it has ended where
@@ -97,7 +134,10 @@ pub(crate) fn state_of_process(pid: u32, start_time: u64) -> Option<ThreadState>
 /// What is of use of a `stat` of `/proc`.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
+    name: String,
     state: char,
+    /// Processor time, of the program and of the kernel for it.
+    ticks: u64,
     start_time: u64,
 }
 
@@ -110,11 +150,14 @@ impl Stat {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let (_, after_name) = text.rsplit_once(')')?;
-        let mut fields = after_name.split_ascii_whitespace();
+        let (name, after_name) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
         Some(Self {
-            state: fields.next()?.chars().next()?,
-            start_time: fields.nth(18)?.parse().ok()?,
+            name: name.split_once('(')?.1.to_owned(),
+            state: fields.first()?.chars().next()?,
+            ticks: number(11)?.saturating_add(number(12)?),
+            start_time: number(19)?,
         })
     }
 }

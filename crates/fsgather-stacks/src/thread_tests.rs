@@ -85,7 +85,9 @@ fn a_stat_is_read_whatever_the_process_is_called() {
     let fields = fields.join(" ");
     let stat = Stat::parse(&format!("12 (a) R 1) T {fields}")).unwrap();
     let expected = Stat {
+        name: "a) R 1".into(),
         state: 'T',
+        ticks: 14 + 15,
         start_time: 22,
     };
     assert_eq!(stat, expected);

@@ -48,7 +48,7 @@ class Stack(NamedTuple):
     text: str
     """What they did, in one line."""
     frames: tuple[tuple[str, Optional[int], str], ...]
-    """The file, line and name of each Python function that they were in, the innermost last."""
+    """File, line and name of the Python functions that they were in, the innermost last; empty if another thread held the interpreter's lock."""
     state: Optional[str]
     """What the kernel did with that thread: ``"running"``, ``"waiting, in read on /data/x.h5"``, ``"stopped"``."""
     answered: bool
