@@ -81,7 +81,8 @@ impl Machines {
         {
             coordinator = coordinator.introduced();
         }
-        coordinator.join(config::join_request(config), started);
+        // A world that forms takes its own rank 0 in.
+        let _ = coordinator.join(config::join_request(config), started);
         Self::new(Rank::ZERO, vec![member], Some(coordinator))
     }
 

@@ -169,6 +169,32 @@ pub struct Welcome {
     pub timeout: Duration,
 }
 
+/// Why rank 0 does not take a process in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RefusalReason {
+    /// The world has failed, or cannot have this process as a member.
+    Failed(Error),
+    /// The world has formed with another process as this rank: the running job and that process.
+    AlreadyFormed(String),
+    /// The world was started by another process than the one that asks: what tells the two apart.
+    OtherStart(String),
+    /// The world belongs to the same job and has another size: which rank was given which size.
+    OtherSize(String),
+}
+
+impl RefusalReason {
+    /// Whether asking this world again is useless.
+    pub(crate) const fn is_final(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::OtherSize(_))
+    }
+}
+
+impl From<Error> for RefusalReason {
+    fn from(cause: Error) -> Self {
+        Self::Failed(cause)
+    }
+}
+
 /// What rank 0 says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToMember {
@@ -177,10 +203,10 @@ pub enum ToMember {
         /// Rank 0 of this world: host and pid.
         coordinator: String,
     },
-    /// The world has formed without this process.
-    Formed {
-        /// The running job and the process that is the asked-for rank in it.
-        running: String,
+    /// The process is not a member of this world.
+    Refused {
+        /// Why.
+        reason: RefusalReason,
     },
     /// All are in.
     Welcome(Welcome),
@@ -224,11 +250,6 @@ pub enum ToMember {
     },
     /// This world will form in another way: look again where rank 0 leaves word.
     Moved,
-    /// This world was started by somebody else than the process that asked to be in it.
-    Elsewhere {
-        /// What tells the two apart.
-        why: String,
-    },
     /// Is the member there?
     Ask,
     /// Who has still to read what a member that stays has handed over; nobody any more if there are none.
@@ -255,11 +276,6 @@ pub enum ToMember {
     Warning {
         /// The warning.
         text: String,
-    },
-    /// This world is of the job of the process that asked to be in it, which was told another world size.
-    OtherSize {
-        /// Who was told what.
-        why: String,
     },
 }
 
@@ -290,8 +306,7 @@ impl ToMember {
             | Self::Reclaim { channel, .. }
             | Self::KeepWaiting { channel } => Some(*channel),
             Self::Forming { .. }
-            | Self::Formed { .. }
-            | Self::Elsewhere { .. }
+            | Self::Refused { .. }
             | Self::Welcome(_)
             | Self::Bye { .. }
             | Self::Moved
@@ -300,7 +315,6 @@ impl ToMember {
             | Self::Look { .. }
             | Self::Notice { .. }
             | Self::Warning { .. }
-            | Self::OtherSize { .. }
             | Self::Needed { .. } => None,
         }
     }

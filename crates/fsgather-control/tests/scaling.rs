@@ -81,7 +81,7 @@ fn meet(ranks: u32, now: Instant) -> (Coordinator, Both) {
         if rank != Rank::ZERO {
             said.to_root.add(&ToCoordinator::Join(join.clone()), 1);
         }
-        coordinator.join(join, now);
+        coordinator.join(join, now).unwrap();
         for (to, message) in sent(&mut coordinator) {
             said.from_root.add(&message, others(&to));
         }

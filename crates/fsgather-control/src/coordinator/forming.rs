@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use fsgather_core::{ChannelId, Error, ProcessId, Rank, duration_text};
+use fsgather_core::{ChannelId, Error, ProcessId, Rank, WorldSize, duration_text};
 
-use super::{
-    Action, Coordinator, JoinAnswer,
-    misfits::{self, Misfit},
-    roster::RosterEntry,
-};
-use crate::message::{Join, ToMember, Welcome};
+use super::{Action, Coordinator, roster::RosterEntry};
+use crate::message::{Join, RefusalReason, ToMember, Welcome};
+
+/// Maximum number of processes with another world size that a message names.
+const MAX_NAMED: usize = 4;
 
 /// How long a process may take to ask again after the connection has closed over which it has asked.
 ///
@@ -28,31 +27,33 @@ pub(super) const INTRODUCED: &str = "Whoever introduces the ranks has said so of
 impl Coordinator {
     /// Handles a process that asks to be a rank.
     ///
-    /// On [`JoinAnswer::Accepted`] the connection it asked over is the rank's connection from now on:
+    /// If it is a member, the connection it asked over is the rank's connection from now on:
     /// the messages in [`take_actions`](Coordinator::take_actions) for that rank go there.
-    pub fn join(&mut self, join: Join, now: Instant) -> JoinAnswer {
+    ///
+    /// # Errors
+    ///
+    /// The reason if it is not.
+    pub fn join(&mut self, join: Join, now: Instant) -> Result<(), RefusalReason> {
         let rank = join.rank;
         if join.fingerprint.differs_in_size(&self.world.fingerprint) {
-            return JoinAnswer::Refused(self.answer_other_size(&join));
+            return Err(self.answer_other_size(&join));
         }
         if join.fingerprint.secret != self.world.fingerprint.secret {
-            return JoinAnswer::Refused(self.report_mismatch(&join));
+            return Err(self.report_mismatch(&join));
         }
-        if let Err(cause) = self.check_key(&join) {
-            return refused(cause);
-        }
+        self.check_key(&join)?;
         match self.roster.stranger_to(&join) {
             None => {}
-            Some(Rank::ZERO) => return self.send_elsewhere(&join),
+            Some(Rank::ZERO) => return Err(self.of_another_start(&join)),
             // On a host without rank 0 nothing says which of the two belongs to it.
-            Some(other) if !self.open => return self.reject_mixture(&join, other),
-            Some(_) => return self.answer_latecomer(&join),
+            Some(other) if !self.open => return Err(self.reject_mixture(&join, other)),
+            Some(_) => return Err(self.answer_latecomer(&join)),
         }
         if join.world_size != self.world.world_size {
-            return self.reject_size(&join);
+            return Err(self.reject_size(&join));
         }
         if !join.world_size.contains(rank) {
-            return refused(Error::rendezvous(format!(
+            return Err(refused(format!(
                 "rank {rank} ({}) is none of a world of {} ranks",
                 text_of(&join.process),
                 join.world_size
@@ -64,19 +65,19 @@ impl Coordinator {
                 && let Some((its, later)) = counts_of(&join, member)
                 && its < later
             {
-                return self.refuse_outdated(&join, its, later);
+                return Err(self.refuse_outdated(&join, its, later));
             }
             if !same && self.open {
-                return self.answer_latecomer(&join);
+                return Err(self.answer_latecomer(&join));
             }
             return match self.failure() {
-                Some(cause) => refused(cause),
+                Some(cause) => Err(cause.into()),
                 None if same => self.answer_again(rank),
-                None => self.reject_double(&join),
+                None => Err(self.reject_double(&join)),
             };
         }
         if let Some(cause) = self.failure() {
-            return refused(cause);
+            return Err(cause.into());
         }
         if join.timeout != self.world.timeout {
             self.actions.push(Action::Warn(format!(
@@ -92,15 +93,15 @@ impl Coordinator {
             self.open = true;
             self.welcome(self.world.world_size.ranks().collect());
         }
-        JoinAnswer::Accepted
+        Ok(())
     }
 
-    /// Handles a process that says that it cannot be a member, for it was given another secret than rank 0: tells it
-    /// so, and the others while the world forms.
-    pub fn report_mismatch(&mut self, join: &Join) -> ToMember {
+    /// Handles a process that cannot be a member because it was given another secret than rank 0: returns what to answer,
+    /// and tells the others while the world forms.
+    pub fn report_mismatch(&mut self, join: &Join) -> RefusalReason {
         if self.roster.stranger_to(join) == Some(Rank::ZERO) {
             // Another job's, which has its own rank 0.
-            return self.elsewhere(join);
+            return self.of_another_start(join);
         }
         let has = |is_given: bool| if is_given { "one" } else { "none" };
         let [ours, theirs] =
@@ -122,10 +123,7 @@ impl Coordinator {
         if is_so && !self.open && self.failure().is_none() {
             self.give_up(&cause);
         }
-        ToMember::Abort {
-            channel: ChannelId::WORLD,
-            cause,
-        }
+        cause.into()
     }
 
     /// Handles the end of a member's connection, noticed as `how` says.
@@ -233,69 +231,79 @@ impl Coordinator {
 
     /// Answers a process that was told another number of ranks. This world cannot form without it, so that all are told; unless it may
     /// be of another job, or of another attempt at this one.
-    fn reject_size(&mut self, join: &Join) -> JoinAnswer {
+    fn reject_size(&mut self, join: &Join) -> RefusalReason {
         if let Some(zero) = self.roster.get(Rank::ZERO)
             && let Some((its, later)) = counts_of(join, zero)
             && its < later
         {
-            return refused(Error::rendezvous(format!(
+            return refused(format!(
                 "rank {} ({}) belongs to an attempt after {its} restarts, rank 0 ({}) to one after {later}; that one goes on",
                 join.rank,
                 text_of(&join.process),
                 self.name_of(Rank::ZERO)
-            )));
+            ));
         }
-        let told = self.sizes_text(join);
-        let cause = Error::rendezvous(format!(
-            "{told}; give all ranks the same world size, or FSGATHER_JOB a different name for each job"
-        ));
+        let sizes = self.sizes_of(join);
         if self.open {
             // This world ends some time, and another may begin where it was.
-            return JoinAnswer::Refused(ToMember::OtherSize { why: told });
+            return RefusalReason::OtherSize(sizes);
         }
-        if self.failure().is_some() {
-            return refused(cause);
+        let cause = Error::rendezvous(format!(
+            "{sizes}; give all ranks the same world size, or FSGATHER_JOB a different name for each job"
+        ));
+        if self.failure().is_none() {
+            if self.roster.is_kin(join) {
+                self.give_up(&cause);
+            } else {
+                self.note_misfit(join, &sizes);
+            }
         }
-        if self.roster.is_kin(join) {
-            self.give_up(&cause);
-        } else {
-            self.note_misfit(join, &told);
-        }
-        refused(cause)
+        cause.into()
     }
 
     /// Answers a process that has found no rank 0 of its size, and was told to look for this one in case that somebody has given
     /// sizes that differ by mistake. One job may have worlds of several sizes at a time, so that nothing fails by it.
-    fn answer_other_size(&mut self, join: &Join) -> ToMember {
+    fn answer_other_size(&mut self, join: &Join) -> RefusalReason {
         if self.roster.stranger_to(join).is_some() {
             // Another start and another size: it is not one that this world waits for, and is blamed for nothing.
-            return self.of_another_start(join);
+            return RefusalReason::OtherStart(self.starts_text(join));
         }
-        let told = self.sizes_text(join);
+        let sizes = self.sizes_of(join);
         if !self.open && self.failure().is_none() {
-            self.note_misfit(join, &told);
+            self.note_misfit(join, &sizes);
         }
-        ToMember::OtherSize { why: told }
+        RefusalReason::OtherSize(sizes)
     }
 
-    /// Who was told which world size.
-    fn sizes_text(&self, join: &Join) -> String {
-        misfits::told(join.rank, &misfit_of(join), &self.as_told())
+    /// The world sizes of this process and of rank 0, for messages.
+    fn sizes_of(&self, join: &Join) -> String {
+        self.sizes_text(&[(join.rank, text_of(&join.process), join.world_size)])
     }
 
-    /// What rank 0 was told.
-    fn as_told(&self) -> Misfit {
-        Misfit {
-            process: self.name_of(Rank::ZERO),
-            world_size: self.world.world_size,
+    /// The world sizes that these processes, of which there is at least one, and rank 0 were given.
+    fn sizes_text(&self, misfits: &[(Rank, String, WorldSize)]) -> String {
+        let more = misfits.len().saturating_sub(MAX_NAMED);
+        let zero = (Rank::ZERO, self.name_of(Rank::ZERO), self.world.world_size);
+        let mut texts = Vec::new();
+        for (rank, process, size) in misfits.iter().take(MAX_NAMED).chain([&zero]) {
+            texts.push(if texts.is_empty() {
+                format!("rank {rank} ({process}) was told that there are {size} ranks")
+            } else {
+                format!("rank {rank} ({process}) that there are {size}")
+            });
         }
+        if more > 0 {
+            texts.insert(MAX_NAMED, format!("{more} more other numbers"));
+        }
+        texts.join(", ")
     }
 
-    /// Notes a process that was told another world size, and warns of the first: it may be of another job.
-    fn note_misfit(&mut self, join: &Join, told: &str) {
-        let warning = format!("{told}; ranks are still waited for");
-        let (is_news, is_first) = self.misfits.note(join.rank, misfit_of(join));
-        if is_news {
+    /// Notes a process that was given another world size, and warns of the first: it may be of another job.
+    fn note_misfit(&mut self, join: &Join, sizes: &str) {
+        let warning = format!("{sizes}; ranks are still waited for");
+        let is_first = self.misfits.is_empty();
+        let misfit = (text_of(&join.process), join.world_size);
+        if self.misfits.insert(join.rank, misfit).is_none() {
             self.actions.push(if is_first {
                 Action::Warn(warning)
             } else {
@@ -305,9 +313,9 @@ impl Coordinator {
     }
 
     /// Answers the same process over another of our addresses, or after a reply that was lost.
-    fn answer_again(&mut self, rank: Rank) -> JoinAnswer {
+    fn answer_again(&mut self, rank: Rank) -> Result<(), RefusalReason> {
         if self.gone || !self.roster.is_connected(rank) {
-            return refused(Error::rendezvous(format!(
+            return Err(refused(format!(
                 "rank {rank} ({}) has left this world and cannot come back",
                 self.name_of(rank)
             )));
@@ -317,7 +325,7 @@ impl Coordinator {
         if self.open {
             self.welcome(vec![rank]);
         }
-        JoinAnswer::Accepted
+        Ok(())
     }
 
     fn say_forming(&mut self, rank: Rank) {
@@ -335,7 +343,7 @@ impl Coordinator {
         self.send(ranks, ToMember::Welcome(welcome));
     }
 
-    fn answer_latecomer(&mut self, join: &Join) -> JoinAnswer {
+    fn answer_latecomer(&mut self, join: &Join) -> RefusalReason {
         let rank = join.rank;
         // It asks again and again until its own deadline.
         if self.latecomers.insert(rank) {
@@ -345,21 +353,15 @@ impl Coordinator {
                 self.name_of(rank)
             )));
         }
-        JoinAnswer::Refused(ToMember::Formed {
-            running: format!(
-                "{} is running with {} as rank {rank}",
-                self.world.job,
-                self.name_of(rank)
-            ),
-        })
+        RefusalReason::AlreadyFormed(format!(
+            "{} is running with {} as rank {rank}",
+            self.world.job,
+            self.name_of(rank)
+        ))
     }
 
     /// Answers a process that rank 0's own host shows to be of another start.
-    fn send_elsewhere(&mut self, join: &Join) -> JoinAnswer {
-        JoinAnswer::Refused(self.elsewhere(join))
-    }
-
-    fn elsewhere(&mut self, join: &Join) -> ToMember {
+    fn of_another_start(&mut self, join: &Join) -> RefusalReason {
         let rank = join.rank;
         let stranger = text_of(&join.process);
         let note = format!(
@@ -368,21 +370,20 @@ impl Coordinator {
         if self.strangers.insert(rank, stranger).is_none() {
             self.actions.push(Action::Note(note));
         }
-        self.of_another_start(join)
+        RefusalReason::OtherStart(self.starts_text(join))
     }
 
-    fn of_another_start(&self, join: &Join) -> ToMember {
-        let why = format!(
+    fn starts_text(&self, join: &Join) -> String {
+        format!(
             "rank 0 ({}) was not started by whoever started rank {} ({})",
             self.name_of(Rank::ZERO),
             join.rank,
             text_of(&join.process)
-        );
-        ToMember::Elsewhere { why }
+        )
     }
 
     /// Processes of one host that come from two starts, and rank 0 is on another host.
-    fn reject_mixture(&mut self, join: &Join, other: Rank) -> JoinAnswer {
+    fn reject_mixture(&mut self, join: &Join, other: Rank) -> RefusalReason {
         let cause = Error::rendezvous(format!(
             "rank {} ({}) and rank {other} ({}) are on one host, but were not started by the same process: two jobs \
              without an id meet in one place. Set FSGATHER_JOB to a different name for each job",
@@ -391,15 +392,19 @@ impl Coordinator {
             self.name_of(other)
         ));
         self.give_up(&cause);
-        refused(cause)
+        cause.into()
     }
 
     /// Which of these ranks were told other numbers of ranks.
     fn misfits_text(&self, is_meant: impl Fn(Rank) -> bool) -> Option<String> {
-        let told = self.misfits.told(is_meant, &self.as_told())?;
-        Some(format!(
-            "{told}; if they belong together, give all ranks the same world size"
-        ))
+        let misfits = self.misfits.iter().filter(|(rank, _)| is_meant(**rank));
+        let misfits: Vec<_> = misfits
+            .map(|(rank, (process, size))| (*rank, process.clone(), *size))
+            .collect();
+        (!misfits.is_empty()).then(|| {
+            let sizes = self.sizes_text(&misfits);
+            format!("{sizes}; if they belong together, give all ranks the same world size")
+        })
     }
 
     /// Which ranks are still to come although processes of other starts have asked to be them.
@@ -413,17 +418,17 @@ impl Coordinator {
     }
 
     /// Answers a process of an earlier attempt at this job, which its launcher has not ended yet.
-    fn refuse_outdated(&self, join: &Join, its: u32, later: u32) -> JoinAnswer {
+    fn refuse_outdated(&self, join: &Join, its: u32, later: u32) -> RefusalReason {
         let rank = join.rank;
-        refused(Error::rendezvous(format!(
+        refused(format!(
             "rank {rank} ({}) belongs to an attempt after {its} restarts, but one after {later} restarts is here \
              already, in which {} is rank {rank}; that one goes on",
             text_of(&join.process),
             self.name_of(rank)
-        )))
+        ))
     }
 
-    fn reject_double(&mut self, join: &Join) -> JoinAnswer {
+    fn reject_double(&mut self, join: &Join) -> RefusalReason {
         let member = self.roster.get(join.rank);
         if let Some((its, earlier)) = member.and_then(|member| counts_of(join, member))
             && its > earlier
@@ -436,7 +441,7 @@ impl Coordinator {
                 text_of(&join.process)
             ));
             self.give_up(&cause);
-            return refused(cause);
+            return cause.into();
         }
         let way_out = self.way_out_of_doubles;
         let cause = Error::rendezvous(format!(
@@ -446,7 +451,7 @@ impl Coordinator {
             text_of(&join.process)
         ));
         self.give_up(&cause);
-        refused(cause)
+        cause.into()
     }
 
     fn name_of(&self, rank: Rank) -> String {
@@ -462,22 +467,13 @@ fn counts_of(join: &Join, member: &RosterEntry) -> Option<(u32, u32)> {
     join.attempt.zip(member.attempt).filter(|_| is_there)
 }
 
-fn misfit_of(join: &Join) -> Misfit {
-    Misfit {
-        process: text_of(&join.process),
-        world_size: join.world_size,
-    }
-}
-
 fn text_of(process: &ProcessId) -> String {
     format!("{}, pid {}", process.host, process.pid)
 }
 
-fn refused(cause: Error) -> JoinAnswer {
-    JoinAnswer::Refused(ToMember::Abort {
-        channel: ChannelId::WORLD,
-        cause,
-    })
+/// A refusal that concerns the asking process alone.
+fn refused(why: String) -> RefusalReason {
+    Error::rendezvous(why).into()
 }
 
 #[cfg(test)]

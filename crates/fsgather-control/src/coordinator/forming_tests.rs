@@ -24,12 +24,12 @@ fn join(rank: u32, nonce: u128, host: &str, starter: Option<u32>) -> Join {
 
 fn world(now: Instant, starter: Option<u32>) -> Coordinator {
     let mut coordinator = Coordinator::new(fixtures::world(3), now);
-    coordinator.join(join(0, 100, "n1", starter), now);
+    let _ = coordinator.join(join(0, 100, "n1", starter), now);
     coordinator
 }
 
-fn is_sent_elsewhere(answer: &JoinAnswer) -> bool {
-    matches!(answer, JoinAnswer::Refused(ToMember::Elsewhere { .. }))
+fn is_sent_elsewhere(answer: &Result<(), RefusalReason>) -> bool {
+    matches!(answer, Err(RefusalReason::OtherStart(_)))
 }
 
 #[test]
@@ -41,14 +41,14 @@ fn a_process_of_an_earlier_attempt_is_told_and_the_later_one_goes_on() {
     };
     let mut coordinator = world(now, None);
     let first = coordinator.join(of_attempt(201, 2), now);
-    assert_eq!(first, JoinAnswer::Accepted);
-    let is_told = |answer: JoinAnswer| {
-        matches!(answer, JoinAnswer::Refused(ToMember::Abort { cause, .. })
+    assert_eq!(first, Ok(()));
+    let is_told = |answer: Result<(), RefusalReason>| {
+        matches!(answer, Err(RefusalReason::Failed(cause))
             if cause.to_string().contains("after 1 restarts"))
     };
     assert!(is_told(coordinator.join(of_attempt(202, 1), now)));
     assert!(coordinator.failure().is_none());
-    coordinator.join(join(2, 203, "n1", None), now);
+    let _ = coordinator.join(join(2, 203, "n1", None), now);
     assert!(coordinator.is_open());
     assert!(is_told(coordinator.join(of_attempt(202, 1), now)));
     // One of a later attempt, or counted on another host, goes on looking.
@@ -58,7 +58,7 @@ fn a_process_of_an_earlier_attempt_is_told_and_the_later_one_goes_on() {
     };
     for late in [of_attempt(204, 3), elsewhere] {
         let answer = coordinator.join(late, now);
-        let is_formed = matches!(answer, JoinAnswer::Refused(ToMember::Formed { .. }));
+        let is_formed = matches!(answer, Err(RefusalReason::AlreadyFormed(_)));
         assert!(is_formed, "{answer:?}");
     }
 }
@@ -71,7 +71,7 @@ fn a_process_of_another_start_is_sent_away_and_the_world_forms() {
     assert!(is_sent_elsewhere(&coordinator.join(stranger.clone(), now)));
     for rank in [1, 2] {
         let answer = coordinator.join(join(rank, 101 + u128::from(rank), "n1", Some(7)), now);
-        assert_eq!(answer, JoinAnswer::Accepted);
+        assert_eq!(answer, Ok(()));
     }
     assert!(coordinator.is_open() && coordinator.failure().is_none());
     // Also once it has formed.
@@ -82,7 +82,7 @@ fn a_process_of_another_start_is_sent_away_and_the_world_forms() {
 fn rank_0_that_waits_in_vain_speaks_of_the_stranger() {
     let now = Instant::now();
     let mut coordinator = world(now, Some(7));
-    coordinator.join(join(1, 201, "n1", Some(8)), now);
+    let _ = coordinator.join(join(1, 201, "n1", Some(8)), now);
     coordinator.tick(now + fixtures::LONG);
     let failure = coordinator.failure().unwrap().to_string();
     assert!(failure.contains("n1, pid 201"), "{failure}");
@@ -94,12 +94,9 @@ fn two_starts_on_a_host_without_rank_0_fail_the_world() {
     let now = Instant::now();
     let mut coordinator = world(now, Some(7));
     let first = coordinator.join(join(1, 101, "n2", Some(7)), now);
-    assert_eq!(first, JoinAnswer::Accepted);
+    assert_eq!(first, Ok(()));
     let second = coordinator.join(join(2, 102, "n2", Some(8)), now);
-    assert!(matches!(
-        second,
-        JoinAnswer::Refused(ToMember::Abort { .. })
-    ));
+    assert!(matches!(second, Err(RefusalReason::Failed(_))));
     let failure = coordinator.failure().unwrap().to_string();
     assert!(failure.contains("FSGATHER_JOB"), "{failure}");
 }
@@ -108,7 +105,7 @@ fn two_starts_on_a_host_without_rank_0_fail_the_world() {
 fn rank_that_does_not_ask_again_is_lost_after_the_grace() {
     let now = Instant::now();
     let mut coordinator = world(now, None);
-    coordinator.join(join(1, 201, "n1", None), now);
+    let _ = coordinator.join(join(1, 201, "n1", None), now);
     coordinator.disconnected(Rank::new(1), "its connection closed", now);
     assert!(coordinator.is_missed(Rank::new(1)).is_some());
     coordinator.tick(now + Duration::from_millis(4999));
@@ -123,7 +120,7 @@ fn only_the_process_that_has_joined_as_a_rank_watches_as_it() {
     let now = Instant::now();
     let mut coordinator = world(now, None);
     assert!(!coordinator.is_watched_by(Rank::new(1), 201));
-    coordinator.join(join(1, 201, "n1", None), now);
+    let _ = coordinator.join(join(1, 201, "n1", None), now);
     assert!(coordinator.is_watched_by(Rank::new(1), 201));
     assert!(!coordinator.is_watched_by(Rank::new(1), 202));
     assert!(!coordinator.is_watched_by(Rank::new(2), 201));
@@ -135,7 +132,7 @@ fn jobs_with_an_id_may_be_started_by_anybody() {
     let mut coordinator = world(now, None);
     for rank in [1, 2] {
         let answer = coordinator.join(join(rank, 101, "n1", None), now);
-        assert_eq!(answer, JoinAnswer::Accepted);
+        assert_eq!(answer, Ok(()));
     }
     assert!(coordinator.is_open());
 }
@@ -158,7 +155,7 @@ fn who_has_another_secret_is_told_and_who_was_started_by_somebody_else_belongs_e
     let told = coordinator.report_mismatch(&with_another(Some(7)));
     let failure = coordinator.failure().unwrap();
     assert!(failure.to_string().contains("FSGATHER_SECRET"), "{failure}");
-    assert!(matches!(told, ToMember::Abort { cause, .. } if cause == failure));
+    assert!(matches!(told, RefusalReason::Failed(cause) if cause == failure));
     // Who shows the same secret harms nobody.
     let mut coordinator = world(now, None);
     coordinator.report_mismatch(&join(1, 200, "n1", None));
@@ -185,7 +182,7 @@ fn ranks_that_were_told_different_world_sizes_all_fail_at_once() {
                 "was told that there are {ranks} ranks, rank 0 (n1, pid 100) that there are 3"
             );
             assert!(failure.to_string().contains(&wanted), "{failure}");
-            assert_eq!(answer, refused(failure));
+            assert_eq!(answer, Err(failure.into()));
         }
     }
 }
@@ -197,7 +194,7 @@ fn another_world_size_where_it_may_be_another_job_is_told_and_ranks_are_waited_f
     let mut coordinator = world(now, Some(7));
     assert!(matches!(
         coordinator.join(other(), now),
-        JoinAnswer::Refused(ToMember::Abort { .. })
+        Err(RefusalReason::Failed(_))
     ));
     assert_eq!(coordinator.failure(), None);
     let warnings = |coordinator: &mut Coordinator| {
@@ -210,7 +207,7 @@ fn another_world_size_where_it_may_be_another_job_is_told_and_ranks_are_waited_f
             .count()
     };
     assert_eq!(warnings(&mut coordinator), 1);
-    coordinator.join(other(), now);
+    let _ = coordinator.join(other(), now);
     assert_eq!(warnings(&mut coordinator), 0);
     coordinator.tick(now + fixtures::LONG);
     let failure = coordinator.failure().unwrap().to_string();
@@ -224,7 +221,7 @@ fn another_world_size_where_it_may_be_another_job_is_told_and_ranks_are_waited_f
 fn another_world_size_of_an_earlier_attempt_or_after_the_world_has_formed_harms_nobody() {
     let now = Instant::now();
     let mut coordinator = world(now, None);
-    coordinator.join(
+    let _ = coordinator.join(
         Join {
             attempt: Some(2),
             ..join(0, 100, "n1", None)
@@ -232,19 +229,19 @@ fn another_world_size_of_an_earlier_attempt_or_after_the_world_has_formed_harms_
         now,
     );
     for rank in [1, 2] {
-        coordinator.join(join(rank, 200 + u128::from(rank), "n1", None), now);
+        let _ = coordinator.join(join(rank, 200 + u128::from(rank), "n1", None), now);
     }
-    coordinator.join(told_of(4, join(3, 300, "n1", None)), now);
+    let _ = coordinator.join(told_of(4, join(3, 300, "n1", None)), now);
     assert!(coordinator.is_open() && coordinator.failure().is_none());
     let mut coordinator = Coordinator::new(world(now, None).world, now);
-    coordinator.join(
+    let _ = coordinator.join(
         Join {
             attempt: Some(2),
             ..join(0, 100, "n1", None)
         },
         now,
     );
-    coordinator.join(
+    let _ = coordinator.join(
         told_of(
             4,
             Join {
@@ -269,16 +266,13 @@ fn a_world_that_has_formed_warns_of_no_other_size() {
     own.fingerprint = fingerprint(0x1_0000_0001);
     let mut coordinator = Coordinator::new(own, now);
     for rank in 0..3 {
-        coordinator.join(keyed(rank, 100 + u128::from(rank), 0x1_0000_0001), now);
+        let _ = coordinator.join(keyed(rank, 100 + u128::from(rank), 0x1_0000_0001), now);
     }
     assert!(coordinator.is_open());
     coordinator.take_actions();
     let late = told_of(4, keyed(1, 200, 0x1_0000_0002));
     let answer = coordinator.join(late, now);
-    assert!(matches!(
-        answer,
-        JoinAnswer::Refused(ToMember::OtherSize { .. })
-    ));
+    assert!(matches!(answer, Err(RefusalReason::OtherSize(_))));
     assert_eq!(coordinator.take_actions(), []);
 }
 
@@ -293,10 +287,10 @@ fn one_of_another_size_is_told_of_also_where_another_process_has_its_number() {
     world.fingerprint.key = 0x1_0000_0001;
     let mut coordinator = Coordinator::new(world, now);
     for rank in [0, 1] {
-        coordinator.join(keyed(join(rank, 100, "n1", None), 0x1_0000_0001), now);
+        let _ = coordinator.join(keyed(join(rank, 100, "n1", None), 0x1_0000_0001), now);
     }
     let other = told_of(2, keyed(join(1, 200, "n1", None), 0x1_0000_0002));
-    coordinator.join(other, now);
+    let _ = coordinator.join(other, now);
     coordinator.tick(now + fixtures::LONG);
     let failure = coordinator.failure().unwrap().to_string();
     let told = "waiting for rank 2 (never joined); rank 1 (n1, pid 200) was told that there are 2 ranks, rank 0 (";
@@ -315,15 +309,14 @@ fn a_world_of_another_size_of_the_same_job_is_told_of_and_fails_only_by_time() {
         let mut world = world(now, starter).world;
         world.fingerprint = of_key(0x1_0000_0001);
         let mut coordinator = Coordinator::new(world, now);
-        coordinator.join(keyed(join(0, 100, "n1", starter), 0x1_0000_0001), now);
+        let _ = coordinator.join(keyed(join(0, 100, "n1", starter), 0x1_0000_0001), now);
         let asks = |rank| told_of(4, keyed(join(rank, 200, "n1", other), 0x1_0000_0002));
         for rank in [1, 3] {
             let answer = coordinator.join(asks(rank), now);
             let wanted = format!(
                 "rank {rank} (n1, pid 200) was told that there are 4 ranks, rank 0 (n1, pid 100) that there are 3"
             );
-            let why = wanted.clone();
-            assert_eq!(answer, JoinAnswer::Refused(ToMember::OtherSize { why }));
+            assert_eq!(answer, Err(RefusalReason::OtherSize(wanted)));
         }
         let warned = |action: &&Action| matches!(action, Action::Warn(_));
         assert_eq!(coordinator.take_actions().iter().filter(warned).count(), 1);
@@ -338,9 +331,9 @@ fn a_world_of_another_size_of_the_same_job_is_told_of_and_fails_only_by_time() {
     let mut world = world(now, Some(7)).world;
     world.fingerprint = of_key(0x1_0000_0001);
     let mut coordinator = Coordinator::new(world, now);
-    coordinator.join(keyed(join(0, 100, "n1", Some(7)), 0x1_0000_0001), now);
+    let _ = coordinator.join(keyed(join(0, 100, "n1", Some(7)), 0x1_0000_0001), now);
     let other_job = coordinator.join(keyed(join(1, 200, "n1", Some(7)), 0x2_0000_0002), now);
-    let is_refused = matches!(other_job, JoinAnswer::Refused(ToMember::Abort { .. }));
+    let is_refused = matches!(other_job, Err(RefusalReason::Failed(_)));
     assert!(is_refused, "{other_job:?}");
     let other_start = keyed(join(1, 200, "n1", Some(8)), 0x1_0000_0002);
     assert!(is_sent_elsewhere(
@@ -355,6 +348,27 @@ fn a_world_of_another_size_of_the_same_job_is_told_of_and_fails_only_by_time() {
 }
 
 #[test]
+fn at_most_four_processes_of_another_size_are_named() {
+    let now = Instant::now();
+    let keyed = |join: Join, key| Join {
+        fingerprint: JobFingerprint { key, secret: None },
+        ..join
+    };
+    let mut world = world(now, None).world;
+    world.fingerprint.key = 0x1_0000_0001;
+    let mut coordinator = Coordinator::new(world, now);
+    let _ = coordinator.join(keyed(join(0, 100, "n1", None), 0x1_0000_0001), now);
+    for rank in 1..=6 {
+        let other = told_of(8, join(rank, 200 + u128::from(rank), "n1", None));
+        let _ = coordinator.join(keyed(other, 0x1_0000_0002), now);
+    }
+    coordinator.tick(now + fixtures::LONG);
+    let failure = coordinator.failure().unwrap().to_string();
+    let named = "rank 4 (n1, pid 204) that there are 8, 2 more other numbers, rank 0 (n1, pid 100) that there are 3";
+    assert!(failure.contains(named), "{failure}");
+}
+
+#[test]
 fn two_processes_of_one_rank_are_told_what_helps_where_they_meet() {
     let now = Instant::now();
     for is_introduced in [false, true] {
@@ -364,9 +378,9 @@ fn two_processes_of_one_rank_are_told_what_helps_where_they_meet() {
         } else {
             world
         };
-        world.join(join(1, 11, "n7", None), now);
+        let _ = world.join(join(1, 11, "n7", None), now);
         let answer = world.join(join(1, 12, "n8", None), now);
-        let JoinAnswer::Refused(ToMember::Abort { cause, .. }) = answer else {
+        let Err(RefusalReason::Failed(cause)) = answer else {
             unreachable!("{answer:?}");
         };
         let text = cause.to_string();

@@ -20,7 +20,6 @@ mod forming;
 mod groups;
 mod hearsay;
 mod leaving;
-mod misfits;
 mod roster;
 mod round;
 mod sightings;
@@ -41,7 +40,6 @@ use uuid::Uuid;
 
 use self::{
     channel::Channel,
-    misfits::Misfits,
     roster::{Roster, Standing},
     round::{Clock, Round, RoundArrival},
     staying::Told,
@@ -74,15 +72,6 @@ pub enum Action {
     Warn(String),
     /// Note something in passing.
     Note(String),
-}
-
-/// What a process that asked to join is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JoinAnswer {
-    /// It is a member now, or was one already; its connection belongs to its rank.
-    Accepted,
-    /// It is not; the message says why.
-    Refused(ToMember),
 }
 
 /// What a coordinator has to know from the start.
@@ -118,8 +107,8 @@ pub struct Coordinator {
     latecomers: BTreeSet<Rank>,
     /// What came from another start than rank 0 and asked to be these ranks.
     strangers: BTreeMap<Rank, String>,
-    /// What processes of other jobs or starts, as far as is known, were told of the number of ranks.
-    misfits: Misfits,
+    /// Processes that were given another world size, by the ranks that they asked to be: host and pid, and that size.
+    misfits: BTreeMap<Rank, (String, WorldSize)>,
     /// What an earlier meeting of this job has come to.
     earlier_failure: Option<String>,
     /// Ranks whose process is reported to have ended, and until when their last words may arrive.
@@ -162,7 +151,7 @@ impl Coordinator {
             next_forming_warning: FIRST_WARNING,
             latecomers: BTreeSet::new(),
             strangers: BTreeMap::new(),
-            misfits: Misfits::default(),
+            misfits: BTreeMap::new(),
             earlier_failure: None,
             suspects: BTreeMap::new(),
             missed: BTreeMap::new(),

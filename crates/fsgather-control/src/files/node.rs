@@ -6,7 +6,7 @@ use fsgather_core::{InboundMessage, ProcessId, Rank, Retirement};
 
 use super::endpoint::{BulletinItem, CoordinatorEndpoint, MemberEndpoint, OutgoingFile, To};
 use crate::{
-    coordinator::{Coordinator, JoinAnswer},
+    coordinator::Coordinator,
     machines::{Machines, Outlet},
     member::Member,
     message::{ToCoordinator, ToMember},
@@ -327,8 +327,8 @@ fn on_message(
     match message {
         ToCoordinator::Join(join) if join.rank == from && join.nonce == nonce => {
             let answer = match coordinator.join(join, now) {
-                JoinAnswer::Accepted => BulletinItem::Admitted,
-                JoinAnswer::Refused(message) => BulletinItem::Message(message),
+                Ok(()) => BulletinItem::Admitted,
+                Err(reason) => BulletinItem::Message(ToMember::Refused { reason }),
             };
             endpoint.send(To::Process(nonce), answer);
         }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     join::{event::JoinEvent, record::MarkerPlace},
-    message::{Join, ToCoordinator, ToMember, Welcome},
+    message::{Join, RefusalReason, ToCoordinator, ToMember, Welcome},
     siblings::IsRunning,
 };
 
@@ -168,7 +168,7 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(JoinEvent)) -> Option<Join
     match event {
         Some(JoinEvent::WelcomeOverFiles(_)) => {}
         // Rank 0 still has to read our goodbye, and removes everything then.
-        Some(JoinEvent::Refused(_) | JoinEvent::OtherSize(_) | JoinEvent::Unable(_)) | None => {
+        Some(JoinEvent::Refused(_) | JoinEvent::Unable(_)) | None => {
             asking.mailbox.retire(Retirement::Over);
         }
         Some(JoinEvent::Lost(_)) if has_ended(&asking.search) => {
@@ -182,15 +182,6 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(JoinEvent)) -> Option<Join
 
 fn has_ended(search: &Search) -> bool {
     !(search.is_running)(&search.place.process)
-}
-
-/// What a rank is told that is not taken in, after which nothing comes.
-fn refusal(message: ToMember) -> Option<JoinEvent> {
-    match message {
-        ToMember::Abort { cause, .. } => Some(JoinEvent::Refused(cause)),
-        ToMember::OtherSize { why } => Some(JoinEvent::OtherSize(why)),
-        _ => None,
-    }
 }
 
 /// The end of rank 0's process, which a rank that it has taken in may have to report.
@@ -263,16 +254,18 @@ impl Asking<'_> {
                             connection: None,
                         });
                     }
-                    ToMember::Formed { running } => {
-                        (self.tell)(JoinEvent::Formed(running));
-                        ask_again = Some(now + ASK_AGAIN);
+                    ToMember::Refused { reason } if !reason.is_final() => {
+                        let has_formed = matches!(reason, RefusalReason::AlreadyFormed(_));
+                        ask_again = has_formed.then_some(now + ASK_AGAIN).or(ask_again);
+                        (self.tell)(JoinEvent::Refused(reason));
                     }
-                    ToMember::Elsewhere { why } => {
-                        (self.tell)(JoinEvent::Elsewhere(why));
-                    }
-                    refused @ (ToMember::Abort { .. } | ToMember::OtherSize { .. }) => {
+                    ToMember::Refused { reason } => {
                         self.say_goodbye(endpoint, outbox, None);
-                        return refusal(refused);
+                        return Some(JoinEvent::Refused(reason));
+                    }
+                    ToMember::Abort { cause, .. } => {
+                        self.say_goodbye(endpoint, outbox, None);
+                        return Some(JoinEvent::Refused(cause.into()));
                     }
                     ToMember::Bye { .. } if !is_in => {
                         return Some(JoinEvent::Failed("it left".into()));

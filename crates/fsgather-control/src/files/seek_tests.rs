@@ -228,15 +228,17 @@ fn who_is_refused_says_goodbye() {
         channel: ChannelId::WORLD,
         cause: cause(),
     };
-    let other_size = ToMember::OtherSize {
-        why: "a size".into(),
-    };
-    for message in [abort, other_size] {
+    let refused = |reason| ToMember::Refused { reason };
+    let failed = refused(cause().into());
+    let other_size = refused(RefusalReason::OtherSize("a size".into()));
+    for message in [abort, failed, other_size] {
         let mut bed = Bed::asked();
         bed.tell(message);
         match bed.event() {
-            Some(JoinEvent::Refused(why)) => assert_eq!(why.to_string(), cause().to_string()),
-            Some(JoinEvent::OtherSize(why)) => assert_eq!(why, "a size"),
+            Some(JoinEvent::Refused(RefusalReason::Failed(why))) => {
+                assert_eq!(why.to_string(), cause().to_string());
+            }
+            Some(JoinEvent::Refused(RefusalReason::OtherSize(why))) => assert_eq!(why, "a size"),
             _ => panic!("another event"),
         }
         assert!(matches!(bed.hear(), ToCoordinator::Leave { cause: None }));
@@ -262,15 +264,19 @@ fn a_welcome_counts_for_those_whom_it_names() {
 #[test]
 fn a_world_that_has_formed_without_this_process_is_asked_again() {
     let mut bed = Bed::asked();
-    bed.tell(ToMember::Elsewhere {
-        why: "another start".into(),
-    });
-    assert!(matches!(bed.event(), Some(JoinEvent::Elsewhere(why)) if why == "another start"));
+    let reason = RefusalReason::OtherStart("another start".into());
+    bed.tell(ToMember::Refused { reason });
+    assert!(matches!(
+        bed.event(),
+        Some(JoinEvent::Refused(RefusalReason::OtherStart(why))) if why == "another start"
+    ));
     let told_at = clock::now();
-    bed.tell(ToMember::Formed {
-        running: "a job".into(),
-    });
-    assert!(matches!(bed.event(), Some(JoinEvent::Formed(running)) if running == "a job"));
+    let reason = RefusalReason::AlreadyFormed("a job".into());
+    bed.tell(ToMember::Refused { reason });
+    assert!(matches!(
+        bed.event(),
+        Some(JoinEvent::Refused(RefusalReason::AlreadyFormed(running))) if running == "a job"
+    ));
     assert!(matches!(bed.hear(), ToCoordinator::Join(join) if join.nonce == NONCE));
     assert!(clock::now() - told_at >= ASK_AGAIN);
 }

@@ -7,7 +7,7 @@ use fsgather_core::Error;
 
 use crate::{
     files::EnteredFiles,
-    message::Welcome,
+    message::{RefusalReason, Welcome},
     tcp::{
         attempt::Joining,
         connection::{Connection, ConnectionReader},
@@ -24,14 +24,8 @@ pub(crate) enum JoinEvent {
         /// The connection to it, in both directions, where the world is over TCP.
         connection: Option<(Box<Joining>, ConnectionReader)>,
     },
-    /// The world has formed without this process.
-    Formed(String),
-    /// Somebody else has started the world.
-    Elsewhere(String),
-    /// It is of this job, whose ranks were told different world sizes.
-    OtherSize(String),
     /// Rank 0 does not take this process in, or the world has failed.
-    Refused(Error),
+    Refused(RefusalReason),
     /// This process cannot go on.
     Unable(Error),
     /// There is no way to any of its addresses.

@@ -15,6 +15,8 @@ pub(crate) struct SearchFailures {
     pub(crate) formed: Option<String>,
     /// Why a world of this key is not ours.
     pub(crate) elsewhere: Option<String>,
+    /// The world sizes of ranks of this job, where a world has another one.
+    pub(crate) other_size: Option<String>,
     /// What an earlier meeting has come to.
     pub(crate) earlier: Option<String>,
     /// Of another build, where rank 0 should be.
@@ -32,8 +34,6 @@ pub(crate) struct ExpiredSearch<'a> {
     pub(crate) is_address: bool,
     /// Rank 0 of a world that has accepted this rank, and has not formed.
     pub(crate) coordinator: Option<&'a str>,
-    /// Who was told which world size, where a world of this job has another one.
-    pub(crate) other_size: Option<&'a str>,
     /// For how long the last look there has not been answered, where that is long.
     pub(crate) unanswered: Option<Duration>,
 }
@@ -49,7 +49,11 @@ impl SearchFailures {
             ));
         }
         if search.coordinator.is_some() {
-            return search.timeout("to say that all ranks have joined", None);
+            let hint = match &self.other_size {
+                Some(sizes) => give_one_size(sizes),
+                None => search.hint("is stopped or its host unreachable", None),
+            };
+            return search.timeout("to say that all ranks have joined", hint);
         }
         if let Some(why) = &self.elsewhere {
             return Error::rendezvous(format!(
@@ -57,20 +61,20 @@ impl SearchFailures {
                  set FSGATHER_JOB to the same name on all ranks"
             ));
         }
-        if search.other_size.is_some() {
-            return search.timeout("of a world of this size to appear", None);
+        if let Some(sizes) = &self.other_size {
+            return search.timeout("of a world of this size to appear", give_one_size(sizes));
         }
         if let (Some(foreign), 1) = (&self.foreign, self.by_world.len()) {
             return foreign.clone();
         }
-        if search.is_address {
-            return match self.by_world.values().next() {
-                Some(last) => search.timeout(&format!("to appear; last try: {last}"), None),
-                None => search.timeout("to appear", None),
-            };
-        }
-        if self.by_world.is_empty() {
-            return search.timeout("to appear", self.earlier.as_deref());
+        if search.is_address || self.by_world.is_empty() {
+            let last = self.by_world.values().next();
+            let last = last.map_or_else(String::new, |last| format!("; last try: {last}"));
+            let hint = search.hint(
+                "was started and looks in the same place",
+                self.earlier.as_deref(),
+            );
+            return search.timeout(&format!("to appear{last}"), hint);
         }
         let mut failures = self.tried();
         failures.extend(search.unanswered());
@@ -124,10 +128,17 @@ impl ExpiredSearch<'_> {
         Some(unanswered_text(self.place, self.is_address, lasts))
     }
 
-    fn timeout(&self, what: &str, earlier: Option<&str>) -> Error {
+    /// What may be done if rank 0 is not as it should be.
+    fn hint(&self, rank_0: &str, earlier: Option<&str>) -> String {
         let unanswered = self.unanswered();
         let unanswered = unanswered.map_or_else(String::new, |text| format!("{text}; "));
         let earlier = earlier.map_or_else(String::new, |earlier| format!("; {earlier}"));
+        format!(
+            "{unanswered}see whether rank 0 {rank_0}, or set FSGATHER_JOIN_TIMEOUT to wait longer{earlier}"
+        )
+    }
+
+    fn timeout(&self, what: &str, hint: String) -> Error {
         let process = self
             .coordinator
             .and_then(|name| name.split_once(", pid "))
@@ -143,21 +154,15 @@ impl ExpiredSearch<'_> {
                 process,
             }],
             stacks: RollCall::default(),
-            hint: match self.other_size {
-                Some(told) => format!(
-                    "{told}; give all ranks the same world size, or FSGATHER_JOB a different name for each job"
-                ),
-                None if self.coordinator.is_some() => format!(
-                    "{unanswered}see whether rank 0 is stopped or its host unreachable, or set FSGATHER_JOIN_TIMEOUT to \
-                     wait longer{earlier}"
-                ),
-                None => format!(
-                    "{unanswered}see whether rank 0 was started and looks in the same place, or set \
-                     FSGATHER_JOIN_TIMEOUT to wait longer{earlier}"
-                ),
-            },
+            hint,
         }
     }
+}
+
+fn give_one_size(sizes: &str) -> String {
+    format!(
+        "{sizes}; give all ranks the same world size, or FSGATHER_JOB a different name for each job"
+    )
 }
 
 /// The error of a rank that nothing may be told to in plain text.
@@ -189,7 +194,6 @@ mod tests {
             place: "/shared",
             is_address: false,
             coordinator: None,
-            other_size: None,
             unanswered,
         }
     }

@@ -17,6 +17,7 @@ use crate::{
     join::{
         candidates::name_of, event::JoinEvent, record::RendezvousRecord, refusal, seeker::Seeker,
     },
+    message::RefusalReason,
     tcp::attempt::Candidate,
     thread_call::ThreadCall,
 };
@@ -30,8 +31,6 @@ pub(super) struct OtherSizes {
     look_at: Instant,
     /// Those that have been found, by name, and whether they have answered.
     found: HashMap<String, bool>,
-    /// Who was told what, once one has said so.
-    said: Option<String>,
 }
 
 impl OtherSizes {
@@ -40,17 +39,11 @@ impl OtherSizes {
         Self {
             look_at: clock::now() + refusal::looking_back_after(join_timeout),
             found: HashMap::new(),
-            said: None,
         }
     }
 
     pub(super) fn contains(&self, name: &str) -> bool {
         self.found.contains_key(name)
-    }
-
-    /// Who was told what.
-    pub(super) fn said(&self) -> Option<&str> {
-        self.said.as_deref()
     }
 }
 
@@ -103,15 +96,15 @@ impl Seeker {
         // It is tried again once it is found again.
         self.tried.remove(name);
         let has_answered = match event {
-            JoinEvent::OtherSize(why) => {
-                if self.other_sizes.said.is_none() {
+            JoinEvent::Refused(RefusalReason::OtherSize(why)) => {
+                if self.failures.other_size.is_none() {
                     fsgather_core::warn!("{why}; another rank 0 is still looked for");
                 }
-                self.other_sizes.said = Some(why);
+                self.failures.other_size = Some(why);
                 true
             }
             // It is known to be of another start, or has failed.
-            JoinEvent::Elsewhere(_) | JoinEvent::Formed(_) | JoinEvent::Refused(_) => true,
+            JoinEvent::Refused(_) => true,
             _ => false,
         };
         if let Some(known) = self.other_sizes.found.get_mut(name) {

@@ -28,7 +28,7 @@ use crate::{
         refusal,
         seeker::COORDINATOR_GRACE,
     },
-    message::Join,
+    message::{Join, RefusalReason},
 };
 
 /// Meets the other ranks over marker files.
@@ -107,7 +107,7 @@ impl Seeker<'_> {
                 Ok((_, JoinEvent::WelcomeOverFiles(entered))) => {
                     return files::enter(self.config, *entered);
                 }
-                Ok((_, JoinEvent::Refused(cause))) => return Err(cause),
+                Ok((_, JoinEvent::Refused(RefusalReason::Failed(cause)))) => return Err(cause),
                 Ok((_, JoinEvent::Unable(cause))) => return Err(leave_word(self.config, cause)),
                 Ok((_, JoinEvent::Lost(how))) => return Err(Error::rendezvous(how)),
                 Ok((_, JoinEvent::Forming { .. })) => is_in = true,

@@ -29,7 +29,7 @@ use crate::{
         search_warnings::{SearchWarnings, slow_since},
         unreachable::{Obstacle, UnreachableReports},
     },
-    message::Welcome,
+    message::{RefusalReason, Welcome},
     tcp::{
         attempt::{Joining, attempt, await_welcome},
         connection::{Connection, ConnectionReader},
@@ -264,7 +264,9 @@ impl Seeker {
         name: String,
         event: JoinEvent,
     ) -> Result<Option<JoinedWorld>, JoinFailure> {
-        if self.other_sizes.contains(&name) || matches!(event, JoinEvent::OtherSize(_)) {
+        if self.other_sizes.contains(&name)
+            || matches!(event, JoinEvent::Refused(RefusalReason::OtherSize(_)))
+        {
             self.heard_of_other_size(&name, event);
             return Ok(None);
         }
@@ -292,10 +294,10 @@ impl Seeker {
             tries.due = Some(clock::now() + tries.pauses.next_jittered(fresh()));
         }
         match event {
-            JoinEvent::Forming { .. } | JoinEvent::OtherSize(_) => {}
-            JoinEvent::Formed(running) => self.has_formed(&running),
-            JoinEvent::Elsewhere(why) => self.belongs_elsewhere(why),
-            JoinEvent::Refused(cause) => {
+            JoinEvent::Forming { .. } | JoinEvent::Refused(RefusalReason::OtherSize(_)) => {}
+            JoinEvent::Refused(RefusalReason::AlreadyFormed(running)) => self.has_formed(&running),
+            JoinEvent::Refused(RefusalReason::OtherStart(why)) => self.belongs_elsewhere(why),
+            JoinEvent::Refused(RefusalReason::Failed(cause)) => {
                 self.forming.remove(&name);
                 return Err(JoinFailure::Known(cause));
             }
@@ -473,7 +475,6 @@ impl Seeker {
             place: &place,
             is_address: self.is_at_address(),
             coordinator: self.forming.first_coordinator(),
-            other_size: self.other_sizes.said(),
             unanswered,
         });
         match failure {

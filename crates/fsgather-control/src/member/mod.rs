@@ -281,9 +281,7 @@ impl Member {
             }
             ToMember::KeepWaiting { .. }
             | ToMember::Forming { .. }
-            | ToMember::Formed { .. }
-            | ToMember::Elsewhere { .. }
-            | ToMember::OtherSize { .. }
+            | ToMember::Refused { .. }
             | ToMember::Welcome(_)
             | ToMember::Moved
             | ToMember::Here => {}

@@ -117,10 +117,7 @@ async fn ask(
                 connection: Some((Box::new(joining), connection.reader)),
             }
         }
-        Ok(Ok(ToMember::Formed { running })) => JoinEvent::Formed(running),
-        Ok(Ok(ToMember::Elsewhere { why })) => JoinEvent::Elsewhere(why),
-        Ok(Ok(ToMember::OtherSize { why })) => JoinEvent::OtherSize(why),
-        Ok(Ok(ToMember::Abort { cause, .. })) => JoinEvent::Refused(cause),
+        Ok(Ok(ToMember::Refused { reason })) => JoinEvent::Refused(reason),
         Ok(Ok(_)) => JoinEvent::Failed("an answer out of place".into()),
         Ok(Err(error)) => JoinEvent::Failed(error.to_string()),
         Err(_) => JoinEvent::Failed(TransportError::Silent.to_string()),
@@ -134,7 +131,7 @@ pub(crate) async fn await_welcome(mut reader: ConnectionReader, words: &AtomicUs
         words.fetch_add(1, Ordering::Relaxed);
         match said {
             Ok(ToMember::Welcome(welcome)) => return JoinEvent::WelcomeOverTcp(welcome, reader),
-            Ok(ToMember::Abort { cause, .. }) => return JoinEvent::Refused(cause),
+            Ok(ToMember::Abort { cause, .. }) => return JoinEvent::Refused(cause.into()),
             Ok(ToMember::Bye { .. }) => return JoinEvent::Lost("it left".into()),
             Ok(ToMember::Moved) => return JoinEvent::Moved,
             Ok(_) => {}

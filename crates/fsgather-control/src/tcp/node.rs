@@ -19,10 +19,10 @@ use tokio::sync::{
 };
 
 use crate::{
-    coordinator::{Coordinator, JoinAnswer},
+    coordinator::Coordinator,
     machines::{Machines, Outlet},
     member::Member,
-    message::{Join, ToCoordinator, ToMember},
+    message::{Join, RefusalReason, ToCoordinator, ToMember},
     node::{Medium, Node, NodeState, Notifier},
     tcp::connection::{ConnectionReader, ConnectionWriter},
     wire,
@@ -269,7 +269,7 @@ impl TcpNode {
         join: Join,
         serial: usize,
         attach: impl FnOnce(Frames),
-    ) -> Option<ToMember> {
+    ) -> Option<RefusalReason> {
         let rank = join.rank;
         // One change for all of it: what the machine says to the new rank must find its queue.
         self.change(|state, now| {
@@ -277,13 +277,11 @@ impl TcpNode {
             if coordinator.knows(rank, join.nonce) && state.medium.has_later(rank, serial) {
                 return None;
             }
-            match coordinator.join(join, now) {
-                JoinAnswer::Accepted => {
-                    attach(state.medium.attach(rank, serial));
-                    None
-                }
-                JoinAnswer::Refused(message) => Some(message),
+            let joined = coordinator.join(join, now);
+            if joined.is_ok() {
+                attach(state.medium.attach(rank, serial));
             }
+            joined.err()
         })
     }
 

@@ -6,7 +6,7 @@ use fsgather_core::{Backoff, Error, Rank};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
-    message::{ToCoordinator, ToMember},
+    message::{RefusalReason, ToCoordinator, ToMember},
     siblings::IsRunning,
     tcp::{
         acceptor,
@@ -122,7 +122,8 @@ async fn await_return(node: &TcpNode, rank: Rank, is_running: Arc<IsRunning>) {
 }
 
 /// Tells a process why it cannot join, and waits until it has heard.
-async fn refuse(mut connection: Connection, refusal: ToMember) {
+async fn refuse(mut connection: Connection, reason: RefusalReason) {
+    let refusal = ToMember::Refused { reason };
     if connection.writer.send(&refusal).await.is_ok() {
         connection.writer.shut().await;
         let _ = tokio::time::timeout(HANDSHAKE_LIMIT, connection.reader.drain()).await;
@@ -160,7 +161,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        coordinator::{Coordinator, JoinAnswer},
+        coordinator::Coordinator,
         fixtures,
         join::{
             config::{Config, Meeting},
@@ -264,7 +265,7 @@ mod tests {
             let frames = server.node.attach(Rank::new(1), 1);
             let joins = |coordinator: &mut Coordinator, now| coordinator.join(join(1), now);
             let answer = server.node.coordinate(joins);
-            assert_eq!(answer, Some(JoinAnswer::Accepted));
+            assert_eq!(answer, Some(Ok(())));
             assert!(!server.node.is_flushed());
             drop(frames);
         });

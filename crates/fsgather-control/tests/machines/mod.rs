@@ -38,7 +38,7 @@ pub(crate) fn formed(ranks: u32, timeout: Duration, now: Instant) -> (Coordinato
             attempt: None,
             fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
         };
-        coordinator.join(join, now);
+        coordinator.join(join, now).unwrap();
     }
     coordinator.take_actions();
     let peer = || Peer {

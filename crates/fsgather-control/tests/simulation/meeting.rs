@@ -8,8 +8,8 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_control::{
-    coordinator::{Action, Coordinator, JoinAnswer},
-    message::{ToCoordinator, ToMember},
+    coordinator::{Action, Coordinator},
+    message::{RefusalReason, ToCoordinator, ToMember},
 };
 use fsgather_core::{
     Call, ChannelId, Epoch, Error, Leaves, Operation, Rank, Site, Step, WorldSize,
@@ -219,7 +219,7 @@ impl Run {
         let answer = self.coordinator.join(request, self.instant());
         let (said, notes) = self.take();
         if told == Told::OfAnotherWorld || told == Told::Another && self.model.open {
-            let is_told = matches!(&answer, JoinAnswer::Refused(ToMember::OtherSize { why })
+            let is_told = matches!(&answer, Err(RefusalReason::OtherSize(why))
                 if why.contains(&format!("there are {} ranks", self.ranks + 1)));
             promise!(
                 is_told && said.is_empty() && self.coordinator.failure() == before,
@@ -248,7 +248,7 @@ impl Run {
             (Some(before), _) if before != nonce && self.model.open => {
                 promise!(
                     said.is_empty()
-                        && matches!(&answer, JoinAnswer::Refused(ToMember::Formed { running })
+                        && matches!(&answer, Err(RefusalReason::AlreadyFormed(running))
                             if running.contains(&pid_of(rank, before).to_string())),
                     "P8: a latecomer as rank {rank} gets {answer:?}, others {said:?}"
                 );
@@ -281,13 +281,10 @@ impl Run {
         &self,
         asker: u32,
         opens: bool,
-        answer: &JoinAnswer,
+        answer: &Result<(), RefusalReason>,
         mut said: Said,
     ) -> Checked {
-        promise!(
-            *answer == JoinAnswer::Accepted,
-            "P8: rank {asker} gets {answer:?}"
-        );
+        promise!(answer.is_ok(), "P8: rank {asker} gets {answer:?}");
         let heard = said.entry(asker).or_default();
         promise!(
             matches!(heard.first(), Some(ToMember::Forming { .. })),
@@ -318,7 +315,7 @@ impl Run {
         rank: u32,
         nonce: u8,
         before: u8,
-        answer: &JoinAnswer,
+        answer: &Result<(), RefusalReason>,
         said: &Said,
     ) -> Checked {
         let cause = self.coordinator.failure();
@@ -489,7 +486,7 @@ impl Run {
 }
 
 /// Whether the answer is a refusal with this cause, or with any.
-fn is_abort(answer: &JoinAnswer, expected: Option<&Error>) -> bool {
-    matches!(answer, JoinAnswer::Refused(ToMember::Abort { cause, .. })
+fn is_abort(answer: &Result<(), RefusalReason>, expected: Option<&Error>) -> bool {
+    matches!(answer, Err(RefusalReason::Failed(cause))
         if expected.is_none_or(|expected| expected == cause))
 }

@@ -138,7 +138,8 @@ impl World {
         let mut coordinator = Coordinator::new(setting(world_size), clock.instant());
         for rank in world_size.ranks() {
             let nonce = rank.get().into();
-            coordinator.join(join_request(rank, world_size, nonce), clock.instant());
+            let joined = coordinator.join(join_request(rank, world_size, nonce), clock.instant());
+            assert_eq!(joined, Ok(()));
         }
         // Joining has properties of its own, elsewhere.
         coordinator.take_actions();
