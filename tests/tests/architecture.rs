@@ -365,7 +365,7 @@ fn files_are_short() {
         .collect();
     let exceptions: [Exception; 2] = [
         (
-            "crates/fsgather-digits/data/digits.csv",
+            "crates/fsgather-cli/data/digits.csv",
             "a data set with one sample a line",
         ),
         (

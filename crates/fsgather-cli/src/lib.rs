@@ -11,6 +11,8 @@ mod alike;
 mod arguments;
 mod colour;
 mod delivery;
+mod demo;
+mod doctor;
 mod duration;
 mod exit;
 mod failure;

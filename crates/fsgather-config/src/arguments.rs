@@ -7,8 +7,8 @@ use fsgather_core::{Error, Rank, WorldSize};
 use crate::{
     environment::Variables,
     settings::{
-        CompressionSetting, Control, DirMode, RendezvousSetting, Setting, Settings, Transport,
-        Verify,
+        CompressionSetting, Control, DirMode, RendezvousSetting, Setting, Settings, Trace,
+        Transport, Verify,
     },
     words::{FromWord, Word},
 };

@@ -273,7 +273,7 @@ macro_rules! settings_table {
                 }
                 help { "keep each rank's last calls: failed, always, off" }
                 value { default Trace::Failed, such as "always" }
-                argument {}
+                argument { trace: Trace = Ok }
             }
             progress: ShowProgress {
                 variable {

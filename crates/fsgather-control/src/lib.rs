@@ -12,7 +12,7 @@
 //! - `tcp`: messages moved over TCP.
 //! - `files`: messages moved through a shared place.
 //! - [`mesh`]: payloads moved over TCP directly between ranks.
-//! - [`reach`]: whether ranks can reach rank 0, tried out beside a world.
+//! - [`host_addresses`]: the addresses of this host.
 //!
 //! Nothing here knows files; where rank 0 leaves word for the others
 //! ([`RendezvousBackend`](fsgather_core::RendezvousBackend)) and where messages are left
@@ -23,9 +23,9 @@ pub mod member;
 pub mod message;
 pub mod wire;
 
+pub mod host_addresses;
 pub mod join;
 pub mod mesh;
-pub mod reach;
 
 mod carrier;
 mod files;

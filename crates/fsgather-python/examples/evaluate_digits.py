@@ -6,7 +6,7 @@ accuracy, which must be what one process finds alone:
     torchrun --nproc-per-node 4 evaluate_digits.py
     FSGATHER_PATCH=torch torchrun --nproc-per-node 4 evaluate_digits.py     # the same, through fsgather
 
-The data set lies in ``crates/fsgather-digits/data``; its source and licence are told there.
+The data set lies in ``crates/fsgather-cli/data``; its source and licence are told there.
 """
 
 import os
@@ -15,7 +15,7 @@ import pathlib
 import torch
 import torch.distributed as dist
 
-DATA = pathlib.Path(__file__).resolve().parents[2] / "fsgather-digits" / "data" / "digits.csv"
+DATA = pathlib.Path(__file__).resolve().parents[2] / "fsgather-cli" / "data" / "digits.csv"
 
 
 def digits() -> tuple[torch.Tensor, torch.Tensor]:

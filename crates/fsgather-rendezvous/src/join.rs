@@ -26,15 +26,6 @@ use crate::{
 /// How long a rank that cannot use the directory tries to tell the others so.
 const TELL_PROBLEM: Duration = Duration::from_secs(5);
 
-/// For what ranks meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// To gather: whoever cannot use the directory says so, and nobody goes on.
-    Gather,
-    /// To find out what is wrong: they meet wherever they can, and nothing is warned of that is told anyway.
-    Diagnose,
-}
-
 /// What one rank says to meet the others.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
@@ -48,8 +39,6 @@ pub struct Request<'a> {
     pub process: ProcessId,
     /// Ends the meeting from outside.
     pub interrupt: Interrupt,
-    /// For what they meet.
-    pub purpose: Purpose,
 }
 
 /// A world that has formed, as one of its ranks sees it.
@@ -80,9 +69,7 @@ pub fn join(request: Request<'_>) -> Result<Joined, Error> {
         rendezvous,
         process,
         interrupt,
-        purpose,
     } = request;
-    let is_tried = purpose == Purpose::Diagnose;
     let named = || settings.rendezvous.value.as_ref().map(TryInto::try_into);
     let rendezvous = match rendezvous {
         None => named().transpose()?,
@@ -98,9 +85,6 @@ pub fn join(request: Request<'_>) -> Result<Joined, Error> {
     let key = settings.job_key(uid, next_number(is_introduced));
     let mut prepared = prepare(&settings, rendezvous.as_ref(), &key, &process)?;
     prepared.context.problem = prepared.context.problem.or(rival);
-    if is_tried {
-        prepared.context.problem = None;
-    }
     let introduction = prepared.introduction.clone();
     let config = config(&settings, process, start, interrupt, &mut prepared);
     let links = LinkSettings {
@@ -116,7 +100,7 @@ pub fn join(request: Request<'_>) -> Result<Joined, Error> {
     });
     let joined = joined?;
     let mut context = prepared.context;
-    if let (Some(start), false) = (start, is_tried) {
+    if let Some(start) = start {
         let found = start::check(
             &settings,
             variables,

@@ -1,6 +1,6 @@
 //! Brings the ranks of a job together: from settings to a connected world, and the proof that it shares a directory.
 //!
-//! `fsgather` and `fsgather-doctor` share this crate, so that a diagnosis meets with what a job meets with.
+//! `fsgather` uses it, and the command for its diagnosis.
 //!
 //! | module | holds |
 //! |---|---|

@@ -15,7 +15,7 @@ use fsgather_store::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// How long a prober looks for what another host has written to a network file system.
-pub const VISIBLE_WITHIN: Duration = Duration::from_secs(10);
+const VISIBLE_WITHIN: Duration = Duration::from_secs(10);
 
 /// How ranks tell each other what they have found.
 pub trait Talk {
@@ -169,7 +169,7 @@ pub fn open(
 
 /// How long to look for what another process has written: what one on this host has is there at once.
 #[must_use]
-pub fn visibility_for(path: &Path) -> Duration {
+fn visibility_for(path: &Path) -> Duration {
     match FileSystem::of(path) {
         Ok(found) if found.class() == Class::Local => Duration::ZERO,
         _ => VISIBLE_WITHIN,

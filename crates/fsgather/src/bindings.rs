@@ -6,7 +6,7 @@ use fsgather_config::settings::InterfaceFilter;
 use fsgather_core::Error;
 
 pub use crate::{call_options::CallOptions, groups::Arrival};
-pub use fsgather_control::reach::interface_of;
+pub use fsgather_control::host_addresses::interface_of;
 pub use fsgather_store::{list_afresh, make_rendezvous};
 
 /// The addresses that a rank of this host would publish where `FSGATHER_INTERFACE` says this, loopback ones last.
@@ -23,7 +23,7 @@ pub fn own_addresses(rule: &str) -> Result<Vec<IpAddr>, Error> {
     };
     let filter = filter
         .ok_or_else(|| Error::config(format!("FSGATHER_INTERFACE={rule} names no interfaces")))?;
-    fsgather_control::reach::own_addresses(&move |name: &str, address| {
+    fsgather_control::host_addresses::own_addresses(&move |name: &str, address| {
         filter.matches(name, address)
     })
 }

@@ -14,7 +14,7 @@ use fsgather_config::{
 };
 use fsgather_core::{Call, Error, Interrupt, Operation, RankNames, Site};
 use fsgather_rendezvous::{
-    join::{Joined, Purpose, Request, join},
+    join::{Joined, Request, join},
     rendezvous::Rendezvous,
 };
 use fsgather_report::{call_log::CallLog, last_error};
@@ -332,7 +332,6 @@ impl Builder {
             rendezvous: self.rendezvous,
             process,
             interrupt: self.interrupt.clone(),
-            purpose: Purpose::Gather,
         })?;
         exchange.name_ranks(&self.names);
         let rank = exchange.rank();

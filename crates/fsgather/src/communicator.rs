@@ -3,7 +3,7 @@
 use std::{fmt, panic::Location, sync::Arc};
 
 use fsgather_config::{environment::Variables, settings::Transport};
-use fsgather_core::{Error, Exchange, Interrupt, Operation, ProcessId, Rank, Site, WorldSize};
+use fsgather_core::{Error, Operation, Rank, Site, WorldSize};
 use fsgather_rendezvous::this_process::process_or_unknown;
 
 use crate::{
@@ -99,22 +99,6 @@ impl Communicator {
                 Self::from_inner(GroupState::in_memory(exchange, processes), Postcard)
             })
             .collect())
-    }
-
-    /// A world that has formed, whose payloads all go through rank 0: for a diagnosis, since that works wherever
-    /// ranks have met. `site` is what messages call the place of its calls.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn relayed(
-        exchange: Box<dyn Exchange>,
-        processes: Vec<ProcessId>,
-        interrupt: &Interrupt,
-        site: &str,
-    ) -> Self {
-        Self::from_inner(
-            GroupState::relayed(exchange, processes, interrupt, site),
-            Postcard,
-        )
     }
 }
 

@@ -10,8 +10,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Epoch, Error, Exchange, Interrupt, Operation, Peer,
-    Phase, ProcessId, Rank, Round, Site, Ticket, lock,
+    Activity, Call, ChannelId, Contribution, Epoch, Error, Exchange, Operation, Peer, Phase,
+    ProcessId, Rank, Round, Site, Ticket, lock,
 };
 use fsgather_store::{
     PayloadId,
@@ -22,12 +22,11 @@ use uuid::Uuid;
 use crate::{
     call::{blocking, open_calls::OpenCalls},
     payload::{
-        known_paths::KnownPaths, mesh::MeshPath, path::PayloadPath, path_request::PathRequest,
-        ring_order::RingOrder,
+        known_paths::KnownPaths, mesh::MeshPath, path_request::PathRequest, ring_order::RingOrder,
     },
     world_state::WorldState,
 };
-use fsgather_config::settings::{DEFAULT_INLINE_LIMIT, Transport};
+use fsgather_config::settings::Transport;
 use fsgather_rendezvous::local_context::LocalContext;
 
 /// One rank's membership of one group, be it the world or a part of it.
@@ -105,36 +104,6 @@ impl GroupState {
             pid: process.pid,
         };
         Self::in_memory(fsgather_control::solo(me), vec![process])
-    }
-
-    /// A world whose payloads all go through rank 0.
-    pub(crate) fn relayed(
-        exchange: Box<dyn Exchange>,
-        processes: Vec<ProcessId>,
-        interrupt: &Interrupt,
-        site: &str,
-    ) -> Arc<Self> {
-        let request = PathRequest {
-            transport: Transport::Memory,
-            directory: None,
-        };
-        let context = LocalContext::nowhere();
-        let rank = exchange.rank();
-        let limit = DEFAULT_INLINE_LIMIT;
-        let mut world = WorldState::new(
-            Uuid::nil(),
-            rank,
-            processes,
-            limit,
-            request.clone(),
-            context,
-        );
-        world.call_site = Some(Site::named(site));
-        world.interrupt = interrupt.clone();
-        let inner = Self::of_world(exchange, world);
-        inner.known_paths.keep(request, PayloadPath::Relay);
-        inner.world.settle(PayloadPath::Relay);
-        inner
     }
 
     /// Takes a place in a group of this communicator's members, which are named by their ranks in it.

@@ -12,16 +12,11 @@ pub(crate) struct Row {
 }
 
 /// Dependencies point down only; storage and control plane do not know each other.
-pub(crate) const GRAPH: [Row; 18] = [
+pub(crate) const GRAPH: [Row; 16] = [
     Row {
         name: "fsgather-core",
         uses: &["fsgather-system"],
         tests_use: &[TEST_SUPPORT],
-    },
-    Row {
-        name: "fsgather-digits",
-        uses: &[],
-        tests_use: &[],
     },
     Row {
         name: "fsgather-hash",
@@ -108,18 +103,6 @@ pub(crate) const GRAPH: [Row; 18] = [
             "fsgather-stacks",
             "fsgather-trace",
         ],
-        tests_use: &["fsgather-digits", TEST_SUPPORT],
-    },
-    Row {
-        name: "fsgather-doctor",
-        uses: &[
-            "fsgather-core",
-            "fsgather-store",
-            "fsgather-control",
-            "fsgather-config",
-            "fsgather-rendezvous",
-            "fsgather",
-        ],
         tests_use: &[TEST_SUPPORT],
     },
     Row {
@@ -129,8 +112,6 @@ pub(crate) const GRAPH: [Row; 18] = [
             "fsgather-config",
             "fsgather-control",
             "fsgather-core",
-            "fsgather-digits",
-            "fsgather-doctor",
             "fsgather-rendezvous",
             "fsgather-report",
             "fsgather-store",
@@ -161,7 +142,6 @@ pub(crate) const GRAPH: [Row; 18] = [
             "fsgather-config",
             "fsgather-control",
             "fsgather-core",
-            "fsgather-digits",
             "fsgather-rendezvous",
             "fsgather-store",
             "fsgather-system",

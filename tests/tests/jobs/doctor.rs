@@ -1,4 +1,4 @@
-//! `fsgather doctor` finds what keeps a job from running, names it, and leaves nothing.
+//! `fsgather doctor` reports what keeps a job from running, and leaves nothing behind.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -11,9 +11,9 @@ use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path};
 use serde_json::Value;
 
 use crate::common::{
-    CONFIG, RENDEZVOUS, STORAGE, World,
+    CONFIG, STORAGE, World,
     doctor::{USABLE, alone, document, findings, ranks, stage},
-    everybody, left_in, place,
+    place,
 };
 
 /// All names of fields in a document.
@@ -49,8 +49,6 @@ fn the_page_on_documents_has_every_field_and_no_other() {
     let (mut real, mut described) = (BTreeSet::new(), BTreeSet::new());
     fields(&document(&ends[0]), &mut real);
     fields(&example, &mut described);
-    let shown_in_table = "address".to_owned();
-    assert!(section.contains("\"address\"") && real.remove(&shown_in_table));
     assert_eq!(real, described);
 }
 
@@ -133,50 +131,6 @@ fn nothing_is_advised_that_harms_the_host() {
         );
         assert!(said.contains("(1 problem, 0 warnings, "), "{said}");
     }
-}
-
-#[test]
-fn settings_that_differ_between_ranks_are_named() {
-    let place = place();
-    let world = World::new(2, place.path());
-    let mut stage = stage();
-    let first = world.clone().with("FSGATHER_TIMEOUT", "30m");
-    stage.start(&mut first.tool(0, &["doctor", "--json"]));
-    let other = world.with("FSGATHER_TIMEOUT", "5m");
-    stage.start(&mut other.tool(1, &["doctor", "--json"]));
-    let ends = ranks(&mut stage, USABLE);
-    assert_eq!(
-        findings(&document(&ends[0]), "warning"),
-        ["settings: FSGATHER_TIMEOUT differs: 30m on rank 0; 5m on rank 1"]
-    );
-}
-
-#[test]
-fn what_crashed_runs_have_left_is_counted_and_left_alone() {
-    let place = place();
-    let rendezvous = place.path().join("all_gather_via_filesys");
-    let mut stage = stage();
-    stage.start_all(&World::new(2, place.path()), |_| {
-        "join all_gather_bytes:300000 at:here close".into()
-    });
-    stage.wait_at(everybody(2), "here");
-    for rank in everybody(2) {
-        stage.kill(rank);
-    }
-    stage.end_all(everybody(2));
-    let left = left_in(place.path());
-    assert!(!left.is_empty());
-    let document = document(&alone(
-        &[place.path().to_str().expect("text"), "--json"],
-        &[],
-    ));
-    let notes = findings(&document, "note").join("\n");
-    assert!(
-        notes.contains("leftovers: earlier runs have left "),
-        "{notes}"
-    );
-    assert_eq!(left_in(place.path()), left);
-    assert!(rendezvous.exists());
 }
 
 #[test]

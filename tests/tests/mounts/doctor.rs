@@ -1,4 +1,4 @@
-//! `fsgather doctor` finds directories that are not shared, file systems that lack something, and file systems that hang.
+//! `fsgather doctor` reports directories that are not shared, file systems that lack something, and file systems that hang.
 
 use std::path::Path;
 
@@ -31,35 +31,33 @@ fn a_read_only_directory_is_named_with_the_rank_that_cannot_write() {
     let place = place();
     // What rank 0 sees is no hindrance.
     let (_mounted, ends) = with_a_mount_of_rank_1(place.path(), "ro");
-    let problems = findings(&document(&ends[0]), "problem").join("\n");
+    let document = document(&ends[0]);
+    let problems = findings(&document, "problem").join("\n");
     assert!(problems.contains("ead-only file system"), "{problems}");
     assert!(
         problems.contains(place.path().to_str().expect("text")),
         "{problems}"
     );
-    assert!(problems.contains(&host()), "{problems}");
+    let all = document["findings"].as_array().expect("findings");
+    let is_problem = |finding: &&Value| finding["level"] == "problem";
+    let problem = all.iter().find(is_problem).expect("a problem");
+    assert_eq!(problem["ranks"], Value::from(vec![1]));
     assert!(ends[1].stdout.is_empty(), "{ends:?}");
     assert_nothing_left(place.path());
 }
 
 #[test]
-fn a_directory_that_is_not_shared_is_told_with_the_host() {
+fn a_directory_that_is_not_shared_is_reported_with_the_host() {
     let place = place();
     let (mounted, ends) = with_a_mount_of_rank_1(place.path(), "mode=0700");
     let document = document(&ends[0]);
     assert_eq!(document["conclusion"], "bad-directory");
-    assert_eq!(document["world"]["blind"], Value::from(vec![1]));
     let problems = findings(&document, "problem");
     assert_eq!(problems.len(), 1, "{problems:?}");
-    let named = format!("{} is not shared between all ranks", place.path().display());
+    let named = place.path().display().to_string();
     assert!(
         problems[0].contains(&named) && problems[0].contains(&host()),
         "{problems:?}"
-    );
-    let notes = findings(&document, "note").join("\n");
-    assert!(
-        notes.contains("from different places") && notes.contains("tmpfs"),
-        "{notes}"
     );
     assert!(ends[1].stdout.is_empty(), "{ends:?}");
     assert_nothing_left(place.path());
@@ -117,27 +115,12 @@ fn on_two_hosts(mount: &DoubleMount, code: i32) -> Value {
 }
 
 #[test]
-fn two_mounts_of_one_directory_are_proved_to_be_one_and_new_files_are_timed() {
+fn two_mounts_of_one_directory_are_one_directory() {
     let mount = DoubleMount::new();
+    // Although both trust for 30 s what they remember.
     let document = on_two_hosts(&mount, USABLE);
     let told = findings(&document, "ok").join("\n");
     assert!(told.contains("is one directory for all"), "{told}");
-    assert!(
-        told.contains("a new file is seen by the other hosts within"),
-        "{told}"
-    );
-    // Although both trust for 30 s what they remember.
-    let trial = &document["ranks"][1]["trial"];
-    for seconds in [
-        &trial["saw_rank_0_seconds"],
-        &trial["seen_by_rank_0_seconds"],
-    ] {
-        assert!(
-            seconds.as_f64().is_some_and(|seconds| seconds < 5.0),
-            "{trial}"
-        );
-    }
-    assert!(trial["read"]["seconds"].is_f64(), "{trial}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `fsgather doctor` finds what keeps a job from running, names it, and leaves nothing.
+//! `fsgather doctor` reports what keeps a job from running, and leaves nothing behind.
 
 use std::{fs, process::Command};
 
@@ -38,7 +38,6 @@ fn alone_it_tells_what_the_directory_can_do_and_what_only_several_ranks_can_try(
         "renaming works, hard links can be made; a payload of 1.5 MiB was published",
         "of up to",
         "are free",
-        "no earlier run has left anything",
         &format!("srun fsgather doctor {directory}"),
         USABLE_HERE,
     ] {
@@ -70,8 +69,6 @@ fn ranks_that_fsgather_run_starts_are_told_of_once_by_rank_0() {
         (&true.into(), &3.into())
     );
     assert_eq!(document["directory"], place.path().to_str().expect("text"));
-    assert_eq!(document["world"]["carrier"], "tcp");
-    assert_eq!(document["world"]["sees_same_mounts"], true);
     assert_eq!(findings(&document, "problem"), [""; 0]);
     assert_eq!(findings(&document, "warning"), [""; 0]);
     let ranks = document["ranks"].as_array().expect("ranks");
@@ -93,9 +90,8 @@ fn ranks_that_fsgather_run_starts_are_told_of_once_by_rank_0() {
         let own = facts["directory"]["own_uid"].as_u64();
         assert_eq!(own, Some(rustix::process::geteuid().as_raw().into()));
     }
-    // One rank tries the addresses for all that share its network.
-    let tried = ranks[1]["trial"]["reach"].as_array().expect("addresses");
-    assert!(!tried.is_empty() && tried.iter().all(|fact| fact["seconds"].is_f64()));
+    let told = findings(&document, "ok").join("\n");
+    assert!(told.contains("a gather through it was right"), "{told}");
     assert!(ranks[0]["directory"]["payload"]["read"]["mapped"].is_boolean());
     assert_nothing_left(place.path());
 }

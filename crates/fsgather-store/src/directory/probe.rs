@@ -1,11 +1,6 @@
 //! Is it really one directory? [`ProbeNonce`], planted by one process of each kind and read by others.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    path::Path,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fmt, path::Path, time::Duration};
 
 use fsgather_core::{Error, ProcessId, Progress};
 use serde::{Deserialize, Serialize};
@@ -113,24 +108,9 @@ impl GatherDir {
         visibility: Duration,
         progress: &mut Progress<'_>,
     ) -> Result<BTreeSet<ProbeNonce>, Error> {
-        let seen = self.time_nonces(expected, visibility, progress)?;
-        Ok(seen.into_keys().collect())
-    }
-
-    /// The same, and after how long each was seen.
-    ///
-    /// # Errors
-    ///
-    /// That of the progress hook.
-    pub fn time_nonces(
-        &self,
-        expected: &[ProbeNonce],
-        visibility: Duration,
-        progress: &mut Progress<'_>,
-    ) -> Result<BTreeMap<ProbeNonce, Duration>, Error> {
         let probes = self.probes();
         let mut retries = RetryBudget::new(visibility);
-        let mut seen = BTreeMap::new();
+        let mut seen = BTreeSet::new();
         loop {
             let names = listing::names(&probes).unwrap_or_else(|error| {
                 tracing::debug!(path = %probes.display(), %error, "cannot list");
@@ -138,14 +118,14 @@ impl GatherDir {
             });
             for &nonce in expected {
                 let name = nonce.file_name();
-                if !seen.contains_key(&nonce)
+                if !seen.contains(&nonce)
                     && names.contains(&name)
                     && holds(&probes.join(&name), nonce, self.own().0)
                 {
-                    seen.insert(nonce, retries.spent());
+                    seen.insert(nonce);
                 }
             }
-            let is_complete = expected.iter().all(|nonce| seen.contains_key(nonce));
+            let is_complete = expected.iter().all(|nonce| seen.contains(nonce));
             if is_complete || !retries.pause(progress)? {
                 return Ok(seen);
             }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use fsgather::WorldSize;
 use fsgather_config::settings::{Control, Transport};
 use fsgather_core::{bytes_text, plain_line};
-use fsgather_doctor::Mount;
+use fsgather_store::Mount;
 use rustix::system::uname;
 use serde::Serialize;
 

@@ -55,7 +55,7 @@ struct Document {
     ranks: u32,
     samples: u32,
     correct: u32,
-    accuracy: Option<f64>,
+    accuracy: f64,
     equal_to_one_process: bool,
     payload_bytes: u64,
     payload_files: usize,

@@ -8,11 +8,15 @@ use std::{
 
 use clap::Args;
 use fsgather::{Communicator, Transport};
-use fsgather_digits::{Classifier, DigitsReport, Prediction, samples, shard};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
-use crate::{exit, failure::Failure, log, output, progress};
+use crate::{
+    demo::{self, DigitsReport, Prediction, samples, shard},
+    exit,
+    failure::Failure,
+    log, output, progress,
+};
 
 /// How long ranks of the demo wait for each other.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
@@ -129,8 +133,7 @@ pub(super) fn classify(
     count: usize,
     bar: Option<&ProgressBar>,
 ) -> Result<Vec<Prediction>, Failure> {
-    let samples = samples().map_err(|error| broken(&error))?;
-    let classifier = Classifier::new(&samples).map_err(|error| broken(&error))?;
+    let samples = samples().map_err(broken)?;
     let share = shard(&samples, index, count);
     if let Some(bar) = bar {
         bar.set_length(share.len() as u64);
@@ -141,7 +144,7 @@ pub(super) fn classify(
             if let Some(bar) = bar {
                 bar.inc(1);
             }
-            classifier.classify(sample)
+            demo::classify(&samples, sample)
         })
         .collect();
     if let Some(bar) = bar {
@@ -158,15 +161,12 @@ pub(super) fn report_of(predictions: &[Prediction]) -> Result<DigitsReport, Fail
 
 fn add(report: &mut DigitsReport, predictions: &[Prediction]) -> Result<(), Failure> {
     for prediction in predictions {
-        report.add(prediction).map_err(|error| broken(&error))?;
+        report.add(prediction).map_err(broken)?;
     }
     Ok(())
 }
 
-/// The data set that comes with this program is not what it should be.
-fn broken(error: &dyn std::error::Error) -> Failure {
-    Failure::System {
-        operation: "use the data set that comes with this program",
-        cause: io::Error::other(error.to_string()),
-    }
+/// The data set of this program is damaged.
+fn broken(error: String) -> Failure {
+    Failure::system("use the data set of this program")(io::Error::other(error))
 }

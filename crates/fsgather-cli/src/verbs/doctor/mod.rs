@@ -9,9 +9,9 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 use fsgather::Interrupt;
 use fsgather_config::{arguments::Arguments, environment::Variables, settings::Settings};
-use fsgather_doctor::{Conclusion, diagnose};
 
 use crate::{
+    doctor::{Conclusion, diagnose},
     duration::positive_duration,
     exit,
     failure::Failure,
@@ -27,13 +27,13 @@ use super::inspect::is_read;
 const EXAMPLES: &str = "\
 Examples:
   srun fsgather doctor /shared/scratch
-      all ranks of the job step meet and try the directory together
+      all ranks of the job step meet and gather through the directory
   mpirun -np 4 fsgather doctor
       the same by another launcher; FSGATHER_DIR names the directory
   fsgather doctor /shared/scratch
       this process alone: its settings, and what the directory can do
   srun -N2 -n4 fsgather doctor --conformance /shared/scratch
-      calls in earnest: is a file system that nobody has tried to be trusted?
+      50 calls each way, every byte compared: for a file system not tried before
   fsgather run -n 3 --no-prefix -- fsgather doctor --json | jq .findings
       for programs; here with three ranks on this machine
 
@@ -42,8 +42,8 @@ Start it as the job will be started, in its place: `srun fsgather doctor` for
 then problems, warnings and notes; --verbose also shows what is right. Where
 ranks cannot meet, each prints what is wrong.
 
-What is tried leaves nothing behind: a few small files and a payload of
-1.5 MiB, which are removed again.
+Nothing is left behind: a few small files and a payload of 1.5 MB for each rank
+are removed again.
 
 With --conformance, ranks then meet twice more and make 50 calls each time,
 first with messages over TCP and then in marker files, with payloads of 1 kB
@@ -70,7 +70,7 @@ pub(crate) struct DoctorArguments {
     #[arg(long, value_name = "D", value_parser = positive_duration)]
     timeout: Option<Duration>,
 
-    /// Also make calls in earnest, with every byte compared: for a file system that nobody has tried. Takes at least two ranks.
+    /// Also make many calls, with every byte compared: for a file system that was not tried before. Needs at least two ranks.
     #[arg(long)]
     conformance: bool,
 
@@ -79,11 +79,11 @@ pub(crate) struct DoctorArguments {
     calls: u32,
 }
 
-/// Finds out whether a job could run here, and tells it.
+/// Finds out whether a job could run here, and reports it.
 ///
 /// # Errors
 ///
-/// When it cannot be told, or a signal ends it.
+/// If the report cannot be written, or a signal ends the command.
 pub(crate) fn doctor(
     arguments: &DoctorArguments,
     json: bool,
@@ -112,7 +112,7 @@ pub(crate) fn doctor(
         }
     }
     let code = exit_code(diagnosis.conclusion);
-    if diagnosis.is_told_here {
+    if diagnosis.is_reported_here {
         let shown = if json {
             output::json(&report::report(&diagnosis, code))
         } else {

@@ -1,7 +1,8 @@
 //! A diagnosis as one JSON document.
 
-use fsgather_doctor::{Conclusion, Diagnosis, Finding, RankFacts, WorldFacts};
 use serde::Serialize;
+
+use crate::doctor::{Conclusion, Diagnosis, Finding, RankFacts, WorldFacts};
 
 /// The document; `docs/reference/json.md` describes it.
 #[derive(Serialize)]
@@ -19,30 +20,18 @@ pub(super) struct DoctorReport<'a> {
 }
 
 pub(super) fn report(diagnosis: &Diagnosis, exit_code: u8) -> DoctorReport<'_> {
-    let teller = diagnosis.ranks.first();
+    let first = diagnosis.ranks.first();
+    let directory = first.and_then(|facts| facts.directory.as_ref());
     DoctorReport {
         conclusion: diagnosis.conclusion,
         exit_code,
-        directory: directory(diagnosis),
-        rank: teller.map(|facts| facts.rank),
-        world_size: teller.map(|facts| facts.world_size),
-        met: diagnosis.world.is_some(),
+        directory: directory.map(|directory| directory.path.as_str()),
+        rank: first.map(|facts| facts.rank),
+        world_size: first.map(|facts| facts.world_size),
+        met: diagnosis.has_met,
         failure: diagnosis.failure.as_ref().map(ToString::to_string),
         findings: &diagnosis.findings,
         ranks: &diagnosis.ranks,
         world: diagnosis.world.as_ref(),
     }
-}
-
-/// The directory that the diagnosis is of.
-fn directory(diagnosis: &Diagnosis) -> Option<&str> {
-    let tried = diagnosis
-        .world
-        .as_ref()
-        .and_then(|world| world.directory.as_deref());
-    let named = || {
-        let facts = diagnosis.ranks.first()?.directory.as_ref()?;
-        Some(facts.path.as_str())
-    };
-    tried.or_else(named)
 }

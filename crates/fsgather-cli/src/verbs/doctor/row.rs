@@ -1,20 +1,21 @@
-//! The row of a table of file systems that calls in earnest come to: [`row`].
+//! The row for the table of file systems, after the calls of `--conformance`: [`row`].
 
-use fsgather_doctor::{ConformanceFacts, Diagnosis, WayFacts};
+use crate::{
+    doctor::{ConformanceFacts, Diagnosis, WayFacts},
+    table::plain,
+};
 
-use crate::table::plain;
-
-/// What the columns of [`row`] are.
+/// The columns of [`row`].
 pub(super) const HEAD: &str = "| file system | over TCP | over marker files | set |";
 
-/// What [`row`] is of, and what its figures mean.
+/// What the figures of [`row`] mean.
 pub(super) fn legend(diagnosis: &Diagnosis) -> String {
     let conformance = diagnosis.world.as_ref().and_then(|world| {
         let ways = &world.conformance.as_ref()?.ways;
         ways.iter().map(|way| way.calls).max()
     });
     let calls = conformance.unwrap_or_default();
-    format!("calls in earnest, {calls} each way, every byte compared; median (slowest) in ms:")
+    format!("{calls} calls each way, every byte compared; median (slowest) in ms:")
 }
 
 /// The row of the directory, where calls were made in it; no name of a server or a path is in it.

@@ -1,30 +1,19 @@
-//! A diagnosis for people to read: the conclusion, who was asked, what is wrong, where each host stands, and which settings
-//! somebody has chosen; what is right only if that is asked for.
+//! A diagnosis for people to read: the conclusion, what is wrong, and the settings that are not defaults; and what is right if
+//! that is asked for.
 
 use std::fmt::Write;
 
-use fsgather_core::{bytes_text, rank_ranges};
-use fsgather_doctor::{
-    Conclusion, Diagnosis, Finding, Level, RankFacts, ReachFact, SettingFact, WorldFacts,
-};
+use fsgather_core::rank_ranges;
 
 use crate::{
     colour::Hue,
-    table::{Cell, Narrowing, Side, TableStyle, TextTable, plain, wrapped},
+    doctor::{Conclusion, Diagnosis, Finding, Level, RankFacts, SettingFact},
+    table::{Side, TableStyle, TextTable, plain, wrapped},
 };
 
 use super::row::{HEAD, legend, row};
 
-/// What a narrow terminal is not told of hosts, in this order.
-const WAYS: [Narrowing; 4] = [
-    Narrowing::Drop("ADDRESSES"),
-    Narrowing::Drop("FREE"),
-    Narrowing::Drop("CLOCK"),
-    Narrowing::Drop("NEW FILES VISIBLE AFTER"),
-];
-
-/// The report: the conclusion, and what is wrong; everything else if `is_verbose`. A rank that has not met the others says no
-/// more than what is wrong, since all of them do.
+/// The report. A rank that has not met the others reports only what is wrong, because all of them do.
 pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool, look: &TableStyle) -> String {
     let mut text = format!("{}\n", conclusion(diagnosis, look));
     let ranks = &diagnosis.ranks[..];
@@ -51,9 +40,6 @@ pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool, look: &TableStyle) -
     }
     if is_brief {
         return text;
-    }
-    if have_met && (is_verbose || by_host(ranks, |_| true).len() > 1) {
-        let _ = write!(text, "\n{}", hosts(ranks, diagnosis.world.as_ref(), look));
     }
     if let Some(first) = first {
         let is_shown = |setting: &&SettingFact| is_verbose || setting.origin != "default";
@@ -113,76 +99,6 @@ fn by_host(ranks: &[RankFacts], wanted: impl Fn(u32) -> bool) -> Vec<(&str, Vec<
         }
     }
     hosts
-}
-
-/// How each host stands towards rank 0's, by the one of its ranks that has found out most.
-fn hosts(ranks: &[RankFacts], world: Option<&WorldFacts>, look: &TableStyle) -> String {
-    let mut table = TextTable::new(&[
-        ("HOST", Side::Left),
-        ("RANKS", Side::Left),
-        ("DIRECTORY ON", Side::Left),
-        ("FREE", Side::Right),
-        ("SHARED", Side::Left),
-        ("NEW FILES VISIBLE AFTER", Side::Right),
-        ("REACHES RANK 0", Side::Right),
-        ("CLOCK", Side::Right),
-        ("ADDRESSES", Side::Left),
-    ]);
-    for (host, of_host) in by_host(ranks, |_| true) {
-        let here = || ranks.iter().filter(|facts| of_host.contains(&facts.rank));
-        let is_prober = |facts: &&RankFacts| {
-            let trial = facts.trial.as_ref();
-            trial.is_some_and(|trial| trial.is_prober)
-        };
-        let teller = here().find(is_prober).or_else(|| here().next());
-        let Some(facts) = teller else { continue };
-        let directory = facts.directory.as_ref();
-        let mount = directory.and_then(|facts| facts.mount.as_ref());
-        let capacity = directory.and_then(|facts| facts.capacity);
-        let trial = facts.trial.as_ref();
-        let seen = trial.and_then(|trial| trial.saw_rank_0_seconds);
-        let clock = trial.and_then(|trial| trial.clock);
-        let blind = world.map_or(&[][..], |world| &world.blind);
-        let is_blind = of_host.iter().any(|rank| blind.contains(rank));
-        let is_tried = world.is_some_and(|world| world.directory.is_some());
-        let mut tried = here().filter_map(|facts| facts.trial.as_ref()?.reach.as_ref());
-        let reach = tried.next().map(|reach| reached(reach));
-        let or_dash = |text: Option<String>| Cell::from(text.unwrap_or_else(|| "-".into()));
-        table.row(
-            vec![
-                plain(host).into(),
-                rank_ranges(&of_host).into(),
-                or_dash(mount.map(|mount| plain(&format!("{} {}", mount.kind, mount.source)))),
-                or_dash(capacity.map(|capacity| bytes_text(capacity.free_bytes))),
-                match (is_tried, is_blind) {
-                    (false, _) => or_dash(None),
-                    (true, false) => Cell::painted("yes", Hue::Good),
-                    (true, true) => Cell::painted(NO, Hue::Bad),
-                },
-                or_dash(seen.map(|seconds| format!("{:.0} ms", seconds * 1000.0))),
-                reach.unwrap_or_else(|| or_dash(None)),
-                or_dash(clock.map(|clock| format!("{:+.1} s", clock.ahead_seconds))),
-                plain(&facts.network.addresses.join(" ")).into(),
-            ],
-            None,
-        );
-    }
-    table.fitted(look, &WAYS)
-}
-
-const NO: &str = "NO";
-
-/// At how many of its addresses rank 0 is reached, and how soon.
-fn reached(reach: &[ReachFact]) -> Cell {
-    let times = reach.iter().filter_map(|fact| fact.seconds);
-    let slowest = times.clone().reduce(f64::max);
-    match (slowest, times.count()) {
-        (None, _) => Cell::painted(NO, Hue::Bad),
-        (Some(slowest), count) if count == reach.len() => {
-            format!("{:.0} ms", slowest * 1000.0).into()
-        }
-        (Some(_), count) => format!("at {count} of {}", reach.len()).into(),
-    }
 }
 
 fn settings(settings: &[&SettingFact], look: &TableStyle) -> String {
@@ -260,9 +176,7 @@ fn conclusion(diagnosis: &Diagnosis, look: &TableStyle) -> String {
     };
     let word = match diagnosis.conclusion {
         Conclusion::Usable => "usable",
-        Conclusion::NoMeeting if diagnosis.has_met && diagnosis.world.is_none() => {
-            "no conclusion: ranks have lost each other"
-        }
+        Conclusion::NoMeeting if diagnosis.has_met => "no conclusion: ranks have lost each other",
         Conclusion::NoMeeting => "not usable: ranks cannot meet",
         Conclusion::BadDirectory => "not usable: the directory cannot be used",
         Conclusion::WrongSettings => "not usable: settings are wrong",
@@ -283,60 +197,14 @@ fn conclusion(diagnosis: &Diagnosis, look: &TableStyle) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fsgather_doctor::TrialFacts;
-
     use super::*;
 
     fn on(rank: u32, host: &str) -> RankFacts {
-        let mut facts = RankFacts::default();
-        facts.rank = rank;
-        facts.host = host.into();
-        facts
-    }
-
-    #[test]
-    fn each_host_has_a_row_of_what_it_sees_and_reaches() {
-        let mut ranks = [on(0, "n1"), on(1, "n2"), on(2, "n3")];
-        let fact = |address: &str, seconds| ReachFact {
-            address: address.into(),
-            seconds,
-            problem: None,
-        };
-        for (rank, reach) in [
-            (
-                1,
-                vec![fact("10.0.0.1", Some(0.002)), fact("fd00::1", Some(0.004))],
-            ),
-            (2, vec![fact("10.0.0.1", None)]),
-        ] {
-            let mut trial = TrialFacts::default();
-            trial.reach = Some(reach);
-            ranks[rank].trial = Some(trial);
+        RankFacts {
+            rank,
+            host: host.into(),
+            ..RankFacts::default()
         }
-        let mut world = WorldFacts::default();
-        world.directory = Some("/shared".into());
-        world.blind = vec![2];
-        let table = hosts(&ranks, Some(&world), &TableStyle::PLAIN);
-        let rows: Vec<Vec<&str>> = table
-            .lines()
-            .skip(1)
-            .map(|line| line.split_whitespace().collect())
-            .collect();
-        assert_eq!(
-            rows[0],
-            ["n1", "0", "-", "-", "yes", "-", "-", "-"],
-            "{table}"
-        );
-        assert_eq!(
-            rows[1],
-            ["n2", "1", "-", "-", "yes", "-", "4", "ms", "-"],
-            "{table}"
-        );
-        assert_eq!(
-            rows[2],
-            ["n3", "2", "-", "-", "NO", "-", "NO", "-"],
-            "{table}"
-        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! a mount option or a command would cure that.
 
 use super::rank::has;
-use crate::{
+use crate::doctor::{
     facts::{DirectoryFacts, MountFacts},
     finding::{Finding, Topic},
 };
@@ -127,7 +127,7 @@ fn value_of<'a>(mount: &'a MountFacts, option: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Level;
+    use crate::doctor::finding::Level;
 
     fn said(kind: &str, options: &str) -> Vec<(Level, String)> {
         let mount = MountFacts {

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use fsgather_core::duration_text;
 
-use crate::facts::RankFacts;
-
 /// A time, to two digits or so: `0.4 ms`, `35 ms`, `1.2 s`, `3 min`.
 pub(super) fn seconds(seconds: f64) -> String {
     let millis = seconds * 1000.0;
@@ -28,22 +26,6 @@ pub(super) fn count(count: usize, one: &str) -> String {
     } else {
         format!("{count} {one}s")
     }
-}
-
-/// The hosts of some ranks, each once, in the order of ranks: `n1, n2`.
-pub(super) fn hosts_of(ranks: &[RankFacts], wanted: impl Fn(&RankFacts) -> bool) -> String {
-    hosts(ranks, wanted).join(", ")
-}
-
-/// The hosts of some ranks, each once, in the order of ranks.
-pub(super) fn hosts(ranks: &[RankFacts], wanted: impl Fn(&RankFacts) -> bool) -> Vec<&str> {
-    let mut hosts: Vec<&str> = Vec::new();
-    for facts in ranks.iter().filter(|facts| wanted(facts)) {
-        if !hosts.contains(&facts.host.as_str()) {
-            hosts.push(&facts.host);
-        }
-    }
-    hosts
 }
 
 #[cfg(test)]

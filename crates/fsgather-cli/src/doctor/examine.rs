@@ -1,15 +1,12 @@
-//! Gathers the facts that a rank finds out by itself, before it meets the others: [`rank_facts`].
+//! Collects the facts that a rank knows by itself, before it meets the others: [`rank_facts`].
 
 use std::{net::IpAddr, path::PathBuf};
 
-use fsgather_control::{
-    descriptors_needed,
-    reach::{ReachServer, Whereabouts, own_addresses},
-};
-use fsgather_core::{Error, ProcessId, WorldSize};
+use fsgather_control::{descriptors_needed, host_addresses::own_addresses};
+use fsgather_core::{ProcessId, WorldSize};
 use rustix::process::{Resource, getrlimit};
 
-use crate::{
+use super::{
     directory::{self, Depth},
     facts::{DirectoryFacts, LauncherFacts, LimitFacts, NetworkFacts, RankFacts, SettingFact},
 };
@@ -17,11 +14,9 @@ use fsgather_config::{
     launcher::Detection,
     settings::{Control, Origin, RendezvousSetting, SecretSetting, Settings, Transport},
 };
-use fsgather_rendezvous::{
-    local_context::LocalContext, secret_file, this_process::network_namespace,
-};
+use fsgather_rendezvous::{local_context::LocalContext, secret_file};
 
-/// What this rank finds out by itself.
+/// Returns the facts of this rank.
 pub(super) fn rank_facts(
     settings: &Settings,
     context: &LocalContext,
@@ -38,9 +33,8 @@ pub(super) fn rank_facts(
         unknown_variables: settings.warnings.clone(),
         wrong_settings: wrong_settings(settings),
         limits: limits(detection.world_size),
-        network: network(settings, process),
+        network: network(settings),
         directory: directory_facts(settings, context),
-        trial: None,
     }
 }
 
@@ -58,7 +52,7 @@ fn launcher_facts(detection: &Detection) -> LauncherFacts {
     }
 }
 
-pub(super) fn setting_facts(settings: &Settings) -> Vec<SettingFact> {
+fn setting_facts(settings: &Settings) -> Vec<SettingFact> {
     let entries = settings.entries().into_iter();
     entries
         .map(|(name, value, origin)| SettingFact {
@@ -108,47 +102,18 @@ fn limits(world_size: WorldSize) -> LimitFacts {
     }
 }
 
-pub(super) fn whereabouts(process: &ProcessId) -> Whereabouts {
-    Whereabouts {
-        process: process.clone(),
-        network_namespace: network_namespace(),
-    }
-}
-
-fn network(settings: &Settings, process: &ProcessId) -> NetworkFacts {
+fn network(settings: &Settings) -> NetworkFacts {
     let interfaces = settings.interfaces.value.clone();
-    let matches = move |name: &str, address: IpAddr| interfaces.matches(name, address);
-    let is_alone = settings.detection.world_size.is_solo();
-    if is_alone && settings.control.value != Control::Markers {
-        // What rank 0 of a world would do.
-        let ports = settings.port.value.ports();
-        return match ReachServer::open(&whereabouts(process), &ports, &matches) {
-            Ok(reception) => NetworkFacts {
-                addresses: texts(&reception.addresses()),
-                problem: None,
-                ports_taken: reception.taken().map(ToOwned::to_owned),
-            },
-            Err(error) => not_reachable(&error),
-        };
-    }
-    match own_addresses(&matches) {
+    match own_addresses(&move |name: &str, address: IpAddr| interfaces.matches(name, address)) {
         Ok(addresses) => NetworkFacts {
-            addresses: texts(&addresses),
-            ..NetworkFacts::default()
+            addresses: addresses.iter().map(ToString::to_string).collect(),
+            problem: None,
         },
-        Err(error) => not_reachable(&error),
+        Err(error) => NetworkFacts {
+            addresses: Vec::new(),
+            problem: Some(error.to_string()),
+        },
     }
-}
-
-fn not_reachable(error: &Error) -> NetworkFacts {
-    NetworkFacts {
-        problem: Some(error.to_string()),
-        ..NetworkFacts::default()
-    }
-}
-
-fn texts(addresses: &[IpAddr]) -> Vec<String> {
-    addresses.iter().map(ToString::to_string).collect()
 }
 
 /// The directory that these settings use, as far as one rank can know; none where they use none.
@@ -164,7 +129,7 @@ fn directory_facts(settings: &Settings, context: &LocalContext) -> Option<Direct
     let is_root = settings.detection.rank.get() == 0;
     let depth = match (settings.detection.world_size.is_solo(), is_root) {
         (true, _) => Depth::Alone,
-        (false, true) => Depth::Surveyed,
+        (false, true) => Depth::Thorough,
         (false, false) => Depth::Brief,
     };
     let path: PathBuf = match context.choose(settings.detection.is_on_one_host()) {
@@ -232,8 +197,8 @@ mod tests {
         assert_eq!(shown("FSGATHER_TIMEOUT"), ("30m", "default"));
         let directory = facts.directory.unwrap();
         assert_eq!((directory.path.as_str(), directory.problem), (path, None));
-        // Only rank 0 looks for what others have left, and in company nobody tries payloads alone.
-        assert_eq!((directory.leftovers, directory.payload), (None, None));
+        // Only rank 0 tries a payload.
+        assert_eq!(directory.payload, None);
     }
 
     #[test]
@@ -268,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_that_leave_no_address_and_ports_that_are_taken_are_told() {
+    fn interfaces_without_an_address_are_reported() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().to_str().unwrap();
         let facts = of(&[("FSGATHER_INTERFACE", "nothing9"), ("FSGATHER_DIR", path)]);
@@ -284,9 +249,5 @@ mod tests {
             let problem = facts.network.problem.unwrap();
             assert!(problem.contains("FSGATHER_INTERFACE"), "{problem}");
         }
-        let taken = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
-        let port = taken.local_addr().unwrap().port().to_string();
-        let facts = of(&[("FSGATHER_PORT", &port), ("FSGATHER_DIR", path)]);
-        assert!(facts.network.ports_taken.is_some(), "{:?}", facts.network);
     }
 }

@@ -1,11 +1,11 @@
-//! Calls in earnest in the directory, by each way that messages can go, every byte compared: [`run`].
+//! Calls through the directory, with every byte compared: [`try_directory`] and [`run`].
 //!
-//! A trial tells whether a directory can be used at all; this, whether a file system that nobody has tried keeps what jobs
-//! rely on, and how fast. For each way a world of its own meets in the directory, since that is part of it. What ranks
-//! have found goes to rank 0 through the world that has met for the diagnosis, which needs neither. That world stays while
-//! these meet, so they take nothing that only one of them can have: neither its address nor its only port.
+//! One gather shows whether all ranks can use the directory. Many calls, by each way that messages can go, show whether a file
+//! system that was not tried before keeps what jobs rely on, and how fast it is. For each way a world of its own meets in the
+//! directory. Results go to rank 0 through the world that has met for the diagnosis, which uses no file. It stays connected
+//! meanwhile, so the other worlds use neither its address nor its only port.
 //!
-//! Every payload of every call is another one, so that nothing old passes for new.
+//! No two payloads are equal, so that old data is never taken for new.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,112 +13,145 @@ use std::{
 };
 
 use fsgather::{Communicator, Payload, Rendezvous, Transport};
-use fsgather_config::settings::{Control, RendezvousSetting, Settings};
-use fsgather_core::{Backoff, Deadline, Error};
-use fsgather_rendezvous::sharing::Talk;
+use fsgather_config::{
+    settings::{Control, RendezvousSetting, Settings},
+    words::Word,
+};
+use fsgather_core::{Backoff, Deadline, Error, Interrupt, StorageCause};
 use fsgather_store::{Rules, Surveyor};
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{
+    Rng, RngExt, SeedableRng,
+    rand_core::UnwrapErr,
+    rngs::{StdRng, SysRng},
+};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    facts::{ConformanceFacts, WayFacts, WorldFacts},
-    met::Met,
+use super::{
+    facts::{ConformanceFacts, RankFacts, WayFacts},
+    judge,
 };
 
-/// How many bytes ranks hand over in turn: those of the first travel inside messages, those of the second in files.
+/// The sizes of payloads in turn: the first travel inside messages, the second in files.
 const LENGTHS: [u32; 2] = [1000, 1_500_000];
 
 /// The largest payload that travels inside messages, whatever a job's settings say.
 const INLINE_LIMIT: u64 = 64 << 10;
 
-/// How long ranks wait for each other to meet: more than the oldest list of names that a file system is known to show.
-const JOIN_TIME_LIMIT: Duration = Duration::from_mins(1);
+/// How long ranks wait for each other to meet: longer than any known file system shows an old list of names.
+const JOIN_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How long a call may wait while nothing moves.
-const TIME_LIMIT: Duration = Duration::from_mins(2);
+const CALL_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// How long what calls have used may take to be gone: clients of some file systems hold on to removed files.
-const REMOVAL_TIME_LIMIT: Duration = Duration::from_secs(10);
+/// How long files of the calls may take to disappear: clients of some file systems hold on to removed files.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What rank 0 tells everybody.
-#[derive(Debug, Serialize, Deserialize)]
-struct Plan {
+/// What rank 0 asks all ranks to try.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Plan {
     #[serde(with = "fsgather_rendezvous::exact_path")]
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
+    /// How many calls by each way; 0 without `--conformance`.
+    pub(super) calls: u32,
+    /// The beginning of the job names of the worlds that meet in the directory.
     job: String,
-    calls: u32,
-    /// The port that rank 0 would listen on, where that is the only one allowed and rank 0 listens on it already.
+    /// The port of rank 0, if that is the only one allowed and rank 0 listens on it already.
     taken_port: Option<u16>,
 }
 
-/// What one rank has found over one way.
+impl Plan {
+    /// Plans on rank 0; none if the directory is known to be unusable, or no directory is used.
+    pub(super) fn of(ranks: &[RankFacts], settings: &Settings, calls: Option<u32>) -> Option<Self> {
+        let path = |facts: &RankFacts| Some(facts.directory.as_ref()?.path.clone());
+        let is_usable = |facts: &RankFacts| {
+            let directory = facts.directory.as_ref();
+            directory.is_none_or(|directory| directory.problem.is_none())
+        };
+        if !ranks.iter().all(is_usable) || judge::is_on_one_host_only(ranks) {
+            return None;
+        }
+        Some(Self {
+            directory: path(ranks.first()?)?.into(),
+            calls: calls.unwrap_or(0),
+            job: format!("doctor-{:016x}", UnwrapErr(SysRng).random::<u64>()),
+            taken_port: taken_port(settings),
+        })
+    }
+}
+
+/// The results of one rank by one way.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Found {
     meeting_seconds: Option<f64>,
-    /// Of each call that this rank has ended.
+    /// How long each call took that has ended.
     call_seconds: Vec<f64>,
-    /// Calls of which it got anything but what was handed over.
+    /// Calls with another result than the ranks had given.
     wrong: Vec<u32>,
     problem: Option<String>,
-    /// Whether that is because settings do not allow it.
+    /// Whether settings do not allow this way.
     is_refused: bool,
 }
 
-/// Makes so many calls of all ranks over each way; on rank 0, what came of it goes into the facts of the world. Collective.
-///
-/// Not tried where the directory is none that all can use: that is known by then.
-pub(super) fn run(
-    met: &Met,
-    settings: &Settings,
-    calls: u32,
-    world: Option<&mut WorldFacts>,
-) -> Result<(), Error> {
-    let plan = world.as_deref().and_then(|world| {
-        let is_usable = world.problem.is_none() && world.blind.is_empty();
-        let directory = world.directory.as_ref().filter(|_| is_usable)?;
-        Some(Plan {
-            directory: directory.into(),
-            job: format!("doctor-{}", met.id.simple()),
-            calls,
-            taken_port: taken_port(settings, &world.carrier),
-        })
-    });
-    let plan: Option<Plan> = met.communicator.broadcast(&plan, 0)?;
-    let Some(plan) = plan else { return Ok(()) };
-    let mut ways = Vec::new();
-    for (control, carrier) in [(Control::Tcp, "tcp"), (Control::Markers, "markers")] {
-        let found = one_way(met, &plan, control, carrier);
-        let parts = met.communicator.gather(&found, 0)?;
-        if let Some(parts) = parts {
-            let all = parts.map(|part| Ok(part?.1));
-            let all = all.collect::<Result<Vec<Found>, Error>>()?;
-            ways.push(together(carrier, calls, &all));
+/// Gathers once through files in the directory. All ranks call this, and get the same error.
+pub(super) fn try_directory(world: &Communicator, plan: &Plan) -> Result<(), Error> {
+    let call = world.call();
+    let call = call
+        .transport(Transport::Filesys)
+        .directory(&plan.directory);
+    let length = LENGTHS[1];
+    let Some(parts) = call.gather_bytes(payload(0, world.rank().get(), length), 0)? else {
+        return Ok(());
+    };
+    for part in parts {
+        let (rank, part) = part?;
+        if part[..] != payload(0, rank.get(), length)[..] {
+            let cause = StorageCause::described("it returned other data than was written");
+            return Err(Error::storage("gather through", &plan.directory, cause));
         }
-    }
-    if let Some(world) = world {
-        let (left, left_problem) = left(met, &plan)?;
-        world.conformance = Some(ConformanceFacts {
-            payload_bytes: LENGTHS,
-            ways,
-            left,
-            left_problem,
-        });
     }
     Ok(())
 }
 
+/// Makes the calls of a plan by each way; returns their results on rank 0. All ranks call this.
+pub(super) fn run(
+    world: &Communicator,
+    plan: &Plan,
+    interrupt: &Interrupt,
+) -> Result<Option<ConformanceFacts>, Error> {
+    let mut ways = Vec::new();
+    for (control, carrier) in [(Control::Tcp, "tcp"), (Control::Markers, "markers")] {
+        let found = one_way(plan, interrupt, control, carrier);
+        if let Some(parts) = world.gather(&found, 0)? {
+            let all = parts.map(|part| Ok(part?.1));
+            let all = all.collect::<Result<Vec<Found>, Error>>()?;
+            ways.push(together(carrier, plan.calls, &all));
+        }
+    }
+    if ways.is_empty() {
+        return Ok(None);
+    }
+    let (left, left_problem) = left(plan);
+    Ok(Some(ConformanceFacts {
+        payload_bytes: LENGTHS,
+        ways,
+        left,
+        left_problem,
+    }))
+}
+
 /// The only port that rank 0 may listen on, if it does.
-fn taken_port(settings: &Settings, carrier: &str) -> Option<u16> {
+fn taken_port(settings: &Settings) -> Option<u16> {
     let is_elsewhere = matches!(
         settings.rendezvous.value,
         Some(RendezvousSetting::Tcp { .. })
     );
     let ports = settings.port.value.ports();
     let is_only = ports.start() == ports.end() && *ports.start() != 0;
-    (carrier == "tcp" && is_only && !is_elsewhere).then_some(*ports.start())
+    let is_over_tcp = settings.control.value != Control::Markers;
+    (is_over_tcp && is_only && !is_elsewhere).then_some(*ports.start())
 }
 
-fn one_way(met: &Met, plan: &Plan, control: Control, carrier: &str) -> Found {
+fn one_way(plan: &Plan, interrupt: &Interrupt, control: Control, carrier: &str) -> Found {
     let mut found = Found::default();
     if let (Control::Tcp, Some(port)) = (control, plan.taken_port) {
         let next = port.checked_add(1).unwrap_or(port - 1);
@@ -128,7 +161,7 @@ fn one_way(met: &Met, plan: &Plan, control: Control, carrier: &str) -> Found {
             "rank 0 listens on {port}, the only port of FSGATHER_PORT, for this diagnosis; let it have another one: \
              FSGATHER_PORT={first}-{last}"
         ));
-    } else if let Err(error) = make_calls(met, plan, control, carrier, &mut found) {
+    } else if let Err(error) = make_calls(plan, interrupt, control, carrier, &mut found) {
         let has_met = found.meeting_seconds.is_some();
         found.is_refused = !has_met && matches!(error.root_cause(), Error::Config { .. });
         found.problem = Some(error.to_string());
@@ -137,8 +170,8 @@ fn one_way(met: &Met, plan: &Plan, control: Control, carrier: &str) -> Found {
 }
 
 fn make_calls(
-    met: &Met,
     plan: &Plan,
+    interrupt: &Interrupt,
     control: Control,
     carrier: &str,
     found: &mut Found,
@@ -151,9 +184,10 @@ fn make_calls(
         .control(control)
         .transport(Transport::Filesys)
         .inline_limit(INLINE_LIMIT)
-        .join_timeout(JOIN_TIME_LIMIT)
-        .timeout(TIME_LIMIT)
-        .interrupt(met.interrupt())
+        .join_timeout(JOIN_TIMEOUT)
+        .timeout(CALL_TIMEOUT)
+        .interrupt(interrupt)
+        .argument("trace", Word::Text("off".into()))?
         .build()?;
     found.meeting_seconds = Some(since.elapsed().as_secs_f64());
     let ranks = world.world_size().get();
@@ -183,7 +217,7 @@ fn make_calls(
     world.close()
 }
 
-/// What a rank hands over in a call; no two ranks, and no two calls, the same, nor the same number of bytes.
+/// The payload of a rank in a call; those of two ranks or two calls always differ, and those of two ranks in length too.
 fn payload(call: u32, rank: u32, length: u32) -> Vec<u8> {
     let length = length.saturating_add(7 * (rank % 1000));
     let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
@@ -192,7 +226,7 @@ fn payload(call: u32, rank: u32, length: u32) -> Vec<u8> {
     bytes
 }
 
-/// What all ranks have found over one way. Pure.
+/// The results of all ranks by one way. Pure.
 fn together(carrier: &str, calls: u32, all: &[Found]) -> WayFacts {
     // A call takes as long as its slowest rank.
     let ended = all.iter().map(|found| found.call_seconds.len()).min();
@@ -217,7 +251,7 @@ fn together(carrier: &str, calls: u32, all: &[Found]) -> WayFacts {
             Some((rank, problem))
         })
     };
-    // The others have waited for one that must not.
+    // The others have waited for a rank that is not allowed to.
     let problem = problem(|found| found.is_refused).or_else(|| problem(|_| true));
     let meetings = all
         .iter()
@@ -236,13 +270,13 @@ fn together(carrier: &str, calls: u32, all: &[Found]) -> WayFacts {
     }
 }
 
-/// What these calls have left in the directory, once they have had time to take it back; and why that is not known.
+/// What these calls have left in the directory, after a limited time; or why that is not known.
 #[expect(
     clippy::disallowed_methods,
     reason = "no file system tells when another host's change arrives"
 )]
-fn left(met: &Met, plan: &Plan) -> Result<(Vec<String>, Option<String>), Error> {
-    let deadline = Deadline::after(Instant::now(), REMOVAL_TIME_LIMIT);
+fn left(plan: &Plan) -> (Vec<String>, Option<String>) {
+    let deadline = Deadline::after(Instant::now(), REMOVAL_TIMEOUT);
     let mut pauses = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
     loop {
         let found = match look(&plan.directory, &plan.job) {
@@ -251,9 +285,8 @@ fn left(met: &Met, plan: &Plan) -> Result<(Vec<String>, Option<String>), Error> 
         };
         let is_clean = found.0.is_empty() && found.1.is_none();
         if is_clean || deadline.has_passed(Instant::now()) {
-            return Ok(found);
+            return found;
         }
-        met.heed()?;
         std::thread::sleep(pauses.next_pause());
     }
 }
@@ -339,17 +372,17 @@ mod tests {
 
     #[test]
     fn the_only_port_is_taken_where_rank_0_listens_on_it() {
-        let taken = |variables: &[(&str, &str)], carrier| {
+        let taken = |variables: &[(&str, &str)]| {
             let variables: Variables = variables.iter().copied().collect();
-            taken_port(&Settings::resolve(&variables).expect("settings"), carrier)
+            taken_port(&Settings::resolve(&variables).expect("settings"))
         };
         let one = ("FSGATHER_PORT", "60001");
-        assert_eq!(taken(&[one], "tcp"), Some(60001));
-        assert_eq!(taken(&[one], "markers"), None);
-        assert_eq!(taken(&[], "tcp"), None);
-        assert_eq!(taken(&[("FSGATHER_PORT", "60001-60002")], "tcp"), None);
+        assert_eq!(taken(&[one]), Some(60001));
+        assert_eq!(taken(&[one, ("FSGATHER_CONTROL", "markers")]), None);
+        assert_eq!(taken(&[]), None);
+        assert_eq!(taken(&[("FSGATHER_PORT", "60001-60002")]), None);
         let elsewhere = ("FSGATHER_RENDEZVOUS", "tcp://127.0.0.1:60002");
-        assert_eq!(taken(&[one, elsewhere], "tcp"), None);
+        assert_eq!(taken(&[one, elsewhere]), None);
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Judges the directory as a file system by the facts of all ranks: room, speed, clocks, leftovers.
+//! Judges the file system of the directory by the facts of all ranks: room and speed.
 
 use fsgather_core::bytes_text;
 use fsgather_store::Capacity;
 
 use super::{numbers, text};
-use crate::{
-    facts::{ClockFact, DirectoryFacts, PayloadFacts, RankFacts},
+use crate::doctor::{
+    facts::{DirectoryFacts, PayloadFacts, RankFacts},
     finding::{Finding, Topic},
 };
 
@@ -15,9 +15,6 @@ const LITTLE_ROOM: u64 = 64 << 20;
 /// Fewer inodes than this are: a gather takes some for each rank.
 const FEW_INODES: u64 = 1000;
 
-/// Clocks that differ by less are as good as equal: time stamps of some servers are that coarse.
-const SLACK: f64 = 2.0;
-
 pub(super) fn findings(ranks: &[RankFacts]) -> Vec<Finding> {
     let all = || ranks.iter().filter_map(|facts| facts.directory.as_ref());
     let mut findings: Vec<Finding> = Vec::new();
@@ -26,14 +23,9 @@ pub(super) fn findings(ranks: &[RankFacts]) -> Vec<Finding> {
     findings.extend(room(usable()));
     findings.extend(writing(all()));
     findings.extend(all().find_map(|facts| facts.payload.as_ref()).map(payload));
-    findings.extend(server_clocks(ranks));
-    findings.extend(all().find_map(leftovers));
     findings
         .into_iter()
-        .map(|finding| match finding.ranks[..] {
-            [] => finding.of(numbers(ranks)),
-            _ => finding,
-        })
+        .map(|finding| finding.of(numbers(ranks)))
         .collect()
 }
 
@@ -134,89 +126,4 @@ fn payload(facts: &PayloadFacts) -> Finding {
     } else {
         Finding::note(Topic::Directory, text)
     }
-}
-
-/// Whether a clock is off by more than what cannot be known better.
-pub(super) fn is_off(clock: ClockFact) -> bool {
-    clock.ahead_seconds.abs() > SLACK + clock.uncertainty_seconds
-}
-
-/// By how much a clock is off, in whole seconds, so that ranks of one host say the same.
-pub(super) fn ahead_or_behind(clock: ClockFact) -> String {
-    let word = if clock.ahead_seconds > 0.0 {
-        "ahead"
-    } else {
-        "behind"
-    };
-    let whole = clock.ahead_seconds.abs().round();
-    format!("{} {word}", text::seconds(whole))
-}
-
-/// What is said of clocks that differ.
-pub(super) const CLOCKS: &str =
-    "nothing here relies on clocks that agree, but other programs do: have them set by NTP";
-
-fn server_clocks(ranks: &[RankFacts]) -> Vec<Finding> {
-    let clock = |facts: &RankFacts| facts.directory.as_ref()?.server_clock;
-    let off: Vec<Finding> = super::each(ranks, |facts| match clock(facts) {
-        Some(clock) if is_off(clock) => {
-            let off = ahead_or_behind(clock);
-            let text = format!("the clock that stamps files is {off} of this host's");
-            vec![Finding::note(Topic::Directory, text).advise(CLOCKS)]
-        }
-        _ => Vec::new(),
-    });
-    if !off.is_empty() {
-        return off;
-    }
-    let worst = ranks.iter().filter_map(clock).map(|clock| {
-        let uncertainty = clock.uncertainty_seconds;
-        clock.ahead_seconds.abs() + uncertainty
-    });
-    let worst = worst.reduce(f64::max);
-    worst
-        .map(|worst| {
-            let within = text::seconds(worst);
-            Finding::ok(
-                Topic::Directory,
-                format!("time stamps of files agree with the host's clock to within {within}"),
-            )
-        })
-        .into_iter()
-        .collect()
-}
-
-fn leftovers(facts: &DirectoryFacts) -> Option<Finding> {
-    let found = facts.leftovers?;
-    let size = bytes_text(found.removable_bytes);
-    let plural = |count: u64| text::count(usize::try_from(count).unwrap_or(usize::MAX), "gather");
-    let others = match (found.live, found.unknown) {
-        (0, 0) => String::new(),
-        (live, 0) => format!("; {} in use", plural(live)),
-        (0, unknown) => format!("; {} that may be in use", plural(unknown)),
-        (live, unknown) => format!(
-            "; {} in use and {} that may be",
-            plural(live),
-            plural(unknown)
-        ),
-    };
-    let path = &facts.path;
-    Some(if found.removable == 0 {
-        Finding::ok(
-            Topic::Leftovers,
-            format!("no earlier run has left anything that can be removed{others}"),
-        )
-    } else {
-        let count = text::count(
-            usize::try_from(found.removable).unwrap_or(usize::MAX),
-            "thing",
-        );
-        Finding::note(
-            Topic::Leftovers,
-            format!("earlier runs have left {count}, {size} in all{others}"),
-        )
-        .advise(format!(
-            "fsgather clean {path} shows them, with --execute it removes them"
-        ))
-    })
 }

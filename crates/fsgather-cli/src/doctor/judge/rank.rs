@@ -1,6 +1,6 @@
 //! Judges the facts of one rank by themselves: [`findings`].
 
-use crate::{
+use crate::doctor::{
     facts::{DirectoryFacts, MountFacts, RankFacts},
     finding::{Finding, Level, Topic},
 };
@@ -8,7 +8,7 @@ use crate::{
 /// What to do about a wrong setting that says nothing of that itself.
 pub(super) const MEND: &str = "see docs/reference/environment.md, or unset it";
 
-const NAME_ANOTHER: &str = "name another directory with FSGATHER_DIR";
+pub(super) const NAME_ANOTHER: &str = "name another directory with FSGATHER_DIR";
 
 /// Mount options that matter to those who read messages; the rest is in the facts.
 const TELLING: [&str; 15] = [
@@ -143,13 +143,6 @@ fn network(facts: &RankFacts) -> Vec<Finding> {
         return vec![Finding::problem(topic, problem, advice)];
     }
     let mut findings = Vec::new();
-    if let Some(why) = &network.ports_taken {
-        findings.push(Finding::problem(
-            Topic::Network,
-            format!("none of the ports of FSGATHER_PORT can be listened on here: {why}"),
-            "choose others with FSGATHER_PORT, or leave it out for any free port",
-        ));
-    }
     let is_loopback = |address: &String| {
         let address: Result<std::net::IpAddr, _> = address.parse();
         address.is_ok_and(|address| address.is_loopback())
@@ -166,7 +159,7 @@ fn network(facts: &RankFacts) -> Vec<Finding> {
         } else {
             Finding::note(Topic::Network, text)
         });
-    } else if facts.rank == 0 && facts.trial.is_none() {
+    } else if facts.rank == 0 {
         let mut addresses: Vec<&str> = network.addresses.iter().map(String::as_str).collect();
         addresses.retain(|address| !is_loopback(&(*address).to_owned()));
         let addresses = addresses.join(", ");
@@ -182,19 +175,11 @@ fn of_directory(facts: &DirectoryFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
     let path = &facts.path;
     if let Some(step) = &facts.stuck_at {
-        findings.push(if facts.is_stuck() {
-            Finding::problem(
-                Topic::Directory,
-                format!("{path} does not answer: {step} has not come back within 20 s"),
-                "see whether its file server and the way there are up, or name another directory with FSGATHER_DIR",
-            )
-        } else {
-            Finding::warning(
-                Topic::Leftovers,
-                format!("{path} holds so much that {step} takes longer than 20 s"),
-                &format!("fsgather clean {path} shows what can be removed; it may take long"),
-            )
-        });
+        findings.push(Finding::problem(
+            Topic::Directory,
+            format!("{path} does not answer: {step} has not come back within 20 s"),
+            "see whether its file server and the way there are up, or name another directory with FSGATHER_DIR",
+        ));
     }
     if let Some(problem) = &facts.problem {
         findings.push(Finding::error(Topic::Directory, problem, NAME_ANOTHER));
@@ -256,7 +241,7 @@ fn of_directory(facts: &DirectoryFacts) -> Vec<Finding> {
 }
 
 /// That a directory is on a file system of one host, where the launcher says that ranks run on several.
-pub(super) fn cannot_be_shared(facts: &RankFacts) -> Option<Finding> {
+pub(crate) fn cannot_be_shared(facts: &RankFacts) -> Option<Finding> {
     let directory = facts.directory.as_ref()?;
     let spans_hosts = facts.launcher.spans_hosts(facts.world_size);
     if directory.class.as_deref() != Some("local") || !spans_hosts {
@@ -269,7 +254,7 @@ pub(super) fn cannot_be_shared(facts: &RankFacts) -> Option<Finding> {
         format!(
             "{path} is on {file_system}, a file system of {host} alone, but ranks run on several hosts"
         ),
-        super::together::SHARE,
+        super::SHARE,
     ))
 }
 

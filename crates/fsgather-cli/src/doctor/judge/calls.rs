@@ -1,7 +1,7 @@
-//! Judges what calls in earnest have come to: [`findings`].
+//! Judges the results of the calls of `--conformance`: [`findings`].
 
-use super::{numbers, together::SHARE};
-use crate::{
+use super::{SHARE, hosts, numbers};
+use crate::doctor::{
     facts::{ConformanceFacts, RankFacts, WayFacts, WorldFacts},
     finding::{Finding, Level, Topic},
 };
@@ -19,7 +19,7 @@ const NO_TCP: &str = "ranks that cannot connect use marker files by themselves; 
 /// What to do where settings allow neither way.
 const ALLOW: &str = "start it with settings that allow calls through files in this directory";
 
-/// Of a process that was to make calls with others, and has none.
+/// The finding for one process alone, which cannot make calls.
 pub(super) fn alone() -> Finding {
     Finding::problem(
         Topic::Settings,
@@ -42,11 +42,11 @@ pub(super) fn findings(ranks: &[RankFacts], world: &WorldFacts) -> Vec<Finding> 
         .map(|way| one_way(way, some_way_is_right))
         .collect();
     findings.extend(left(facts));
-    if world.sees_same_mounts {
+    if hosts(ranks).len() == 1 {
         findings.push(
             Finding::note(
                 Topic::Directory,
-                "all ranks see the directory through one mount: their calls prove nothing about what other hosts see",
+                "all ranks run on one host: their calls prove nothing about what other hosts see",
             )
             .advise("start it on two hosts: srun -N2 -n4 fsgather doctor --conformance DIR"),
         );
@@ -126,7 +126,7 @@ fn millis(seconds: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::samples, *};
+    use super::*;
 
     fn way(carrier: &str) -> WayFacts {
         WayFacts {
@@ -142,6 +142,15 @@ mod tests {
         }
     }
 
+    /// The facts of a rank on a host of its own.
+    fn rank(rank: u32) -> RankFacts {
+        RankFacts {
+            rank,
+            host: format!("n{rank}"),
+            ..RankFacts::default()
+        }
+    }
+
     fn judged(ways: Vec<WayFacts>, left: Vec<String>) -> Vec<(Level, String)> {
         let world = WorldFacts {
             conformance: Some(ConformanceFacts {
@@ -152,7 +161,7 @@ mod tests {
             }),
             ..WorldFacts::default()
         };
-        let found = findings(&[samples::rank(0, 2), samples::rank(1, 2)], &world);
+        let found = findings(&[rank(0), rank(1)], &world);
         assert!(found.iter().all(|finding| finding.ranks == [0, 1]));
         let found = found.into_iter();
         found.map(|finding| (finding.level, finding.text)).collect()
@@ -228,14 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn one_mount_for_all_is_told_to_prove_nothing_about_other_hosts() {
-        let mut world = WorldFacts {
+    fn calls_on_one_host_prove_nothing_about_others() {
+        let world = WorldFacts {
             conformance: Some(ConformanceFacts::default()),
             ..WorldFacts::default()
         };
-        assert!(findings(&[], &world).is_empty());
-        world.sees_same_mounts = true;
-        let found = findings(&[], &world);
+        assert!(findings(&[rank(0), rank(1)], &world).is_empty());
+        let found = findings(&[rank(0), rank(0)], &world);
         assert!(
             found.len() == 1 && found[0].level == Level::Note && !found[0].is_for_table,
             "{found:?}"

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub(crate) enum Level {
     /// As it should be.
     Ok,
     /// Good to know.
@@ -21,7 +21,7 @@ pub enum Level {
 /// What a finding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Topic {
+pub(crate) enum Topic {
     /// Variables and arguments.
     Settings,
     /// Who this rank is, by which launcher.
@@ -40,20 +40,20 @@ pub enum Topic {
 
 /// One thing that was found out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// How much it matters.
-    pub level: Level,
+    pub(crate) level: Level,
     /// What it is about.
-    pub topic: Topic,
+    pub(crate) topic: Topic,
     /// The ranks that it holds for, in order.
-    pub ranks: Vec<u32>,
+    pub(crate) ranks: Vec<u32>,
     /// What was found.
-    pub text: String,
+    pub(crate) text: String,
     /// What to do about it; there for every warning and every problem.
-    pub advice: Option<String>,
+    pub(crate) advice: Option<String>,
     /// Whether that holds for every file system of this kind, and belongs into a table of them.
     #[serde(skip)]
-    pub is_for_table: bool,
+    pub(crate) is_for_table: bool,
 }
 
 impl Finding {
@@ -129,7 +129,7 @@ impl Finding {
 /// Whether a job could run like this, and if not, what is in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Conclusion {
+pub(crate) enum Conclusion {
     /// It could.
     Usable,
     /// Ranks cannot meet.
@@ -143,8 +143,7 @@ pub enum Conclusion {
 impl Conclusion {
     /// The conclusion over these findings. Where there are several problems, the one that may have caused the
     /// others counts: settings before the directory, the directory before the meeting.
-    #[must_use]
-    pub fn over(findings: &[Finding]) -> Self {
+    pub(crate) fn over(findings: &[Finding]) -> Self {
         let conclusions = findings.iter().map(Finding::conclusion);
         conclusions.max().unwrap_or(Self::Usable)
     }

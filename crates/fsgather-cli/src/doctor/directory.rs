@@ -1,28 +1,25 @@
-//! Examining a directory from one rank: [`examine`].
+//! Examines a directory from one rank: [`examine`].
 //!
-//! Any file call may hang for minutes where a server is away. So all are made by a thread of their own,
-//! which notes what it finds as it goes; whoever waits for it gives up after a while and tells how far it came.
+//! File calls may hang if a server does not answer. So a thread makes them and records what it finds, and its caller waits
+//! for a limited time.
 
 use std::{
     io::Write,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, mpsc},
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
-use fsgather_core::{ChannelId, Epoch, Error, ProcessId, Rank, WorldSize, lock};
+use fsgather_core::{ChannelId, Epoch, Error, Rank, WorldSize, lock};
 use fsgather_store::{
     Access, Capacity, Class, CollectPolicy, CompressionSetting, Encoding, FileSystem, GatherDir,
-    Locator, Mount, OwnUid, PayloadId, PublishMode, Rules, Surveyor, check_writing, has_rendezvous,
-    make_rendezvous, remove_empty_rendezvous,
+    Mount, OwnUid, PayloadId, PublishMode, check_writing, has_rendezvous, make_rendezvous,
+    remove_empty_rendezvous,
 };
 use uuid::Uuid;
 
-use crate::facts::{
-    AccessFacts, ClockFact, DirectoryFacts, LeftoverFacts, MountFacts, PayloadFacts, ReadFacts,
-    SURVEYING,
-};
+use super::facts::{AccessFacts, DirectoryFacts, MountFacts, PayloadFacts, ReadFacts};
 use fsgather_rendezvous::local_context::LocalContext;
 
 /// How long the file system may take to answer.
@@ -34,11 +31,11 @@ const TRIAL_BYTES: usize = 3 << 19;
 /// How closely to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// As every rank does before it meets the others.
+    /// Attributes, and a small file.
     Brief,
-    /// And at what earlier runs have left.
-    Surveyed,
-    /// And a payload is published and read, by this rank alone.
+    /// Also a payload.
+    Thorough,
+    /// The same, and `all_gather_via_filesys/` is removed again if it was not there.
     Alone,
 }
 
@@ -122,42 +119,19 @@ impl DirectoryLook {
         }
         tried?;
 
-        if depth != Depth::Brief {
-            self.begin(SURVEYING);
-            let survey = Surveyor::new(Rules::default())?.survey(path)?;
-            let mut found = LeftoverFacts::default();
-            for gather in &survey.gathers {
-                match gather.judgement.state.word() {
-                    "live" => found.live += 1,
-                    "unknown" => found.unknown += 1,
-                    _ => {}
-                }
-                if gather.is_removable() {
-                    found.removable += 1;
-                    found.removable_bytes += gather.bytes;
-                }
-            }
-            for leftover in survey.leftovers.iter().filter(|found| found.removable) {
-                found.removable += 1;
-                found.removable_bytes += leftover.bytes;
-            }
-            self.record(|facts| facts.leftovers = Some(found));
-        }
         Ok(())
     }
 
     fn write(&self, rendezvous: &Path, depth: Depth) -> Result<(), Error> {
         self.begin("writing a file in it");
-        let (since, before) = (Instant::now(), SystemTime::now());
-        let (own, server) = check_writing(rendezvous, self.context.mode)?;
-        let (took, after) = (since.elapsed(), SystemTime::now());
+        let since = Instant::now();
+        let (own, _) = check_writing(rendezvous, self.context.mode)?;
+        let took = since.elapsed();
         self.record(|facts| {
             facts.own_uid = Some(own.0);
             facts.write_seconds = Some(took.as_secs_f64());
-            let [before, server, after] = [before, server, after].map(epoch_seconds);
-            facts.server_clock = Some(difference([server, server], [before, after]));
         });
-        if depth == Depth::Alone {
+        if depth != Depth::Brief {
             self.begin("publishing a payload in it");
             let payload = try_alone(&self.context, rendezvous, own)?;
             self.record(|facts| facts.payload = Some(payload));
@@ -173,54 +147,17 @@ fn try_alone(
     own: OwnUid,
 ) -> Result<PayloadFacts, Error> {
     let me = fsgather_store::this_process()?;
-    let (directory, mut facts, locator) = publish(
-        context,
-        rendezvous,
-        own,
-        &[me],
-        WorldSize::ONE,
-        Uuid::new_v4(),
-    )?;
-    match read(&directory, &locator, true) {
-        Ok(read) => facts.read = Some(read),
-        Err(problem) => facts.problem = Some(problem.to_string()),
-    }
-    drop(directory);
-    Ok(facts)
-}
-
-/// A gather directory for trial, which is removed with all that is in it when this is dropped.
-pub(super) struct TrialDirectory(pub(super) GatherDir);
-
-impl std::ops::Deref for TrialDirectory {
-    type Target = GatherDir;
-
-    fn deref(&self) -> &GatherDir {
-        &self.0
-    }
-}
-
-impl Drop for TrialDirectory {
-    fn drop(&mut self) {
-        let removal = self.0.remove();
-        if !removal.is_complete() {
-            fsgather_core::warn!("{removal}");
-        }
-    }
-}
-
-/// Makes a gather directory for trial and publishes a payload in it, as rank 0.
-pub(super) fn publish(
-    context: &LocalContext,
-    rendezvous: &Path,
-    own: OwnUid,
-    processes: &[ProcessId],
-    world_size: WorldSize,
-    communicator: Uuid,
-) -> Result<(TrialDirectory, PayloadFacts, Locator), Error> {
-    let owner = context.owner(processes, world_size, communicator);
+    let owner = context.owner(&[me], WorldSize::ONE, Uuid::new_v4());
     let directory = GatherDir::create_anew(rendezvous, context.mode, owner, own)?;
-    let directory = TrialDirectory(directory);
+    let tried = publish_and_read(&directory);
+    let removal = directory.remove();
+    if !removal.is_complete() {
+        fsgather_core::warn!("{removal}");
+    }
+    tried
+}
+
+fn publish_and_read(directory: &GatherDir) -> Result<PayloadFacts, Error> {
     let publish = match directory.facts().publish {
         PublishMode::Rename => "rename",
         PublishMode::Link => "link",
@@ -239,7 +176,7 @@ pub(super) fn publish(
     let path = directory.path().to_owned();
     written.map_err(|error| Error::storage("write a payload in", path, &error))?;
     let locator = writer.publish()?;
-    let facts = PayloadFacts {
+    let mut facts = PayloadFacts {
         publish: publish.into(),
         has_links,
         bytes: TRIAL_BYTES as u64,
@@ -247,25 +184,21 @@ pub(super) fn publish(
         read: None,
         problem: None,
     };
-    Ok((directory, facts, locator))
-}
-
-/// Reads a payload that was published for trial.
-pub(super) fn read(
-    directory: &GatherDir,
-    locator: &Locator,
-    single_host: bool,
-) -> Result<ReadFacts, Error> {
     let policy = CollectPolicy {
-        single_host,
+        single_host: true,
         ..CollectPolicy::default()
     };
     let since = Instant::now();
-    let payload = directory.collect(locator, &policy, &mut |_| Ok(()))?;
-    Ok(ReadFacts {
-        seconds: since.elapsed().as_secs_f64(),
-        mapped: payload.is_mapped(),
-    })
+    match directory.collect(&locator, &policy, &mut |_| Ok(())) {
+        Ok(payload) => {
+            facts.read = Some(ReadFacts {
+                seconds: since.elapsed().as_secs_f64(),
+                mapped: payload.is_mapped(),
+            });
+        }
+        Err(problem) => facts.problem = Some(problem.to_string()),
+    }
+    Ok(facts)
 }
 
 fn access_facts(access: Access) -> AccessFacts {
@@ -294,24 +227,6 @@ fn class_word(class: Class) -> &'static str {
     }
 }
 
-/// A time as seconds since 1970, for differences.
-pub(super) fn epoch_seconds(time: SystemTime) -> f64 {
-    match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(since) => since.as_secs_f64(),
-        Err(before) => -before.duration().as_secs_f64(),
-    }
-}
-
-/// How far one clock is ahead of another, when some moment lay within both intervals, each by its own
-/// clock. Pure.
-pub(super) fn difference(theirs: [f64; 2], ours: [f64; 2]) -> ClockFact {
-    let (least, most) = (theirs[0] - ours[1], theirs[1] - ours[0]);
-    ClockFact {
-        ahead_seconds: f64::midpoint(least, most),
-        uncertainty_seconds: (most - least).abs() / 2.0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,49 +239,37 @@ mod tests {
     }
 
     #[test]
-    fn a_good_directory_is_fully_told_and_left_as_it_was() {
+    fn a_good_directory_is_examined_and_left_as_it_was() {
         let place = tempfile::tempdir().unwrap();
         let facts = examine(place.path(), "argument".into(), &context(), Depth::Alone);
         assert_eq!((&facts.problem, &facts.stuck_at), (&None, &None));
         assert!(facts.file_system.is_some() && facts.mount.is_some() && facts.class.is_some());
         assert!(facts.own_uid.is_some() && facts.write_seconds.is_some_and(|took| took > 0.0));
-        let clock = facts.server_clock.unwrap();
-        assert!(clock.ahead_seconds.abs() < 5.0, "{clock:?}");
         let payload = facts.payload.unwrap();
         assert_eq!(
             (payload.publish.as_str(), payload.problem),
             ("rename", None)
         );
         assert!(payload.has_links && payload.read.is_some());
-        assert_eq!(facts.leftovers, Some(LeftoverFacts::default()));
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn what_was_there_stays_and_is_counted() {
+    fn files_of_others_stay() {
         let place = tempfile::tempdir().unwrap();
         let rendezvous = make_rendezvous(place.path()).unwrap();
         std::fs::write(rendezvous.join("data_to_gather_1_2_3.pkl"), b"12345").unwrap();
-        let facts = examine(place.path(), "argument".into(), &context(), Depth::Alone);
-        // Fresh, so that `clean` would leave it.
-        assert_eq!(facts.leftovers, Some(LeftoverFacts::default()));
+        examine(place.path(), "argument".into(), &context(), Depth::Alone);
         assert_eq!(std::fs::read_dir(rendezvous).unwrap().count(), 1);
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_a_problem_and_no_more() {
+    fn a_missing_directory_is_one_problem() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("nowhere");
         let facts = examine(&path, "argument".into(), &context(), Depth::Brief);
         let problem = facts.problem.unwrap();
         assert!(problem.contains(path.to_str().unwrap()), "{problem}");
         assert_eq!((facts.file_system, facts.stuck_at), (None, None));
-    }
-
-    #[test]
-    fn clocks_are_compared_by_a_moment_that_both_have_seen() {
-        let fact = difference([100.0, 101.0], [98.0, 99.5]);
-        assert!((fact.ahead_seconds - 1.75).abs() < 1e-9, "{fact:?}");
-        assert!((fact.uncertainty_seconds - 1.25).abs() < 1e-9, "{fact:?}");
     }
 }
