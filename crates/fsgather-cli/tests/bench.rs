@@ -104,31 +104,6 @@ fn every_operation_has_a_row_with_the_documented_fields() {
 }
 
 #[test]
-fn the_floor_has_a_row_below_each_of_ours() {
-    for (bytes, transports) in [("1000", "filesys"), ("300KiB", "filesys,memory")] {
-        let options = ["-n", "3", "--bytes", bytes, "--transport", transports];
-        let rows = measured(&[&options[..], &["--floor", "--iterations", "3"]].concat());
-        let transports: Vec<&str> = transports.split(',').collect();
-        assert_eq!(rows.len(), 2 * 4 * transports.len());
-        for (index, pair) in rows.chunks(2).enumerate() {
-            let [ours, floor] = pair else {
-                panic!("an odd number of rows")
-            };
-            assert_eq!(ours["transport"], transports[index / 4]);
-            assert_eq!(floor["transport"], "floor");
-            assert_eq!(floor["floor_of"], ours["transport"]);
-            assert_eq!(floor["control"], "tcp");
-            for field in ["operation", "ranks", "bytes", "recipients", "iterations"] {
-                assert_eq!(floor[field], ours[field], "{field}");
-            }
-            let seconds = |row: &Value| row["median_seconds"].as_f64().unwrap();
-            let ratio = ours["ratio_to_floor"].as_f64().unwrap();
-            assert!((ratio - seconds(ours) / seconds(floor)).abs() < 1e-9);
-        }
-    }
-}
-
-#[test]
 fn it_begins_with_what_is_measured_and_where() {
     let place = place();
     let options = [
@@ -204,21 +179,13 @@ fn variables_count_where_arguments_say_nothing() {
 #[test]
 fn without_json_there_is_a_table() {
     let place = place();
-    let options = [
-        "-n",
-        "2",
-        "--bytes",
-        "64KiB",
-        "--iterations",
-        "2",
-        "--floor",
-    ];
+    let options = ["-n", "2", "--bytes", "64KiB", "--iterations", "2"];
     let done = finish(&mut bench(place.path(), &options));
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
     // Below what is measured, and an empty line.
     let lines = done.lines().split_off(2);
-    assert_eq!(lines.len(), 9, "{lines:#?}");
-    for word in ["OPERATION", "MEDIAN", "MEMORY", "TO FLOOR"] {
+    assert_eq!(lines.len(), 5, "{lines:#?}");
+    for word in ["OPERATION", "MEDIAN", "MEMORY"] {
         assert!(lines[0].contains(word), "{}", lines[0]);
     }
     assert!(
@@ -226,7 +193,6 @@ fn without_json_there_is_a_table() {
         "{}",
         lines[1]
     );
-    assert!(lines[8].contains(" floor "), "{}", lines[8]);
 }
 
 #[test]
@@ -285,8 +251,8 @@ fn a_rank_killed_in_the_middle_ends_it_with_the_code_of_the_signal() {
     for options in [
         &["--operation", "barrier"][..],
         &["--operation", "gather", "--bytes", "300KiB"],
-        &["--operation", "all_gather", "--bytes", "300KiB", "--floor"],
-        &["--operation", "all_gather", "--bytes", "64", "--floor"],
+        &["--operation", "all_gather", "--bytes", "300KiB"],
+        &["--operation", "all_gather", "--bytes", "64"],
     ] {
         let place = place();
         let running = endless(place.path(), options);
@@ -315,7 +281,7 @@ fn a_rank_killed_in_the_middle_ends_it_with_the_code_of_the_signal() {
 fn a_signal_ends_it_and_nothing_is_left() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let place = place();
-        let options = ["--operation", "all_gather", "--bytes", "300KiB", "--floor"];
+        let options = ["--operation", "all_gather", "--bytes", "300KiB"];
         let running = endless(place.path(), &options);
         let ranks: Vec<_> = ranks_of(&running).iter().map(|pid| watch(pid)).collect();
         running.signal(signal);
@@ -346,7 +312,6 @@ fn the_help_says_what_is_measured() {
         .join("\n");
     for part in [
         "Examples:\n  fsgather bench",
-        "The floor:",
         "slowest rank",
         "docs/reference/json.md",
     ] {

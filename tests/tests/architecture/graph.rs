@@ -12,7 +12,7 @@ pub(crate) struct Row {
 }
 
 /// Dependencies point down only; storage and control plane do not know each other.
-pub(crate) const GRAPH: [Row; 16] = [
+pub(crate) const GRAPH: [Row; 17] = [
     Row {
         name: "fsgather-core",
         uses: &["fsgather-system"],
@@ -118,6 +118,18 @@ pub(crate) const GRAPH: [Row; 16] = [
             "fsgather-trace",
         ],
         tests_use: &[TEST_SUPPORT],
+    },
+    Row {
+        name: "fsgather-bench",
+        uses: &[
+            "fsgather",
+            "fsgather-config",
+            "fsgather-control",
+            "fsgather-core",
+            "fsgather-store",
+            "fsgather-trace",
+        ],
+        tests_use: &[],
     },
     // The wheel contains the command as well.
     Row {

@@ -3,7 +3,7 @@
     measure.py --fsgather PROGRAM [--ranks 8] [--bytes 16777216] [--rounds 3] [--ways gloo ...] [--dir DIR] [--chart FILE]
 
 The ways are measured in turn, a job of its own each, round after round; each row is the median over all rounds. The floor is
-what the same costs by bare system calls (``fsgather bench --floor``).
+what the same costs by bare system calls (the program ``floor`` of ``crates/fsgather-bench``, beside PROGRAM).
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def commands(way: str, ranks: int, program: str, job: list[str]) -> list[tuple[l
 def measure(way: str, ranks: int, length: int, program: str, directory: str) -> Optional[list[float]]:
     """One job: milliseconds of each iteration; nothing where it cannot be had here."""
     if way == "floor":
-        bench = [program, "bench", "--json", "--floor", "-n", str(ranks), "--dir", directory, "--bytes", str(length)]
-        answer = subprocess.run([*bench, "--operation", "gather", "--transport", "filesys"], capture_output=True, check=True)
-        rows = json.loads(answer.stdout)["rows"]
-        return [row["median_seconds"] * 1000 for row in rows if row["transport"] == "floor"]
+        floor = [str(Path(program).with_name("floor")), "gather", str(length), "filesys"]
+        bench = [program, "run", "-n", str(ranks), "--dir", directory, "--no-prefix", "--", *floor]
+        answer = subprocess.run(bench, capture_output=True, check=True)
+        return [json.loads(answer.stdout)["floor_seconds"] * 1000]
     with tempfile.TemporaryDirectory(dir=directory) as place:
         table = Path(place, "starts")
         table.write_bytes(bytes(8 * (2 * ranks + 1)))

@@ -21,8 +21,6 @@ Examples:
       how fast a file system is for gathering to rank 0
   fsgather bench --operation barrier,all_gather --bytes 64 --iterations 1000
       how long small calls take
-  fsgather bench --floor
-      each row beside the same operation as bare system calls
   fsgather bench --transport filesys,memory --json | jq .rows
       both paths, for programs
 
@@ -39,15 +37,6 @@ What is measured:
 
   Removing files is not counted: the library does so in the background, and
   the next iteration waits for it.
-
-The floor:
-  Barriers and payloads that would travel inline: blocking TCP sockets from
-  all ranks to rank 0. Files: each rank writes one, waits for the others and
-  maps theirs, or reads them through a buffer of 1 MiB where mapping is not
-  safe; in a gather rank 0 alone maps, and writes nothing. Memory: a ring of
-  sockets between neighbours, or sockets to rank 0. Nothing is verified: of a
-  mapped file no more need be read than a byte of every page. Iterations of
-  both take turns, so that what disturbs one disturbs the other.
 
 Files are made in a new directory inside DIR, which is removed again. The exit
 code is that of the first rank that failed, 128 + n for signal n, as in `run`.
@@ -108,10 +97,6 @@ pub(super) struct Work {
     /// How many iterations count; without it as many as fit into 2 seconds, from 10 to 1000.
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) iterations: Option<u32>,
-
-    /// Measure the same done by bare system calls too, in turn with fsgather.
-    #[arg(long)]
-    pub(super) floor: bool,
 }
 
 impl BenchArguments {
@@ -150,9 +135,6 @@ impl Work {
         words.extend(transports.map(|one| format!("--transport={one}")));
         words.extend(self.control.map(|control| format!("--control={control}")));
         words.extend(self.iterations.map(|count| format!("--iterations={count}")));
-        if self.floor {
-            words.push("--floor".into());
-        }
         words.into_iter().map(OsString::from).collect()
     }
 }
@@ -217,7 +199,7 @@ mod tests {
     #[test]
     fn ranks_get_what_was_asked_for() {
         let given = "--bytes 1.5KiB --operation gather,barrier --transport memory,filesys \
-                     --control markers --iterations 7 --floor";
+                     --control markers --iterations 7";
         let given: Vec<&str> = given.split_whitespace().collect();
         let work = parse(&given).unwrap().work().unwrap();
         assert_eq!(work.bytes, 1536);

@@ -1,10 +1,10 @@
-//! The library as a subject of `bench`: [`Library`].
+//! Performs the operations that `bench` measures: [`Library`].
 
 use std::io;
 
 use fsgather::{Communicator, Pieces};
 
-use super::operation::{Operation, Subject, touch};
+use super::operation::{Operation, touch};
 use crate::failure::Failure;
 
 /// Operations as users call them.
@@ -14,8 +14,13 @@ pub(super) struct Library<'a> {
     source: &'a [u8],
 }
 
-impl Subject for Library<'_> {
-    fn perform(&mut self, operation: Operation) -> Result<(), Failure> {
+impl Library<'_> {
+    /// Does this rank's part, and reads a byte of every page that it receives.
+    ///
+    /// # Errors
+    ///
+    /// Those of the call.
+    pub(super) fn perform(&self, operation: Operation) -> Result<(), Failure> {
         let world = self.world;
         let source = Pieces::from(self.source);
         let ranks = world.world_size().count();
@@ -42,11 +47,6 @@ impl Subject for Library<'_> {
                 }
             }
         }
-        Ok(())
-    }
-
-    /// The library does so in the background.
-    fn tidy_up(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 }

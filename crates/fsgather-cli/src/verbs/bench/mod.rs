@@ -1,12 +1,10 @@
 //! The verb `bench`: how long calls take on this machine, between real rank processes.
 //!
 //! This process starts the ranks and makes the directory they gather through; `rank` is what each of them
-//! does, `course` how one operation is measured, `report` what is shown of it. `library` is what is
-//! measured, `floor` the same operations as bare system calls.
+//! does, `course` how one operation is measured, `library` what is measured, `report` what is shown.
 
 mod arguments;
 mod course;
-mod floor;
 mod library;
 mod operation;
 mod rank;

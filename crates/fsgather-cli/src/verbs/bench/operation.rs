@@ -1,11 +1,9 @@
-//! The operations that `bench` measures: [`Operation`], who receives in it, and [`Subject`], what performs it.
+//! The operations that `bench` measures: [`Operation`], and who receives in it.
 
 use std::hint::black_box;
 
 use clap::ValueEnum;
 use serde::Serialize;
-
-use crate::failure::Failure;
 
 /// An operation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -70,23 +68,6 @@ impl Recipients {
             Self::Root => "root",
         }
     }
-}
-
-/// What performs operations: the library, or the floor below it.
-pub(super) trait Subject {
-    /// Does this rank's part, and looks at all that it receives.
-    ///
-    /// # Errors
-    ///
-    /// Whatever goes wrong here or on another rank.
-    fn perform(&mut self, operation: Operation) -> Result<(), Failure>;
-
-    /// Removes what is left of it; not measured, because it may as well happen in the background.
-    ///
-    /// # Errors
-    ///
-    /// As [`perform`](Self::perform).
-    fn tidy_up(&mut self) -> Result<(), Failure>;
 }
 
 /// The least size of a page, in bytes.

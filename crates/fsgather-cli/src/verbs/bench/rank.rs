@@ -1,6 +1,6 @@
 //! The hidden verb `bench-rank`: one rank that measures.
 
-use std::{io, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use fsgather::{Communicator, Rendezvous};
@@ -12,9 +12,8 @@ use fsgather_config::{
 use super::{
     arguments::Work,
     course::{Measurement, Series},
-    floor::{self, Floor, FloorPath, Star},
     library::Library,
-    operation::{Operation, Subject},
+    operation::Operation,
     report::{BenchReport, Ground, Measured},
 };
 use crate::{exit, failure::Failure, invocation::Invocation, log, membership::Membership, output};
@@ -93,23 +92,9 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Measures all operations; on rank 0 what came of it, nothing elsewhere.
+    /// Measures all operations; returns the results on rank 0, nothing elsewhere.
     fn measure(&self, world: &Communicator) -> Result<Vec<Measured>, Failure> {
-        match self.try_measure(world) {
-            // Bare sockets only know that something has ended. By now ours are closed, so that all ranks
-            // come here, and the library knows who was lost and why.
-            Err(Failure::System { cause, operation }) if floor::is_loss(&cause) => {
-                world.barrier()?;
-                Err(Failure::system(operation)(io::Error::other(cause)))
-            }
-            measured => measured,
-        }
-    }
-
-    fn try_measure(&self, world: &Communicator) -> Result<Vec<Measured>, Failure> {
         let work = &self.arguments.work;
-        let timeout = self.settings.timeout.value;
-        let star = Star::connect(world, timeout)?;
         let mut source = Vec::new();
         if work.operations.iter().any(|one| one.has_payload()) {
             source.resize(work.bytes, 0);
@@ -118,33 +103,16 @@ impl Bench<'_> {
         }
         let bound = self.settings.inline_bound(world.world_size());
         let is_large = source.len() as u64 > bound;
-        let mut ours = Library::new(world, &source);
-        let mut floor = if work.floor {
-            let way = match self.transport {
-                _ if !is_large => FloorPath::Inline,
-                // All ranks are on one host, so that nothing is better than files.
-                Transport::Auto | Transport::Filesys => FloorPath::Files,
-                Transport::Memory => FloorPath::Memory,
-            };
-            let place = &self.arguments.place;
-            Some(Floor::new(world, &star, &source, way, place, timeout)?)
-        } else {
-            None
-        };
+        let ours = Library::new(world, &source);
         let mut measured = Vec::new();
         for &operation in &work.operations {
             self.announce(world, operation);
             let course = Measurement {
                 world,
-                star: &star,
                 operation,
                 is_large: is_large && operation.has_payload(),
             };
-            let mut subjects: Vec<&mut dyn Subject> = vec![&mut ours];
-            if let Some(floor) = &mut floor {
-                subjects.push(floor);
-            }
-            let series = course.run(&mut subjects, work.iterations)?;
+            let series = course.run(&ours, work.iterations)?;
             measured.extend(self.collect(world, operation, &series)?);
         }
         Ok(measured)
@@ -155,7 +123,7 @@ impl Bench<'_> {
         &self,
         world: &Communicator,
         operation: Operation,
-        series: &Vec<Series>,
+        series: &Series,
     ) -> Result<Option<Measured>, Failure> {
         let Some(parts) = world.gather(series, 0)? else {
             return Ok(None);

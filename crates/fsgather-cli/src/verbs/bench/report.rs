@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fsgather::WorldSize;
-use fsgather_config::settings::{Control, Transport};
+use fsgather_config::settings::Transport;
 use fsgather_core::{bytes_text, plain_line};
 use fsgather_store::Mount;
 use rustix::system::uname;
@@ -22,8 +22,8 @@ use crate::table::{Side, TextTable};
 pub(super) struct Measured {
     pub(super) operation: Operation,
     pub(super) transport: Transport,
-    /// For each rank the library's times, and those of the floor if it was measured.
-    pub(super) ranks: Vec<Vec<Series>>,
+    /// By rank.
+    pub(super) ranks: Vec<Series>,
 }
 
 /// The document that `--json` asks for.
@@ -102,21 +102,17 @@ struct BenchRow {
     min_seconds: f64,
     p90_seconds: f64,
     peak_rss_bytes: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ratio_to_floor: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    floor_of: Option<String>,
 }
 
 impl BenchReport {
-    /// Puts together what was measured, a row for each subject.
+    /// Puts together what was measured.
     pub(super) fn new(
         ground: Ground,
         work: &Work,
         ranks: WorldSize,
         measured: &[Measured],
     ) -> Self {
-        let rows = measured.iter().flat_map(|one| rows(work, ranks, one));
+        let rows = measured.iter().filter_map(|one| row(work, ranks, one));
         Self {
             ground,
             rows: rows.collect(),
@@ -125,7 +121,7 @@ impl BenchReport {
 
     /// The report as a table.
     pub(super) fn text(&self) -> String {
-        let mut columns = vec![
+        let mut table = TextTable::new(&[
             ("OPERATION", Side::Left),
             ("TRANSPORT", Side::Left),
             ("CONTROL", Side::Left),
@@ -138,14 +134,9 @@ impl BenchReport {
             ("90 %", Side::Right),
             ("GiB/s", Side::Right),
             ("MEMORY", Side::Right),
-        ];
-        let has_floor = self.rows.iter().any(|row| row.floor_of.is_some());
-        if has_floor {
-            columns.push(("TO FLOOR", Side::Right));
-        }
-        let mut table = TextTable::new(&columns);
+        ]);
         for row in &self.rows {
-            let mut cells = vec![
+            let cells = vec![
                 row.operation.word().to_owned(),
                 row.transport.clone(),
                 row.control.clone(),
@@ -163,12 +154,6 @@ impl BenchReport {
                 row.rate_text(),
                 bytes_text(row.peak_rss_bytes),
             ];
-            if has_floor {
-                cells.push(match row.ratio_to_floor {
-                    Some(ratio) => format!("{ratio:.2}"),
-                    None => "-".to_owned(),
-                });
-            }
             table.row(cells, None);
         }
         table.text()
@@ -192,58 +177,24 @@ impl BenchRow {
     }
 }
 
-/// The row of the library, and that of the floor.
-fn rows(work: &Work, world: WorldSize, measured: &Measured) -> Vec<BenchRow> {
-    let mut rows: Vec<BenchRow> = Vec::new();
-    let subjects = measured.ranks.iter().map(Vec::len).min().unwrap_or(0);
-    for subject in 0..subjects {
-        let of_ranks = measured.ranks.iter().map(|series| &series[subject]);
-        let times: Vec<Vec<u64>> = of_ranks
-            .clone()
-            .map(|one| one.nanoseconds.clone())
-            .collect();
-        let iterations = slowest(&times);
-        // Whatever was measured has iterations.
-        let Some(summary) = Summary::of(&iterations) else {
-            continue;
-        };
-        let is_floor = subject > 0;
-        let transport = measured.transport.to_string();
-        rows.push(BenchRow {
-            operation: measured.operation,
-            transport: if is_floor {
-                "floor".to_owned()
-            } else {
-                transport.clone()
-            },
-            // The floor knows sockets only.
-            control: if is_floor {
-                Control::Tcp.to_string()
-            } else {
-                work.control.unwrap_or_default().to_string()
-            },
-            ranks: world.get(),
-            bytes: if measured.operation.has_payload() {
-                work.bytes
-            } else {
-                0
-            },
-            recipients: measured.operation.recipients(),
-            iterations: iterations.len(),
-            median_seconds: summary.median,
-            min_seconds: summary.min,
-            p90_seconds: summary.p90,
-            peak_rss_bytes: of_ranks.map(|one| one.peak).max().unwrap_or(0),
-            ratio_to_floor: None,
-            floor_of: is_floor.then_some(transport),
-        });
-    }
-    if let [ours, floor] = rows.as_mut_slice()
-        && floor.median_seconds > 0.0
-    {
-        ours.ratio_to_floor = Some(ours.median_seconds / floor.median_seconds);
-    }
-    rows
+fn row(work: &Work, world: WorldSize, measured: &Measured) -> Option<BenchRow> {
+    let times = measured.ranks.iter().map(|one| one.nanoseconds.clone());
+    let iterations = slowest(&times.collect::<Vec<_>>());
+    let summary = Summary::of(&iterations)?;
+    let has_payload = measured.operation.has_payload();
+    Some(BenchRow {
+        operation: measured.operation,
+        transport: measured.transport.to_string(),
+        control: work.control.unwrap_or_default().to_string(),
+        ranks: world.get(),
+        bytes: if has_payload { work.bytes } else { 0 },
+        recipients: measured.operation.recipients(),
+        iterations: iterations.len(),
+        median_seconds: summary.median,
+        min_seconds: summary.min,
+        p90_seconds: summary.p90,
+        peak_rss_bytes: measured.ranks.iter().map(|one| one.peak).max()?,
+    })
 }
 
 /// A time in the unit that suits it.
@@ -259,26 +210,24 @@ fn time_text(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fsgather_config::settings::Control;
+
     use super::*;
 
-    fn work(floor: bool) -> Work {
+    fn work() -> Work {
         Work {
             bytes: 64 << 20,
             operations: vec![Operation::Gather],
             transports: vec![Transport::Filesys],
             control: Some(Control::Markers),
             iterations: None,
-            floor,
         }
     }
 
-    fn measured(series: &[(&[u64], u64)], ranks: usize) -> Measured {
-        let of_a_rank = |rank: usize| {
-            let series = series.iter().map(|(times, peak)| Series {
-                nanoseconds: times.iter().map(|time| time / (1 + rank as u64)).collect(),
-                peak: peak + rank as u64,
-            });
-            series.collect()
+    fn measured(times: &[u64], peak: u64, ranks: u64) -> Measured {
+        let of_a_rank = |rank| Series {
+            nanoseconds: times.iter().map(|time| time / (1 + rank)).collect(),
+            peak: peak + rank,
         };
         Measured {
             operation: Operation::Gather,
@@ -289,14 +238,14 @@ mod tests {
 
     #[test]
     fn a_row_tells_the_slowest_rank_and_the_largest() {
-        let measured = measured(&[(&[2_000_000, 4_000_000, 3_000_000], 1 << 20)], 2);
+        let measured = measured(&[2_000_000, 4_000_000, 3_000_000], 1 << 20, 2);
         let ground = Ground {
             host: "vm".into(),
             directory: "/scratch".into(),
             file_system: Some("ext4".into()),
             source: Some("/dev/vda".into()),
         };
-        let work = work(false);
+        let work = work();
         let world = WorldSize::new(2).unwrap();
         assert_eq!(
             ground.text(world, &work),
@@ -322,28 +271,6 @@ mod tests {
             "peak_rss_bytes": (1 << 20) + 1,
         }]});
         assert_eq!(json, expected);
-    }
-
-    #[test]
-    fn the_floor_has_a_row_below_and_a_ratio() {
-        let measured = measured(&[(&[3_000_000], 1 << 30), (&[2_000_000], 1 << 20)], 1);
-        let ground = Ground::default();
-        let report = BenchReport::new(ground, &work(true), WorldSize::ONE, &[measured]);
-        let json = serde_json::to_value(&report).unwrap();
-        let (ours, floor) = (&json["rows"][0], &json["rows"][1]);
-        assert_eq!(ours["ratio_to_floor"], 1.5);
-        assert_eq!(floor["transport"], "floor");
-        assert_eq!(floor["floor_of"], "filesys");
-        assert_eq!(floor["control"], "tcp");
-        assert!(floor.get("ratio_to_floor").is_none());
-        let text = report.text();
-        let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].ends_with("TO FLOOR"), "{text}");
-        assert!(
-            lines[1].ends_with("3.00 ms  20.83  1.0 GiB      1.50"),
-            "{text}"
-        );
-        assert!(lines[2].ends_with('-'), "{text}");
     }
 
     #[test]

@@ -9,10 +9,8 @@ use std::{
 use fsgather::Communicator;
 use rand::{RngExt, rand_core::UnwrapErr, rngs::SysRng};
 
-use crate::failure::Failure;
-
-/// How long whoever connects may take to say who it is.
-const INTRODUCTION: Duration = Duration::from_secs(5);
+/// How long a rank may take to introduce itself.
+const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A number drawn by the rank that is called, and the number of the rank that calls.
 type Hello = [u8; 12];
@@ -25,42 +23,31 @@ pub(super) struct Links {
     pub(super) taken: Vec<TcpStream>,
 }
 
-/// Connects this rank to the ranks in `to`, while `from` others connect to this one; a collective call.
-///
-/// Nothing that happens on a connection takes longer than `timeout`.
-///
-/// # Errors
-///
-/// When loopback does not work, or a rank is lost meanwhile.
-pub(super) fn connect(
-    world: &Communicator,
-    to: &[usize],
-    from: usize,
-    timeout: Duration,
-) -> Result<Links, Failure> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failure)?;
-    let port = listener.local_addr().map_err(failure)?.port();
+/// Connects this rank to the ranks in `to`, while `from` others connect to this one. All ranks call this.
+pub(super) fn connect(world: &Communicator, to: &[usize], from: usize, timeout: Duration) -> Links {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
     let secret: u64 = UnwrapErr(SysRng).random();
-    let known = world.all_gather(&(port, secret))?;
+    let known = world.all_gather(&(port, secret)).unwrap();
     let mut made = Vec::with_capacity(to.len());
     for &rank in to {
         let (port, secret) = known[rank];
-        made.push(call(port, &hello(secret, world.rank().get()), timeout).map_err(failure)?);
+        made.push(call(port, &hello(secret, world.rank().get()), timeout).unwrap());
     }
     // From here on all connections wait to be taken.
-    world.barrier()?;
+    world.barrier().unwrap();
     let mut taken = Vec::with_capacity(from);
     while taken.len() < from {
-        let (stream, _) = listener.accept().map_err(failure)?;
-        // Whoever does not know the number is a stranger.
+        let (stream, _) = listener.accept().unwrap();
+        // A process that does not know the number is not a rank.
         if let Some(rank) = introduced(&stream, secret) {
-            prepare(&stream, timeout).map_err(failure)?;
+            prepare(&stream, timeout).unwrap();
             taken.push((rank, stream));
         }
     }
     taken.sort_by_key(|(rank, _)| *rank);
     let taken = taken.into_iter().map(|(_, stream)| stream).collect();
-    Ok(Links { made, taken })
+    Links { made, taken }
 }
 
 fn call(port: u16, hello: &Hello, timeout: Duration) -> io::Result<TcpStream> {
@@ -72,7 +59,7 @@ fn call(port: u16, hello: &Hello, timeout: Duration) -> io::Result<TcpStream> {
 
 fn introduced(mut stream: &TcpStream, secret: u64) -> Option<u32> {
     let mut said = Hello::default();
-    stream.set_read_timeout(Some(INTRODUCTION)).ok()?;
+    stream.set_read_timeout(Some(INTRODUCTION_TIMEOUT)).ok()?;
     stream.read_exact(&mut said).ok()?;
     let (number, rank) = said.split_first_chunk()?;
     let rank = u32::from_le_bytes(*rank.first_chunk()?);
@@ -90,8 +77,4 @@ fn prepare(stream: &TcpStream, timeout: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))
-}
-
-fn failure(cause: io::Error) -> Failure {
-    Failure::system("connect ranks over loopback")(cause)
 }

@@ -2,7 +2,7 @@
 //! directory, by every compression of this build.
 //!
 //! ```sh
-//! cargo run --release -p fsgather-store --features zstd --example compression -- /tmp 256
+//! cargo run --release -p fsgather-bench --bin compression -- /tmp 256
 //! ```
 #![expect(clippy::print_stdout, reason = "a program for people")]
 

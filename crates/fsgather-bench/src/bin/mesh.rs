@@ -1,8 +1,8 @@
 //! Measures the mesh against bare blocking sockets that do the same, between processes of this machine.
 //!
 //! ```sh
-//! cargo run --release -p fsgather-control --example mesh_bench -- ring 8 16 5 both
-//! cargo run --release -p fsgather-control --example mesh_bench -- pull 8 64 5 both
+//! cargo run --release -p fsgather-bench --bin mesh -- ring 8 16 5 both
+//! cargo run --release -p fsgather-bench --bin mesh -- pull 8 64 5 both
 //! ```
 //!
 //! Arguments: what to do, how many processes, MiB for each, how often, and in which way: `both` take turns, in
@@ -207,7 +207,7 @@ fn work(what: &str, setting: &Setting, rank: usize) {
     println!(
         "{} {}",
         listener.local_addr().unwrap(),
-        hex(&postcard::to_stdvec(mesh.address()).unwrap())
+        serde_json::to_string(mesh.address()).unwrap()
     );
     let mut bare = Vec::new();
     let mut direct = Vec::new();
@@ -215,7 +215,7 @@ fn work(what: &str, setting: &Setting, rank: usize) {
         let line = read_line();
         let (address, rest) = line.split_once(' ').unwrap();
         bare.push(address.parse().unwrap());
-        direct.push(postcard::from_bytes(&unhex(rest)).unwrap());
+        direct.push(serde_json::from_str(rest).unwrap());
     }
     for (rank, address) in (0..).zip(direct) {
         mesh.know(Rank::new(rank), address).unwrap();
@@ -367,17 +367,4 @@ fn read_line() -> String {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line).unwrap();
     line.trim().to_owned()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    (0..text.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
-        .collect()
 }

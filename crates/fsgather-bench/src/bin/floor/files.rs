@@ -8,17 +8,15 @@ use std::{
 
 use fsgather::Payload;
 
-use super::{BUFFER, star::Star};
-use crate::verbs::bench::operation::touch;
+use super::{BUFFER_BYTES, star::Star, touch};
 
-/// How much is written at once. For much more the system looks for long stretches of free memory, which
-/// take long to find when there are few, and long to be filled where the host of a virtual machine has
-/// taken them back.
-const PIECE: usize = 256 << 10;
+/// How many bytes are written at once. For much more the system looks for long stretches of free memory, which take long to
+/// find if there are few.
+const WRITE_BYTES: usize = 256 << 10;
 
 /// A new file of each rank that has something to give, for each operation.
-pub(super) struct Files<'a> {
-    directory: &'a Path,
+pub(super) struct Files {
+    directory: PathBuf,
     rank: usize,
     ranks: usize,
     /// How many operations there were; all ranks count alike.
@@ -28,19 +26,19 @@ pub(super) struct Files<'a> {
     buffer: Vec<u8>,
 }
 
-impl<'a> Files<'a> {
-    pub(super) fn new(directory: &'a Path, rank: usize, ranks: usize) -> Self {
+impl Files {
+    pub(super) fn new(directory: &Path, rank: usize, ranks: usize) -> Self {
         Self {
-            directory,
+            directory: directory.to_owned(),
             rank,
             ranks,
             count: 0,
             written: None,
-            buffer: vec![0; BUFFER],
+            buffer: vec![0; BUFFER_BYTES],
         }
     }
 
-    /// Everybody writes, waits for the others, and reads theirs.
+    /// Each rank writes, waits for the others, and reads their files.
     pub(super) fn all_gather(&mut self, star: &Star, source: &[u8]) -> io::Result<()> {
         self.count += 1;
         self.write(source)?;
@@ -48,7 +46,7 @@ impl<'a> Files<'a> {
         (1..self.ranks).try_for_each(|step| self.read((self.rank + step) % self.ranks))
     }
 
-    /// Everybody but rank 0 writes; once all have, rank 0 reads.
+    /// All ranks but rank 0 write; then rank 0 reads.
     pub(super) fn gather(&mut self, star: &Star, source: &[u8]) -> io::Result<()> {
         self.count += 1;
         if star.is_root() {
@@ -60,7 +58,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Rank 0 writes; once it has, the others read.
+    /// Rank 0 writes; then the others read.
     pub(super) fn broadcast(&mut self, star: &Star, source: &[u8]) -> io::Result<()> {
         self.count += 1;
         if star.is_root() {
@@ -72,7 +70,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Once everybody has read, everybody removes.
+    /// Removes the files once all ranks have read.
     pub(super) fn remove(&mut self, star: &Star) -> io::Result<()> {
         star.barrier()?;
         self.written.take().map_or(Ok(()), fs::remove_file)
@@ -86,11 +84,11 @@ impl<'a> Files<'a> {
         let path = self.path_of(self.rank);
         let mut file = File::create_new(&path)?;
         self.written = Some(path);
-        let mut pieces = source.chunks(PIECE);
+        let mut pieces = source.chunks(WRITE_BYTES);
         pieces.try_for_each(|piece| file.write_all(piece))
     }
 
-    /// Maps a file, or reads it where that is not safe: the library does the same.
+    /// Maps a file, or reads it if that is not safe, as the library does.
     fn read(&mut self, rank: usize) -> io::Result<()> {
         let mut file = File::open(self.path_of(rank))?;
         if let Some(mapped) = Payload::map_file(&file)? {

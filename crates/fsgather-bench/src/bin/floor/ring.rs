@@ -10,8 +10,7 @@ use std::{
 
 use fsgather::Communicator;
 
-use super::links;
-use crate::{failure::Failure, verbs::bench::operation::touch};
+use super::{links, touch};
 
 /// A connection from every rank to the next one, and from the last one to rank 0.
 pub(super) struct Ring {
@@ -22,30 +21,22 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Connects all ranks; a collective call.
-    ///
-    /// # Errors
-    ///
-    /// When that does not work, or a rank is lost meanwhile.
-    pub(super) fn connect(
-        world: &Communicator,
-        len: usize,
-        timeout: Duration,
-    ) -> Result<Self, Failure> {
+    /// Connects all ranks. All ranks call this.
+    pub(super) fn connect(world: &Communicator, len: usize, timeout: Duration) -> Self {
         let (rank, ranks) = (world.rank().index(), world.world_size().count());
         let neighbours = if ranks > 1 {
-            let mut links = links::connect(world, &[(rank + 1) % ranks], 1, timeout)?;
+            let mut links = links::connect(world, &[(rank + 1) % ranks], 1, timeout);
             links.taken.pop().zip(links.made.pop())
         } else {
             None
         };
-        Ok(Self {
+        Self {
             neighbours,
             received: vec![vec![0; len]; ranks - 1],
-        })
+        }
     }
 
-    /// Everybody's `source` to everybody: each rank passes on what comes, while more is coming.
+    /// `source` of each rank to all ranks: each forwards what it receives, while it receives more.
     pub(super) fn all_gather(&mut self, source: &[u8]) -> io::Result<()> {
         let Some((left, right)) = &self.neighbours else {
             return Ok(());
@@ -54,13 +45,13 @@ impl Ring {
         thread::scope(|scope| {
             let (next, blocks) = mpsc::channel();
             let sender = thread::Builder::new().spawn_scoped(scope, || send(right, blocks))?;
-            // A sender that has failed says so itself.
+            // A sender that has failed returns its error.
             let _ = next.send(source);
             let last = received.len() - 1;
             for (step, block) in received.iter_mut().enumerate() {
                 let mut left = left;
                 left.read_exact(block).inspect_err(|_| {
-                    // The sender shall not wait for one who may wait for us.
+                    // The sender must not wait for a rank that may wait for this one.
                     let _ = right.shutdown(Shutdown::Both);
                 })?;
                 touch(block);

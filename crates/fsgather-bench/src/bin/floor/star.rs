@@ -1,4 +1,4 @@
-//! Messages by way of rank 0, over blocking sockets: [`Star`].
+//! Messages through rank 0, over blocking sockets: [`Star`].
 
 use std::{
     io::{self, Read, Write},
@@ -8,43 +8,38 @@ use std::{
 
 use fsgather::Communicator;
 
-use super::links;
-use crate::{failure::Failure, verbs::bench::operation::touch};
+use super::{links, touch};
 
 /// A connection from every rank to rank 0.
-pub(crate) struct Star {
+pub(super) struct Star {
     rank: usize,
     /// On rank 0 those to all others, in rank order; elsewhere the one to rank 0.
     links: Vec<TcpStream>,
 }
 
 impl Star {
-    /// Connects all ranks; a collective call.
-    ///
-    /// # Errors
-    ///
-    /// When that does not work, or a rank is lost meanwhile.
-    pub(crate) fn connect(world: &Communicator, timeout: Duration) -> Result<Self, Failure> {
+    /// Connects all ranks. All ranks call this.
+    pub(super) fn connect(world: &Communicator, timeout: Duration) -> Self {
         let rank = world.rank().index();
         let links = if rank == 0 {
-            links::connect(world, &[], world.world_size().count() - 1, timeout)?.taken
+            links::connect(world, &[], world.world_size().count() - 1, timeout).taken
         } else {
-            links::connect(world, &[0], 0, timeout)?.made
+            links::connect(world, &[0], 0, timeout).made
         };
-        Ok(Self { rank, links })
+        Self { rank, links }
     }
 
-    pub(crate) const fn is_root(&self) -> bool {
+    pub(super) const fn is_root(&self) -> bool {
         self.rank == 0
     }
 
-    /// A byte from everybody to rank 0, and one back.
-    pub(crate) fn barrier(&self) -> io::Result<()> {
+    /// A byte from each rank to rank 0, and one back.
+    pub(super) fn barrier(&self) -> io::Result<()> {
         let mut byte = [0];
         self.all_gather_into(&[0], &mut byte, |_| 0..1)
     }
 
-    /// `source` of everybody to everybody, put together at rank 0.
+    /// `source` of each rank to all ranks, put together by rank 0.
     pub(super) fn all_gather(&self, source: &[u8], table: &mut [u8]) -> io::Result<()> {
         let len = source.len();
         table[self.rank * len..][..len].copy_from_slice(source);
@@ -74,7 +69,7 @@ impl Star {
         Ok(())
     }
 
-    /// `source` of everybody to rank 0.
+    /// `source` of each rank to rank 0.
     pub(super) fn gather(&self, source: &[u8], buffer: &mut [u8]) -> io::Result<()> {
         for link in &self.links {
             if self.is_root() {
@@ -87,7 +82,7 @@ impl Star {
         Ok(())
     }
 
-    /// `source` of rank 0 to everybody.
+    /// `source` of rank 0 to all ranks.
     pub(super) fn broadcast(&self, source: &[u8], buffer: &mut [u8]) -> io::Result<()> {
         for link in &self.links {
             if self.is_root() {

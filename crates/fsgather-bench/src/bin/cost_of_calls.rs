@@ -1,4 +1,4 @@
-//! Measures what it costs to write a call down: `cargo run --release --example cost_of_calls -- DIR`.
+//! Measures what it costs to write a call down: `cargo run --release -p fsgather-bench --bin cost_of_calls -- DIR`.
 #![expect(
     clippy::print_stdout,
     clippy::expect_used,
