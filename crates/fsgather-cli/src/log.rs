@@ -10,8 +10,9 @@ use fsgather_config::{
 use fsgather_core::StandardError;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::{
-    EnvFilter,
+    filter::Targets,
     fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
+    prelude::*,
     registry::LookupSpan,
 };
 
@@ -111,7 +112,7 @@ where
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for a filter or another variable that cannot be understood.
+/// [`Error::Config`] for a filter or another variable that is not valid.
 pub(crate) fn start() -> Result<(), Error> {
     start_with(&Settings::resolve(&Variables::of_process())?)
 }
@@ -120,30 +121,31 @@ pub(crate) fn start() -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for a filter that cannot be understood.
+/// [`Error::Config`] for a filter that is not valid.
 pub(crate) fn start_with(settings: &Settings) -> Result<(), Error> {
     let asked = LOUDNESS.get().and_then(|loudness| loudness.filter());
     let text = asked.unwrap_or(&settings.log.value);
-    let filter = EnvFilter::try_new(text).map_err(|error| {
+    let filter = text.parse::<Targets>().map_err(|error| {
         Error::config(format!(
-            "FSGATHER_LOG: {text:?} is no log filter ({error}); write one such as warn or fsgather=debug"
+            "FSGATHER_LOG: {text:?} is not a valid log filter ({error}); write one such as warn or fsgather=debug"
         ))
     })?;
+    let levels = filter.iter().map(|(_, level)| level);
     let line = Line {
         rank: settings.detection.rank.get(),
-        is_timed: filter
-            .max_level_hint()
-            .is_none_or(|level| level > Level::WARN),
+        is_timed: levels
+            .chain(filter.default_level())
+            .any(|level| level > Level::WARN),
         paint: Paint::of(Stream::Stderr),
     };
-    // Somebody who has set one up before us keeps it.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let layer = tracing_subscriber::fmt::layer()
         .with_ansi(false)
-        // Who waits for this process must not wait for whoever reads what it says.
+        // Ranks that wait for this process must not wait for the reader of its log.
         .with_writer(|| StandardError)
         .event_format(line)
-        .try_init();
+        .with_filter(filter);
+    // A subscriber that was set before stays.
+    let _ = tracing_subscriber::registry().with(layer).try_init();
     Ok(())
 }
 

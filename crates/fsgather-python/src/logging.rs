@@ -20,7 +20,7 @@ use tracing::{
     field::{Field, Visit},
     level_filters::LevelFilter,
 };
-use tracing_subscriber::{EnvFilter, Layer, layer::Context, prelude::*};
+use tracing_subscriber::{Layer, filter::Targets, layer::Context, prelude::*};
 
 use crate::errors;
 
@@ -54,14 +54,16 @@ pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
         .get("FSGATHER_LOG")
         .filter(|text| !text.is_empty());
     let filter = text.unwrap_or("warn");
-    let filter = EnvFilter::try_new(filter).map_err(|error| {
+    let filter = filter.parse::<Targets>().map_err(|error| {
         let message = format!(
-            "FSGATHER_LOG: {filter:?} is no log filter ({error}); write one such as warn or fsgather=debug"
+            "FSGATHER_LOG: {filter:?} is not a valid log filter ({error}); write one such as warn or fsgather=debug"
         );
         errors::raise(py, &Error::Config { message })
     })?;
     if text.is_some() {
-        let level = filter.max_level_hint().and_then(LevelFilter::into_level);
+        let levels = filter.iter().map(|(_, level)| level);
+        let highest = levels.chain(filter.default_level()).max();
+        let level = highest.and_then(LevelFilter::into_level);
         let listen = py.import("fsgather._logging")?.getattr("listen")?;
         listen.call1((level.map_or(OFF, level_of),))?;
     }
