@@ -10,13 +10,6 @@ state=$(mktemp -d)
 # shellcheck source-path=SCRIPTDIR source=beds/two-hosts.sh
 . "$beds/two-hosts.sh"
 
-chosen=("$@")
-((${#chosen[@]})) || chosen=(slurm openmpi mpich torchrun)
-for launcher in "${chosen[@]}"; do
-  case $launcher in slurm | openmpi | mpich | intelmpi | torchrun) ;; *) refuse "there is no launcher $launcher" ;; esac
-done
-ready
-
 bed=
 clean_up() {
   [ ! -d "$state/hosts/slurm" ] || BED_STATE=$state/hosts "$beds/slurm.sh" down
@@ -24,6 +17,13 @@ clean_up() {
   rm -rf --one-file-system "$state"
 }
 trap clean_up EXIT
+
+chosen=("$@")
+((${#chosen[@]})) || chosen=(slurm openmpi mpich torchrun)
+for launcher in "${chosen[@]}"; do
+  case $launcher in slurm | openmpi | mpich | intelmpi | torchrun) ;; *) refuse "there is no launcher $launcher" ;; esac
+done
+ready
 
 failed=0
 ran=0
