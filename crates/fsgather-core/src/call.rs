@@ -190,13 +190,13 @@ impl Way {
     fn difference(&self, other: &Self) -> Option<&'static str> {
         if self.transport != other.transport {
             return Some(
-                "different transports: what FSGATHER_ROOT_ONLY, or the program for one call, says has to be the \
+                "different transports: what FSGATHER_ROOT_ONLY, or the program for a handle, says has to be the \
                  same on all ranks",
             );
         }
         if self.directory != other.directory {
             return Some(
-                "different directories: what the program says for one call has to be the same on all ranks",
+                "different directories: what the program says for a handle has to be the same on all ranks",
             );
         }
         None

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -17,7 +18,7 @@ use crate::{
     bootstrap::Callables,
     ending::{self, InCall},
     errors,
-    how::{Carrying, How, Said},
+    how::{Carrying, How, Said, word},
     logging,
     object::{self, Pickling},
     parts::Parts,
@@ -115,6 +116,18 @@ impl Communicator {
     fn last_calls<'py>(&self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyBytes>)>> {
         let last = self.member()?.last_calls();
         Ok(last.map(|(count, bytes)| (count, PyBytes::new(py, &bytes))))
+    }
+
+    /// Another handle of the same membership, whose large payloads travel in another way.
+    fn with_options(&self, transport: Option<Said>, directory: Option<PathBuf>) -> PyResult<Self> {
+        let mut member = self.member()?.with_codec(Postcard);
+        if let Some(transport) = transport {
+            member = member.with_transport(word("transport", transport)?);
+        }
+        if let Some(directory) = directory {
+            member = member.with_directory(directory);
+        }
+        Ok(Self::of(member, self.waiting.clone()))
     }
 
     fn barrier(&self, py: Python<'_>, how: How) -> PyResult<()> {
@@ -301,13 +314,14 @@ impl Communicator {
 
     pub(crate) fn member(&self) -> PyResult<Arc<RustCommunicator>> {
         let member = self.member.read().unwrap_or_else(PoisonError::into_inner);
-        let member = member.as_ref().map(Arc::clone);
+        let member = member.as_ref().filter(|member| !member.has_ended());
+        let member = member.map(Arc::clone);
         member.ok_or_else(|| errors::config("this communicator is closed"))
     }
 
     fn take(&self) -> Option<Arc<RustCommunicator>> {
         let mut member = self.member.write().unwrap_or_else(PoisonError::into_inner);
-        member.take()
+        member.take().filter(|member| !member.has_ended())
     }
 
     /// Makes a call that hands in a value. If the value cannot be carried the call fails on all ranks alike, so that

@@ -1,6 +1,6 @@
 //! The options of one call: [`How`], and what its words mean.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::ffi::OsString;
 
 use fsgather::bindings::CallOptions;
 use fsgather_config::words::{FromWord, Word};
@@ -20,8 +20,6 @@ pub(crate) struct How {
     timeout: Option<Said>,
     allow_pickle: bool,
     like: Option<String>,
-    transport: Option<Said>,
-    directory: Option<PathBuf>,
     max_size: Option<u64>,
 }
 
@@ -38,8 +36,6 @@ impl FromPyObject<'_, '_> for How {
             timeout: said(&how, intern!(py, "timeout"))?,
             allow_pickle: said(&how, intern!(py, "allow_pickle"))?.unwrap_or(false),
             like: said(&how, intern!(py, "like"))?,
-            transport: said(&how, intern!(py, "transport"))?,
-            directory: said(&how, intern!(py, "directory"))?,
             max_size: said(&how, intern!(py, "max_size"))?,
         })
     }
@@ -67,11 +63,6 @@ impl How {
     /// The same for the library, and for objects.
     pub(crate) fn take(self) -> PyResult<(Carrying, CallOptions)> {
         let options = CallOptions {
-            transport: self
-                .transport
-                .map(|said| word("transport", said))
-                .transpose()?,
-            directory: self.directory,
             timeout: self.timeout.map(|said| word("timeout", said)).transpose()?,
             bound: self.max_size,
             tag: self.tag,
@@ -106,6 +97,6 @@ impl From<Said> for Word {
 }
 
 /// What the argument of this name means.
-fn word<T: FromWord>(name: &str, said: Said) -> PyResult<T> {
+pub(crate) fn word<T: FromWord>(name: &str, said: Said) -> PyResult<T> {
     T::from_word(name, said.into()).map_err(|error| Python::attach(|py| errors::raise(py, &error)))
 }

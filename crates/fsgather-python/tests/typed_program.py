@@ -24,7 +24,7 @@ async def sum_of(call: fsgather.Pending[list[int]]) -> int:
 
 
 on_root: Optional[list[int]] = world.start_gather(3).wait()
-same: str = world.broadcast_object("model.pt", transport="memory")
+same: str = world.with_options(transport="memory").broadcast_object("model.pt")
 half: Optional[fsgather.Communicator] = world.split(0)
 listed: list[bytes] = fsgather.all_gather(b"x", force_cpu=True)
 object_list: list[int] = fsgather.all_gather_object(3, timeout=5)
@@ -32,6 +32,6 @@ object_list: list[int] = fsgather.all_gather_object(3, timeout=5)
 world.all_gather(3, time_out=4)  # wrong
 world.all_gather(3, timeout="4")  # wrong
 world.all_gather_parts(3).append(4)  # wrong
-world.gather_object(3, transport="quick")  # wrong
+world.with_options(transport="quick")  # wrong
 fsgather.gather_object("n7").append(3)  # wrong
 world.start_all_gather(3).wait().items()  # wrong

@@ -1,4 +1,4 @@
-//! Calls that are made in a way of their own: [`CallBuilder`]; and how all calls are made.
+//! Calls with options of their own: [`CallBuilder`]; and how all calls are made.
 
 use std::{ops::Deref, panic::Location, path::PathBuf, sync::Arc, time::Duration};
 
@@ -10,9 +10,10 @@ use crate::{
         blocking::step_aside,
         started::{ReceivedParts, StartedCall},
     },
-    call_options::{CallOptions, CallSettings},
+    call_options::{CallOptions, HandleOptions},
     codec::Postcard,
     communicator::Communicator,
+    group_state::GroupState,
     payload::{input::PayloadInput, path_request::PathRequest, retention::Retention},
     pending::Pending,
 };
@@ -23,10 +24,10 @@ const FOR_EVER: Duration = Duration::from_hours(100 * 365 * 24);
 /// How long a tag may be, in bytes: it travels with every call, and messages may name thousands.
 const LONGEST_TAG: usize = 256;
 
-/// A communicator whose calls are made in another way than its own, from [`Communicator::call`].
+/// One call with options of its own, from [`Communicator::call`].
 ///
-/// It has the calls of [`Communicator`], in the same order with those. All ranks have to say the same of transport,
-/// directory, bound and tag, as they have to make the same calls.
+/// It has the calls of [`Communicator`], in the same order with those. All ranks have to give the same bound and tag, as they
+/// have to make the same calls.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,8 +50,7 @@ pub struct CallBuilder<C = Postcard> {
 }
 
 impl<C: Clone> Communicator<C> {
-    /// Begins a call that is made in a way of its own: with another time-out, through another directory, with a
-    /// bound, or named by another place in the program.
+    /// Begins a call with options of its own: another time-out, a bound, a tag, or another place in the program.
     ///
     /// ```
     /// use std::time::Duration;
@@ -63,20 +63,41 @@ impl<C: Clone> Communicator<C> {
         self.call_with(&CallOptions::default())
     }
 
-    /// Begins a call that is made in this way.
+    /// Begins a call with these options.
     pub fn call_with(&self, options: &CallOptions) -> CallBuilder<C> {
-        let settings = CallSettings {
-            options: options.clone(),
-            site: None,
-        };
-        let (inner, codec) = (Arc::clone(&self.inner), self.codec.clone());
-        CallBuilder {
-            communicator: Self {
-                inner,
-                codec,
-                settings,
-            },
-        }
+        let mut communicator = self.handle(Arc::clone(&self.inner), self.codec.clone());
+        communicator.options.call = options.clone();
+        CallBuilder { communicator }
+    }
+
+    /// The same membership through another handle, whose large payloads take this transport. A transport is set up by the first
+    /// call that needs it.
+    ///
+    /// Making a handle is local and cheap, and all handles share the order of calls. All ranks have to make each call through
+    /// handles with the same transport and directory; if they differ, the call fails on all of them at once. Closing one
+    /// handle closes all.
+    ///
+    /// ```
+    /// use fsgather::{Communicator, Transport};
+    ///
+    /// let communicator = Communicator::solo();
+    /// let by_files = communicator.with_transport(Transport::Filesys).with_directory("/shared/scratch");
+    /// assert_eq!(by_files.all_gather(&7)?, [7]);
+    /// # Ok::<(), fsgather::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_transport(&self, transport: Transport) -> Self {
+        let mut handle = self.handle(Arc::clone(&self.inner), self.codec.clone());
+        handle.options.transport = Some(transport);
+        handle
+    }
+
+    /// The same for the shared directory, where payloads go through files.
+    #[must_use]
+    pub fn with_directory(&self, directory: impl Into<PathBuf>) -> Self {
+        let mut handle = self.handle(Arc::clone(&self.inner), self.codec.clone());
+        handle.options.directory = Some(directory.into());
+        handle
     }
 }
 
@@ -89,29 +110,17 @@ impl<C> Deref for CallBuilder<C> {
 }
 
 impl<C> CallBuilder<C> {
-    /// Which way a large payload takes. What a way needs is set up by the first call that takes it.
-    pub const fn transport(mut self, transport: Transport) -> Self {
-        self.communicator.settings.options.transport = Some(transport);
-        self
-    }
-
-    /// The shared directory, where payloads go through files.
-    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.communicator.settings.options.directory = Some(directory.into());
-        self
-    }
-
     /// How long nothing may move before this call fails, also in moving what it brings. While ranks are waited
     /// for the longest counts of those who have come.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
-        self.communicator.settings.options.timeout = Some(timeout);
+        self.communicator.options.call.timeout = Some(timeout);
         self
     }
 
     /// How many bytes each rank's payload may have, as in [`all_gather_list`](Communicator::all_gather_list): a
     /// larger one is [`Error::TooLarge`] on all ranks. Nothing to a call without payloads.
     pub const fn bound(mut self, bytes: u64) -> Self {
-        self.communicator.settings.options.bound = Some(bytes);
+        self.communicator.options.call.bound = Some(bytes);
         self
     }
 
@@ -126,19 +135,19 @@ impl<C> CallBuilder<C> {
     /// # Ok::<(), fsgather::Error>(())
     /// ```
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
-        self.communicator.settings.options.tag = Some(tag.into());
+        self.communicator.options.call.tag = Some(tag.into());
         self
     }
 
     /// What messages call the place of the call, such as `eval.py:12`; else where it is in Rust.
     pub fn site(mut self, name: impl Into<String>) -> Self {
-        self.communicator.settings.options.site = Some(name.into());
+        self.communicator.options.call.site = Some(name.into());
         self
     }
 
     /// The place of the call, where it is known already.
     pub(crate) fn at(mut self, site: Site) -> Self {
-        self.communicator.settings.site = Some(site);
+        self.communicator.options.site = Some(site);
         self
     }
 
@@ -154,6 +163,19 @@ impl<C> CallBuilder<C> {
 }
 
 impl<C> Communicator<C> {
+    /// A handle of this or another group, with the transport and directory of this one.
+    pub(crate) fn handle<D>(&self, inner: Arc<GroupState>, codec: D) -> Communicator<D> {
+        Communicator {
+            inner,
+            codec,
+            options: HandleOptions {
+                transport: self.options.transport,
+                directory: self.options.directory.clone(),
+                ..HandleOptions::default()
+            },
+        }
+    }
+
     /// A call of `operation` that is made so, from `location` if nothing else is said; an error if that is
     /// plainly wrong.
     pub(crate) fn made(
@@ -161,16 +183,16 @@ impl<C> Communicator<C> {
         operation: Operation,
         location: &Location<'_>,
     ) -> Result<Call, Error> {
-        let options = &self.settings.options;
+        let options = &self.options.call;
         if options.timeout == Some(Duration::ZERO) {
             return Err(Error::config(
                 "a time-out of 0 would fail every call; give a longer one",
             ));
         }
         let is_named = |named: &PathBuf| !named.as_os_str().is_empty();
-        if !options.directory.as_ref().is_none_or(is_named) {
+        if !self.options.directory.as_ref().is_none_or(is_named) {
             return Err(Error::config(
-                "the directory of this call has an empty name; name one on a shared file system, or none",
+                "the directory of this handle has an empty name; name one on a shared file system, or none",
             ));
         }
         let tag = options.tag.as_deref();
@@ -248,17 +270,17 @@ impl<C> Communicator<C> {
 
     /// The place of the call, for messages.
     pub(crate) fn place(&self, location: &Location<'_>) -> Site {
-        let named = self.settings.options.site.as_deref().map(Site::named);
-        let known = named.or_else(|| self.settings.site.clone());
+        let named = self.options.call.site.as_deref().map(Site::named);
+        let known = named.or_else(|| self.options.site.clone());
         known.unwrap_or_else(|| self.here(location))
     }
 
     /// The way that the payload takes.
     pub(crate) fn request(&self) -> PathRequest {
         let default = self.inner.default_request();
-        let transport = self.settings.options.transport.unwrap_or(default.transport);
+        let transport = self.options.transport.unwrap_or(default.transport);
         let uses_files = transport != Transport::Memory;
-        let directory = self.settings.options.directory.as_ref();
+        let directory = self.options.directory.as_ref();
         let directory = directory.or(default.directory.as_ref());
         PathRequest {
             transport,
@@ -276,8 +298,8 @@ mod tests {
         let communicator = Communicator::solo();
         let default = communicator.inner.default_request();
         assert_eq!(communicator.call().request(), *default);
-        let call = communicator.call().transport(Transport::Filesys);
-        let request = call.directory("/shared").request();
+        let handle = communicator.with_transport(Transport::Filesys);
+        let request = handle.with_directory("/shared").call().request();
         assert_eq!(request.transport, Transport::Filesys);
         assert_eq!(request.directory, Some("/shared".into()));
     }
@@ -293,7 +315,10 @@ mod tests {
     #[test]
     fn a_directory_is_nothing_to_memory() {
         let communicator = Communicator::solo();
-        let call = communicator.call().directory("/shared");
-        assert_eq!(call.transport(Transport::Memory).request().directory, None);
+        let handle = communicator.with_directory("/shared");
+        assert_eq!(
+            handle.with_transport(Transport::Memory).request().directory,
+            None
+        );
     }
 }

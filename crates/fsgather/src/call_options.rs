@@ -1,18 +1,14 @@
-//! Options of calls that are made in another way than the communicator's own: [`CallOptions`].
+//! The options of calls and handles: [`CallOptions`], [`HandleOptions`].
 
 use std::{path::PathBuf, time::Duration};
 
 use fsgather_config::settings::Transport;
 use fsgather_core::Site;
 
-/// How a call is made, where that differs from the communicator's own way, for programs that keep it:
-/// [`Communicator::call_with`](crate::Communicator::call_with). [`CallBuilder`](crate::CallBuilder) says what each means.
+/// How one call is made, for programs that keep it: [`Communicator::call_with`](crate::Communicator::call_with).
+/// [`CallBuilder`](crate::CallBuilder) describes each field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallOptions {
-    /// [`CallBuilder::transport`](crate::CallBuilder::transport).
-    pub transport: Option<Transport>,
-    /// [`CallBuilder::directory`](crate::CallBuilder::directory).
-    pub directory: Option<PathBuf>,
     /// [`CallBuilder::timeout`](crate::CallBuilder::timeout).
     pub timeout: Option<Duration>,
     /// [`CallBuilder::bound`](crate::CallBuilder::bound).
@@ -25,8 +21,13 @@ pub struct CallOptions {
 
 /// How the calls of one handle are made.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CallSettings {
-    pub(crate) options: CallOptions,
-    /// The place of the call, where it is known already.
+pub(crate) struct HandleOptions {
+    /// The transport of large payloads, if not the communicator's own.
+    pub(crate) transport: Option<Transport>,
+    /// The shared directory, if not the communicator's own.
+    pub(crate) directory: Option<PathBuf>,
+    /// Options of the single call for which the handle was made.
+    pub(crate) call: CallOptions,
+    /// The place of that call, where it is known already.
     pub(crate) site: Option<Site>,
 }

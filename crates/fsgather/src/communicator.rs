@@ -8,7 +8,7 @@ use fsgather_rendezvous::this_process::process_or_unknown;
 
 use crate::{
     call::blocking::{self, step_aside},
-    call_options::CallSettings,
+    call_options::HandleOptions,
     codec::{Codec, Postcard},
     group_state::GroupState,
     speaking::speak_up,
@@ -49,8 +49,8 @@ use crate::{
 pub struct Communicator<C = Postcard> {
     pub(crate) inner: Arc<GroupState>,
     pub(crate) codec: C,
-    /// How calls are made that are made through this handle.
-    pub(crate) settings: CallSettings,
+    /// How the calls of this handle are made.
+    pub(crate) options: HandleOptions,
 }
 
 impl Communicator {
@@ -107,7 +107,7 @@ impl<C> Communicator<C> {
         Self {
             inner,
             codec,
-            settings: CallSettings::default(),
+            options: HandleOptions::default(),
         }
     }
 
@@ -116,7 +116,7 @@ impl<C> Communicator<C> {
     /// Both can be used; they share the order of calls. Closing one closes the other. [`Codec`] has an example.
     #[must_use]
     pub fn with_codec<D: Codec>(&self, codec: D) -> Communicator<D> {
-        Communicator::from_inner(Arc::clone(&self.inner), codec)
+        self.handle(Arc::clone(&self.inner), codec)
     }
 
     /// The caller, for messages.
@@ -145,11 +145,18 @@ impl<C> Communicator<C> {
         self.inner.exchange.has_failed()
     }
 
-    /// How large payloads travel unless a call says otherwise, as all ranks have agreed: where they were told different
+    /// How large payloads travel unless a handle says otherwise, as all ranks have agreed: where they were told different
     /// ways, rank 0's counts.
     #[must_use]
     pub fn transport(&self) -> Transport {
         self.inner.default_request().transport
+    }
+
+    /// Whether this rank has closed or left the group through any handle. For bindings.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.inner.has_ended()
     }
 
     /// How many calls this process has begun, and the file that has the last of them as it is now; none where they are not

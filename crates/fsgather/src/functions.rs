@@ -33,6 +33,17 @@ struct Own {
     switches: Switches,
 }
 
+impl Own {
+    /// The communicator through this transport and directory.
+    fn handle(&self, transport: Transport, directory: Option<&Path>) -> Communicator {
+        let handle = self.communicator.with_transport(transport);
+        match directory {
+            Some(directory) => handle.with_directory(directory),
+            None => handle,
+        }
+    }
+}
+
 /// Gathers everybody's value on every rank, in rank order, by whichever path is asked for.
 ///
 /// The first that applies decides:
@@ -75,11 +86,9 @@ where
             options.force_cpu,
         );
         path.warn_of_empty_lists(own.communicator.rank());
-        let mut call = own.communicator.call().transport(path.transport()).at(site);
-        if let Some(directory) = &options.filesys_save_dir {
-            call = call.directory(directory);
-        }
-        gather(&call, data, path.is_root_only())
+        let directory = options.filesys_save_dir.as_deref();
+        let handle = own.handle(path.transport(), directory);
+        gather(&handle.call().at(site), data, path.is_root_only())
     })
 }
 
@@ -112,13 +121,8 @@ where
 {
     let site = Site::of(Location::caller());
     step_aside(|| {
-        let own = own()?;
-        let call = own.communicator.call();
-        let mut call = call.transport(Transport::Filesys).at(site);
-        if let Some(directory) = filesys_save_dir {
-            call = call.directory(directory);
-        }
-        gather(&call, data, gather_to_rank_0_only)
+        let handle = own()?.handle(Transport::Filesys, filesys_save_dir);
+        gather(&handle.call().at(site), data, gather_to_rank_0_only)
     })
 }
 

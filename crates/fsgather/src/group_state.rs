@@ -334,6 +334,11 @@ impl GroupState {
         }
     }
 
+    /// Whether this rank has closed or left it.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
     /// Leaves without the others.
     pub(crate) fn leave(&self, cause: Option<Error>) {
         if !self.world.is_foreign() && !self.ended.swap(true, Ordering::SeqCst) {

@@ -49,7 +49,7 @@ impl<C: Codec> Communicator<C> {
         step_aside(|| {
             let group = self.inner.group(&ranks)?;
             group.exchange.exchange(call, Bytes::new())?;
-            Ok(Self::from_inner(group, self.codec.clone()))
+            Ok(self.handle(group, self.codec.clone()))
         })
     }
 
@@ -63,7 +63,7 @@ impl<C: Codec> Communicator<C> {
         let ranks = self.checked(ranks)?;
         // Those that `group` counts itself begin at 0.
         let group = self.inner.group_of_use(&ranks, number | NUMBERED)?;
-        Ok(Self::from_inner(group, self.codec.clone()))
+        Ok(self.handle(group, self.codec.clone()))
     }
 
     /// Parts all ranks into groups, one for each color; `None` where this rank gave none.
@@ -99,7 +99,7 @@ impl<C: Codec> Communicator<C> {
                 return Ok(None);
             };
             let group = self.inner.group(&members(&choices, color))?;
-            Ok(Some(Self::from_inner(group, self.codec.clone())))
+            Ok(Some(self.handle(group, self.codec.clone())))
         })
     }
 

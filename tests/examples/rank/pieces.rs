@@ -30,16 +30,15 @@ pub(crate) fn take(communicator: &Communicator, words: &[&str]) -> Result<bool, 
         ["barrier_with"] => communicator.call_with(&plain).barrier()?,
         ["all_gather_pieces", len] => all_gather(communicator, len, &plain)?,
         ["by", transport, directory, len] => {
-            let how = CallOptions {
-                transport: Some(match *transport {
-                    "filesys" => Transport::Filesys,
-                    "memory" => Transport::Memory,
-                    other => panic!("{other} is no transport"),
-                }),
-                directory: (*directory != "-").then(|| (*directory).into()),
-                ..plain
-            };
-            all_gather(communicator, len, &how)?;
+            let mut handle = communicator.with_transport(match *transport {
+                "filesys" => Transport::Filesys,
+                "memory" => Transport::Memory,
+                other => panic!("{other} is no transport"),
+            });
+            if *directory != "-" {
+                handle = handle.with_directory(*directory);
+            }
+            all_gather(&handle, len, &plain)?;
         }
         ["bounded_pieces", max, len] => {
             let how = CallOptions {

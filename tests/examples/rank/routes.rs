@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather::{Communicator, Payload, Pieces, Transport, bindings::CallOptions};
+use fsgather::{Communicator, Payload, Pieces, Transport, codec::Postcard};
 use fsgather_tests::Generated;
 
 use crate::{
@@ -54,7 +54,7 @@ struct Part {
 struct Combination {
     number: u32,
     kind: Kind,
-    how: CallOptions,
+    way: Way,
 }
 
 /// Groups that some ranks have made before anybody has made a call and others make when they use them, from one thread and from
@@ -124,7 +124,7 @@ pub(crate) fn every(world: &Communicator, order: &str, way: &str) -> Result<(), 
     let all: Vec<u32> = (0..world.world_size().get()).collect();
     let whole = Part {
         number: 0,
-        communicator: world.with_codec(fsgather::codec::Postcard),
+        communicator: world.with_codec(Postcard),
         members: all.clone(),
     };
     let mut number = 0;
@@ -138,7 +138,7 @@ pub(crate) fn every(world: &Communicator, order: &str, way: &str) -> Result<(), 
             let combination = Combination {
                 number,
                 kind: *kind,
-                how: how(way, &place.join(format!("named-{number}")))?,
+                way: Way::new(way, &place.join(format!("named-{number}")))?,
             };
             if world_first {
                 combination.twice(&whole)?;
@@ -176,20 +176,47 @@ fn job_directory() -> Result<PathBuf, Failure> {
     place.ok_or_else(|| Failure::Wrong("no directory".into()))
 }
 
-fn how(way: &str, place: &Path) -> Result<CallOptions, Failure> {
-    let mut how = CallOptions::default();
-    match way {
-        "memory" => how.transport = Some(Transport::Memory),
-        "filesys" => how.transport = Some(Transport::Filesys),
-        "directory" => {
-            let made = fs::create_dir_all(place);
-            made.map_err(|error| Failure::Wrong(format!("{}: {error}", place.display())))?;
-            how.transport = Some(Transport::Filesys);
-            how.directory = Some(PathBuf::from(place));
-        }
-        _ => {}
+/// The way that large payloads take.
+#[derive(Debug, Default)]
+struct Way {
+    transport: Option<Transport>,
+    directory: Option<PathBuf>,
+}
+
+impl Way {
+    fn new(way: &str, place: &Path) -> Result<Self, Failure> {
+        Ok(match way {
+            "memory" => Self {
+                transport: Some(Transport::Memory),
+                directory: None,
+            },
+            "filesys" => Self {
+                transport: Some(Transport::Filesys),
+                directory: None,
+            },
+            "directory" => {
+                let made = fs::create_dir_all(place);
+                made.map_err(|error| Failure::Wrong(format!("{}: {error}", place.display())))?;
+                Self {
+                    transport: Some(Transport::Filesys),
+                    directory: Some(place.to_owned()),
+                }
+            }
+            _ => Self::default(),
+        })
     }
-    Ok(how)
+
+    /// A handle whose payloads take this way.
+    fn handle(&self, communicator: &Communicator) -> Communicator {
+        let mut handle = communicator.with_codec(Postcard);
+        if let Some(transport) = self.transport {
+            handle = handle.with_transport(transport);
+        }
+        if let Some(directory) = &self.directory {
+            handle = handle.with_directory(directory);
+        }
+        handle
+    }
 }
 
 /// Groups that this rank is a member of: all in another order, every other one, some of the first of these, and
@@ -234,7 +261,7 @@ impl Combination {
                     self.kind,
                     part.number,
                     part.members.len(),
-                    self.how
+                    self.way
                 )),
                 library @ Failure::Library(_) => library,
             })?;
@@ -273,7 +300,7 @@ impl Combination {
     }
 
     fn call(&self, part: &Part, time: u32) -> Result<(), Failure> {
-        let communicator = &part.communicator;
+        let communicator = self.way.handle(&part.communicator);
         let place = communicator.rank().get();
         let root = (self.number + time) % communicator.world_size().get();
         let own = || {
@@ -285,26 +312,20 @@ impl Combination {
         let check = |place, got: Payload| self.check(part, place, time, &got);
         match self.kind {
             Kind::AllGather => {
-                let got = communicator.call_with(&self.how).all_gather_bytes(own())?;
+                let got = communicator.all_gather_bytes(own())?;
                 self.check_all(part, time, &got)
             }
             Kind::Bounded => {
-                let how = CallOptions {
-                    bound: Some(1 << 20),
-                    ..self.how.clone()
-                };
-                let got = communicator.call_with(&how).all_gather_bytes(own())?;
+                let call = communicator.call().bound(1 << 20);
+                let got = call.all_gather_bytes(own())?;
                 self.check_all(part, time, &got)
             }
             Kind::Gather => {
-                let got = communicator
-                    .call_with(&self.how)
-                    .gather_bytes(own(), root)?;
+                let got = communicator.gather_bytes(own(), root)?;
                 receive(got, "", check)
             }
             Kind::Streamed => {
-                let call = communicator.call_with(&self.how);
-                let Some(parts) = call.gather_bytes(own(), root)? else {
+                let Some(parts) = communicator.gather_bytes(own(), root)? else {
                     return Ok(());
                 };
                 for (place, reader) in (0..).zip(parts.into_readers()) {
@@ -316,21 +337,15 @@ impl Combination {
                 Ok(())
             }
             Kind::Broadcast => {
-                let got = communicator
-                    .call_with(&self.how)
-                    .broadcast_bytes(own(), root)?;
+                let got = communicator.broadcast_bytes(own(), root)?;
                 self.check(part, root, time, &got)
             }
             Kind::StartAllGather => {
-                let pending = communicator
-                    .call_with(&self.how)
-                    .start_all_gather_bytes(own())?;
+                let pending = communicator.start_all_gather_bytes(own())?;
                 self.check_all(part, time, &pending.wait()?)
             }
             Kind::StartGather => {
-                let pending = communicator
-                    .call_with(&self.how)
-                    .start_gather_bytes(own(), root)?;
+                let pending = communicator.start_gather_bytes(own(), root)?;
                 receive(pending.wait()?, "", check)
             }
         }

@@ -94,12 +94,10 @@ struct Found {
 
 /// Gathers once through files in the directory. All ranks call this, and get the same error.
 pub(super) fn try_directory(world: &Communicator, plan: &Plan) -> Result<(), Error> {
-    let call = world.call();
-    let call = call
-        .transport(Transport::Filesys)
-        .directory(&plan.directory);
+    let files = world.with_transport(Transport::Filesys);
+    let files = files.with_directory(&plan.directory);
     let length = LENGTHS[1];
-    let Some(parts) = call.gather_bytes(payload(0, world.rank().get(), length), 0)? else {
+    let Some(parts) = files.gather_bytes(payload(0, world.rank().get(), length), 0)? else {
         return Ok(());
     };
     for part in parts {

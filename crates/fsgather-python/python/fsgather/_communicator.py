@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from types import TracebackType
 from typing import Any, Callable, NoReturn, Optional, Sequence, TypeVar, Union
@@ -144,7 +145,7 @@ class Communicator(LaterResults):
         self._allow_pickle = allow_pickle
         self._timeout: Optional[float] = None
         """That of calls that say nothing, where it is not the world's."""
-        self._groups_of_all = 0
+        self._groups_of_all = itertools.count(1)
         self._pid = os.getpid()
         self._rank_here, self._size = member.rank, member.world_size
         self._rank_of_process = member.name_of(member.rank)
@@ -213,6 +214,22 @@ class Communicator(LaterResults):
         """
         return self._member.failed
 
+    def with_options(self, *, transport: Optional[Transport] = None, directory: Optional[PathLike] = None) -> Communicator:
+        """The same membership through another handle, whose large objects travel in another way.
+
+        Making a handle is local and cheap, and all handles share the order of calls. All ranks have to make each call through handles with
+        the same options; if they differ, the call raises :class:`fsgather.Desync` on all of them at once. Closing one handle closes all.
+
+        Args:
+            transport: how large objects travel: ``"auto"``, ``"filesys"``, ``"memory"``; by default as through this handle.
+            directory: the shared directory; by default as through this handle.
+        """
+        handle = Communicator.__new__(Communicator)
+        handle.__dict__.update(self.__dict__)
+        handle._member = self._member.with_options(_arguments.text("transport", transport), _arguments.path("directory", directory))
+        _leaving.living.add(handle)
+        return handle
+
     def barrier(self, *, timeout: Seconds = None, tag: Optional[str] = None, site: Optional[str] = None) -> None:
         """Waits until every rank has come here.
 
@@ -231,8 +248,6 @@ class Communicator(LaterResults):
         tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
-        transport: Optional[Transport] = None,
-        directory: Optional[PathLike] = None,
     ) -> list[T]:
         """Gathers everybody's object on every rank.
 
@@ -242,13 +257,11 @@ class Communicator(LaterResults):
             tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
             site: what messages call the place of the call; by default the caller's file and line.
             allow_pickle: ``False`` refuses objects that would have to be pickled, on both sides.
-            transport: how a large object travels in this call: ``"auto"``, ``"filesys"``, ``"memory"``.
-            directory: the shared directory of this call.
 
         Returns:
             One object for each rank, in rank order. This rank's own is a copy as well.
         """
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
         return self._member.all_gather(data, how)
 
     all_gather_object = all_gather
@@ -263,8 +276,6 @@ class Communicator(LaterResults):
         tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
-        transport: Optional[Transport] = None,
-        directory: Optional[PathLike] = None,
     ) -> list[T]:
         """Gathers everybody's small object on every rank, if each fits into ``max_size`` bytes.
 
@@ -272,7 +283,7 @@ class Communicator(LaterResults):
             fsgather.TooLarge: on every rank; names the rank whose object does not fit, and what it needs.
         """
         bound = _arguments.whole("max_size", max_size)
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
         return self._member.all_gather(data, {**how, "max_size": bound})
 
     def gather(
@@ -285,8 +296,6 @@ class Communicator(LaterResults):
         tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
-        transport: Optional[Transport] = None,
-        directory: Optional[PathLike] = None,
     ) -> Any:
         """Joins the tensors or arrays of all ranks along ``dim``; see :func:`fsgather.gather`.
 
@@ -294,7 +303,7 @@ class Communicator(LaterResults):
         """
         if dst is not None:
             dst = self._rank("dst", dst)
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
         return _arrays.gather(self, tensor, dim, dst, how)
 
     def gather_object(
@@ -306,15 +315,13 @@ class Communicator(LaterResults):
         tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
-        transport: Optional[Transport] = None,
-        directory: Optional[PathLike] = None,
     ) -> Optional[list[T]]:
         """Gathers everybody's object on rank ``dst``.
 
         Returns:
             On ``dst`` one object for each rank, in rank order; ``None`` elsewhere.
         """
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
         parts = self._member.gather(data, self._rank("dst", dst), how)
         return None if parts is None else list(parts)
 
@@ -327,15 +334,13 @@ class Communicator(LaterResults):
         tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
-        transport: Optional[Transport] = None,
-        directory: Optional[PathLike] = None,
     ) -> T:
         """Hands rank ``src``'s object to every rank; what the others pass in is not looked at.
 
         Returns:
             The object; on ``src`` itself the very one that was passed in.
         """
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
         received: T = self._member.broadcast(data, self._rank("src", src), how)
         return received
 
@@ -360,8 +365,7 @@ class Communicator(LaterResults):
 
     def _group_of_all(self) -> Communicator:
         """A group of all ranks, which all of them make as often; nobody is waited for."""
-        self._groups_of_all += 1
-        member = self._member.group_agreed_on(list(range(self.world_size)), _OF_ALL + self._groups_of_all)
+        member = self._member.group_agreed_on(list(range(self.world_size)), _OF_ALL + next(self._groups_of_all))
         return Communicator._of(member, self._allow_pickle)
 
     def close(self) -> None:
@@ -408,8 +412,6 @@ class Communicator(LaterResults):
         *,
         tag: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
-        transport: Optional[str] = None,
-        directory: Optional[PathLike] = None,
         like: Optional[str] = None,
     ) -> dict[str, Any]:
         """How one call is made, for the extension module: what is said of it.
@@ -430,10 +432,6 @@ class Communicator(LaterResults):
             how["timeout"] = self._timeout
         if tag is not None:
             how["tag"] = _arguments.text("tag", tag)
-        if transport is not None:
-            how["transport"] = _arguments.text("transport", transport)
-        if directory is not None:
-            how["directory"] = _arguments.path("directory", directory)
         if like is not None:
             how["like"] = like
         return how

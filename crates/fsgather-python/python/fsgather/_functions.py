@@ -112,13 +112,16 @@ def all_gather(
         return [data]
     how: _How = {"timeout": timeout, "tag": tag, "allow_pickle": allow_pickle}
     if path == "memory":
-        return communicator.all_gather(data, transport="memory", **how)
+        return communicator.with_options(transport="memory").all_gather(data, **how)
     if path == "auto":
-        return communicator.all_gather(data, directory=filesys_save_dir, **how)
+        if filesys_save_dir is not None:
+            communicator = communicator.with_options(directory=filesys_save_dir)
+        return communicator.all_gather(data, **how)
+    files = communicator.with_options(transport="filesys", directory=filesys_save_dir)
     if path == "filesys":
-        return communicator.all_gather(data, transport="filesys", directory=filesys_save_dir, **how)
+        return files.all_gather(data, **how)
     _fsgather.warn_of_empty_lists(communicator.rank)
-    return communicator.gather_object(data, transport="filesys", directory=filesys_save_dir, **how) or []
+    return files.gather_object(data, **how) or []
 
 
 def all_gather_via_filesys(
@@ -150,9 +153,10 @@ def all_gather_via_filesys(
     if communicator.world_size == 1:
         return [data]
     how: _How = {"timeout": timeout, "tag": tag, "allow_pickle": allow_pickle}
+    files = communicator.with_options(transport="filesys", directory=filesys_save_dir)
     if gather_to_rank_0_only:
-        return communicator.gather_object(data, transport="filesys", directory=filesys_save_dir, **how) or []
-    return communicator.all_gather(data, transport="filesys", directory=filesys_save_dir, **how)
+        return files.gather_object(data, **how) or []
+    return files.all_gather(data, **how)
 
 
 def all_gather_object(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Optional, TypeVar
 
 from fsgather import _fsgather
-from fsgather._arguments import PathLike, Seconds, Transport
+from fsgather._arguments import Seconds
 from fsgather._results import Gathering, Parts, Pending
 
 __all__ = ["LaterResults"]
@@ -30,8 +30,6 @@ class LaterResults:
         tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
-        transport: Optional[Transport] = None,
-        directory: Optional[PathLike] = None,
     ) -> Parts[T]:
         """Gathers everybody's object on every rank, where each is made when it is first looked at.
 
@@ -41,7 +39,7 @@ class LaterResults:
         Returns:
             A sequence of one object for each rank, in rank order.
         """
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
         return Parts(self._member.all_gather_payloads(data, how))
 
     def gather_iter(
@@ -53,8 +51,6 @@ class LaterResults:
         tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
-        transport: Optional[Transport] = None,
-        directory: Optional[PathLike] = None,
     ) -> Gathering[T]:
         """Gathers everybody's object on rank ``dst``, which looks at one rank's at a time.
 
@@ -64,7 +60,7 @@ class LaterResults:
             On ``dst`` an iterator over one object for each rank, in rank order, each read when it is asked for;
             elsewhere one that is empty.
         """
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
         return Gathering(self._member.gather(data, self._rank("dst", dst), how), self._size)
 
     def start_all_gather(
@@ -75,15 +71,13 @@ class LaterResults:
         tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
-        transport: Optional[Transport] = None,
-        directory: Optional[PathLike] = None,
     ) -> Pending[list[T]]:
         """Starts an :meth:`all_gather` whose result is asked for later.
 
         ``data`` has been published and announced when it returns, so that this rank can go on computing, and need
         not keep it. All ranks start their calls in the same order, and wait for them in any.
         """
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
         call = self._member.start_all_gather(data, how)
         return Pending(call, as_list=False, name=f"all_gather at {how['site']}")
 
@@ -96,10 +90,8 @@ class LaterResults:
         tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
-        transport: Optional[Transport] = None,
-        directory: Optional[PathLike] = None,
     ) -> Pending[Optional[list[T]]]:
         """Starts a :meth:`gather_object` whose result is asked for later, like :meth:`start_all_gather`."""
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
         call = self._member.start_gather(data, self._rank("dst", dst), how)
         return Pending(call, as_list=True, name=f"gather to rank {dst} at {how['site']}")

@@ -162,9 +162,9 @@ fn one_call_may_go_another_way_than_the_others() {
         move |communicator| {
             let communicator = communicator.unwrap();
             let me = communicator.rank().get();
-            let call = communicator.call().directory(&directory);
-            let call = call.transport(Transport::Filesys);
-            let got = call.all_gather_bytes(&bytes_of(me, 1)[..]).unwrap();
+            let handle = communicator.with_directory(&directory);
+            let handle = handle.with_transport(Transport::Filesys);
+            let got = handle.all_gather_bytes(&bytes_of(me, 1)[..]).unwrap();
             assert!(plain(got) == everything(1));
             assert_eq!(gather_directories(&directory).len(), 1);
             communicator.barrier().unwrap();
@@ -187,8 +187,9 @@ fn a_call_that_is_the_first_of_its_kind_ends_when_a_time_out_of_its_own_is_over(
             let communicator = communicator.unwrap();
             let me = communicator.rank().get();
             if me == 0 {
-                let call = communicator.call().timeout(Duration::from_secs(1));
-                let call = call.directory(&directory).transport(Transport::Filesys);
+                let handle = communicator.with_directory(&directory);
+                let handle = handle.with_transport(Transport::Filesys);
+                let call = handle.call().timeout(Duration::from_secs(1));
                 let result = call.all_gather_bytes(&bytes_of(me, 1)[..]);
                 is_over.wait();
                 result.unwrap_err().kind()
@@ -205,7 +206,7 @@ fn a_call_that_is_the_first_of_its_kind_ends_when_a_time_out_of_its_own_is_over(
 }
 
 #[test]
-fn ways_of_one_call_that_differ_are_told_to_all() {
+fn handles_that_differ_between_ranks_fail_on_all() {
     let place = tempfile::tempdir().unwrap();
     let directory = place.path().to_owned();
     let kinds = on_all(
@@ -214,8 +215,9 @@ fn ways_of_one_call_that_differ_are_told_to_all() {
             let communicator = communicator.unwrap();
             let me = communicator.rank().get();
             let ways = [Transport::Memory, Transport::Filesys];
-            let call = communicator.call().transport(ways[usize::from(me == 1)]);
-            call.all_gather_bytes(&bytes_of(me, 1)[..])
+            let handle = communicator.with_transport(ways[usize::from(me == 1)]);
+            handle
+                .all_gather_bytes(&bytes_of(me, 1)[..])
                 .unwrap_err()
                 .kind()
         },
