@@ -101,7 +101,7 @@ with fsgather.Communicator.meet(rank, 2, publish, fetch, _numbers=[7, 3]) as par
         FSGATHER_TRACE="always",
     ).told()
     assert called(world) == ({3, 7}, {3})
-    assert told[0].pop() == told[1].pop() == {"3": "lacks 'a'"}
+    assert told[0].pop() == told[1].pop() == {"3": "float64 [2, 4] along 0", "7": "float64 [2, 3] along 0"}
     judge(told[0], told[1], (7, 3))
 
 
