@@ -6,7 +6,7 @@ use fsgather::{Communicator, Payload, Rank};
 use fsgather_tests::{Generated, generate_for};
 
 use crate::{
-    Failure, say,
+    Failure,
     values::{len_of, number},
 };
 
@@ -56,7 +56,6 @@ impl Kept {
         let parts = communicator.gather_bytes(&own, number(root))?;
         let some = parts.into_iter().flatten().take(number(count) as usize);
         self.add(len, some.collect::<Result<Vec<_>, _>>()?);
-        say("has some");
         Ok(())
     }
 

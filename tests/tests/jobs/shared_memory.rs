@@ -11,26 +11,14 @@ fn parts_that_a_root_keeps_of_a_gather_that_it_gives_up_do_not_change() {
     let world = World::new(3, place.path()).sharing_memory();
     let mut stage = Stage::new();
     let others = calls(6, LEN);
-    stage.start_all(&world, |rank| {
-        let some = |job: u32| {
-            // Who hands in last does so when the root has done with the call.
-            let late = if rank == 2 { "at:late " } else { "" };
-            format!(
-                "job:{job} {late}keep_some:0:{LEN}:2 barrier {}",
-                calls(1, LEN)
-            )
-        };
+    stage.start_all(&world, |_| {
+        let some = |job: u32| format!("job:{job} keep_some:0:{LEN}:2 barrier {}", calls(1, LEN));
         let some: Vec<String> = (60..66).map(some).collect();
         format!(
             "join {others} {} right {others} right close",
             some.join(" ")
         )
     });
-    for _ in 60..66 {
-        stage.wait_for(0, "has some");
-        stage.wait_at([2], "late");
-        stage.go(2);
-    }
     stage.succeed(everybody(3));
     assert_nothing_left(place.path());
 }
