@@ -85,6 +85,7 @@ def test_handler_restored_after_a_call_ends_the_process(world: World) -> None:
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 tell("replaced")
 
+        fsgather.barrier()
         if rank == 1:
             wait_for_go()
             fsgather.barrier()
