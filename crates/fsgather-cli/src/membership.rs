@@ -7,8 +7,7 @@ use std::{
 
 use clap::Args;
 use fsgather::{Builder, Communicator, Interrupt, Transport};
-use fsgather_config::{environment::Variables, launcher::Family, settings::Settings};
-use fsgather_report::last_error;
+use fsgather_config::{environment::Variables, error_file, launcher::Family, settings::Settings};
 
 use crate::{
     duration::positive_duration, failure::Failure, interruption::Interruption,
@@ -160,7 +159,7 @@ impl Membership {
             }
             Err(failure) => {
                 // Nobody else knows of a failure outside of the library yet.
-                last_error::record_own(&failure.to_string());
+                error_file::record_own(&failure.to_string());
                 interrupt.raise(failure.to_string());
                 drop(communicator);
                 Err(failure)

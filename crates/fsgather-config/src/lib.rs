@@ -8,6 +8,7 @@
 //! | [`arguments`] | [`arguments::Arguments`]: what the program says, which wins over variables |
 //! | `table` | the one table of settings, from which come the names and texts of variables, [`settings::Settings`], [`arguments::Arguments`], the reference page and lists in the command's help |
 //! | [`environment`] | the names of all variables, and [`environment::Variables`], what they say |
+//! | [`error_file`] | the file that `fsgather run` names for the errors of a rank |
 //! | [`path_choice`], [`switches`] | which way the function `all_gather` goes, and who gets its result |
 //! | [`launcher`] | rank and world size by the variables of Slurm, MPI, torchrun, Kubernetes and others |
 //! | [`settings`] | [`settings::Settings`]: each setting parsed, with its origin |
@@ -20,6 +21,7 @@ mod table;
 
 pub mod arguments;
 pub mod environment;
+pub mod error_file;
 pub mod launcher;
 pub mod path_choice;
 pub mod settings;

@@ -1,4 +1,4 @@
-//! The vocabulary every other crate of fsgather speaks; it does no I/O.
+//! The vocabulary of all crates of fsgather, without I/O, except [`process_state`], [`last_error`] and [`run_file`].
 //!
 //! # Words
 //!
@@ -12,7 +12,7 @@
 //! - **exchange**: the one primitive of the control plane; see [`Exchange`].
 //!
 //! `docs/glossary.md` has the long form. Time is always handed in as an argument, and
-//! nothing in this crate reads the environment, the clock, files or sockets.
+//! nothing else in this crate reads the environment, the clock, files or sockets.
 
 mod awake;
 mod deadline;
@@ -43,6 +43,10 @@ mod room;
 mod start;
 
 mod exchange;
+
+pub mod last_error;
+pub mod process_state;
+pub mod run_file;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, iter};
 
-use fsgather_stacks::{
+use fsgather_observe::stacks::{
     Thread,
     interpreter::{self, InterpreterThread, Libraries},
 };

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fsgather_trace::drawing::drawing_of;
+use fsgather_observe::trace::drawing::drawing_of;
 use pyo3::prelude::*;
 
 /// The text of a file of this name, and what the trace comes to; nothing if no rank has handed over its calls. Each rank

@@ -171,7 +171,7 @@ fn config(
         look: settings
             .stacks
             .value
-            .then(|| Arc::new(fsgather_stacks::look) as Arc<Look>),
+            .then(|| Arc::new(fsgather_observe::stacks::look) as Arc<Look>),
     }
 }
 

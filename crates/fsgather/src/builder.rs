@@ -13,11 +13,11 @@ use fsgather_config::{
     words::Word,
 };
 use fsgather_core::{Call, Error, Interrupt, Operation, RankNames, Site};
+use fsgather_observe::call_log::CallLog;
 use fsgather_rendezvous::{
     join::{Joined, Request, join},
     rendezvous::Rendezvous,
 };
-use fsgather_report::{call_log::CallLog, last_error};
 use fsgather_store::this_process;
 
 use crate::{
@@ -287,7 +287,7 @@ impl Builder {
             Some(name) => Site::named(name),
             None => Site::of(Location::caller()),
         };
-        step_aside(|| self.join(&site)).inspect_err(last_error::record)
+        step_aside(|| self.join(&site)).inspect_err(fsgather_config::error_file::record)
     }
 
     fn join(self, site: &Site) -> Result<Communicator, Error> {

@@ -8,7 +8,7 @@ use std::{
 
 use fsgather_core::Error;
 
-use fsgather_report::last_error;
+use fsgather_config::error_file;
 
 /// Runs a program, and ends it as the command line ends: for an [`Error`] of this library with the sentence that
 /// names the rank concerned on standard error, and with [the code of its kind](crate::ErrorKind::exit_code).
@@ -42,8 +42,8 @@ where
             let error = error.into();
             let (text, ours) = ending(&*error);
             match ours {
-                Some(ours) => last_error::record(ours),
-                None => last_error::record_own(&text),
+                Some(ours) => error_file::record(ours),
+                None => error_file::record_own(&text),
             }
             // Where nobody hears it the code is left.
             let _ = writeln!(io::stderr(), "Error: {text}");

@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use fsgather_config::settings::Verify;
+use fsgather_config::{error_file, settings::Verify};
 use fsgather_core::{
     CallId, Departure, Error, Interrupt, PeerFailure, ProcessId, Rank, Site, WorldSize, lock,
 };
+use fsgather_observe::call_log::CallLog;
 use fsgather_rendezvous::local_context::LocalContext;
-use fsgather_report::{call_log::CallLog, last_error};
 use fsgather_store::{CompressionSetting, FileCalls, PayloadId};
 use uuid::Uuid;
 
@@ -170,7 +170,7 @@ impl WorldState {
 
     /// Notes whom a failure shows to be lost, and leaves it for who has started this rank.
     pub(crate) fn record_failure(&self, failure: &Error) {
-        last_error::record(failure);
+        error_file::record(failure);
         if let Error::PeerFailed {
             peer,
             failure: PeerFailure::Lost { .. } | PeerFailure::OutcomeUnknown { .. },

@@ -12,7 +12,7 @@ pub(crate) struct Row {
 }
 
 /// Dependencies point down only; storage and control plane do not know each other.
-pub(crate) const GRAPH: [Row; 17] = [
+pub(crate) const GRAPH: [Row; 15] = [
     Row {
         name: "fsgather-core",
         uses: &["fsgather-system"],
@@ -31,11 +31,6 @@ pub(crate) const GRAPH: [Row; 17] = [
     Row {
         name: "fsgather-system",
         uses: &[],
-        tests_use: &[],
-    },
-    Row {
-        name: "fsgather-stacks",
-        uses: &["fsgather-core", "fsgather-system"],
         tests_use: &[],
     },
     Row {
@@ -67,26 +62,23 @@ pub(crate) const GRAPH: [Row; 17] = [
         name: "fsgather-rendezvous",
         uses: &[
             "fsgather-core",
-            "fsgather-stacks",
             "fsgather-store",
             "fsgather-control",
             "fsgather-config",
+            "fsgather-observe",
         ],
         tests_use: &[],
     },
     Row {
-        name: "fsgather-trace",
+        name: "fsgather-observe",
         uses: &[
             "fsgather-core",
             "fsgather-hash",
+            "fsgather-system",
             "fsgather-arena",
             "fsgather-store",
+            "fsgather-config",
         ],
-        tests_use: &[],
-    },
-    Row {
-        name: "fsgather-report",
-        uses: &["fsgather-core", "fsgather-config", "fsgather-trace"],
         tests_use: &[],
     },
     Row {
@@ -98,10 +90,8 @@ pub(crate) const GRAPH: [Row; 17] = [
             "fsgather-control",
             "fsgather-config",
             "fsgather-rendezvous",
-            "fsgather-report",
             "fsgather-arena",
-            "fsgather-stacks",
-            "fsgather-trace",
+            "fsgather-observe",
         ],
         tests_use: &[TEST_SUPPORT],
     },
@@ -113,9 +103,8 @@ pub(crate) const GRAPH: [Row; 17] = [
             "fsgather-control",
             "fsgather-core",
             "fsgather-rendezvous",
-            "fsgather-report",
             "fsgather-store",
-            "fsgather-trace",
+            "fsgather-observe",
         ],
         tests_use: &[TEST_SUPPORT],
     },
@@ -127,7 +116,7 @@ pub(crate) const GRAPH: [Row; 17] = [
             "fsgather-control",
             "fsgather-core",
             "fsgather-store",
-            "fsgather-trace",
+            "fsgather-observe",
         ],
         tests_use: &[],
     },
@@ -138,8 +127,7 @@ pub(crate) const GRAPH: [Row; 17] = [
             "fsgather",
             "fsgather-config",
             "fsgather-core",
-            "fsgather-stacks",
-            "fsgather-trace",
+            "fsgather-observe",
             PROGRAM,
         ],
         tests_use: &[TEST_SUPPORT],

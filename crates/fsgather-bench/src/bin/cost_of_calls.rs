@@ -12,8 +12,8 @@ use std::{
 };
 
 use fsgather_core::{Call, ChannelId, Epoch, Operation, ProcessId, Rank, Site, Ticket};
+use fsgather_observe::trace::recorder::{self, Recorder};
 use fsgather_store::calls::{self, CallsHeader};
-use fsgather_trace::recorder::{self, Recorder};
 use uuid::Uuid;
 
 const CALLS: u32 = 100_000;

@@ -10,7 +10,7 @@ use std::{
 
 use fsgather::Rank;
 use fsgather_config::environment;
-use fsgather_report::last_error::{self, LastError};
+use fsgather_core::last_error::{self, LastError};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::variables::Variable;

@@ -11,7 +11,7 @@ use std::{
 use fsgather::{Error, WorldSize};
 use fsgather_config::environment;
 use fsgather_core::{Phase, bytes_text};
-use fsgather_report::progress::{FILE_NAME, Report};
+use fsgather_observe::progress::{FILE_NAME, Report};
 use indicatif::ProgressBar;
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -161,7 +161,7 @@ fn current_call(reports: &[Report]) -> Option<(CallKey, String)> {
 
 #[cfg(test)]
 mod tests {
-    use fsgather_report::progress::CallReport;
+    use fsgather_observe::progress::CallReport;
 
     use super::*;
 

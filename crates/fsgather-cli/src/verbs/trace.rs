@@ -9,8 +9,7 @@ use std::{
 use clap::Args;
 use fsgather::Error;
 use fsgather_core::ProcessId;
-use fsgather_store::{calls, layout::rendezvous_path, this_process};
-use fsgather_trace::{
+use fsgather_observe::trace::{
     black_box::{self, BlackBox, Extent, World},
     drawing::drawing,
     jobs::Jobs,
@@ -19,6 +18,7 @@ use fsgather_trace::{
     text,
     timeline::Timeline,
 };
+use fsgather_store::{calls, layout::rendezvous_path, this_process};
 use serde::Serialize;
 
 use super::{

@@ -1,7 +1,7 @@
 //! The file in which a rank keeps its last calls: [`create`], [`read`], [`CallsHeader`]; and questions to those who write
 //! them, [`Question`] in `question.rs`.
 //!
-//! A header of [`HEADER_LEN`] bytes, then records, which `fsgather-trace` lays out; each has a checksum of its own, so
+//! A header of [`HEADER_LEN`] bytes, then records, which `fsgather-observe` lays out; each has a checksum of its own, so
 //! that they can be written over while somebody reads. The header, little-endian:
 //!
 //! | offset | size | field |

@@ -12,7 +12,7 @@ use fsgather_core::{Call, Contribution, Error, Phase, Rank, Round, Ticket, Verdi
 use crate::group_state::GroupState;
 use crate::payload::header::PayloadHeader;
 use crate::payload::stream::OwnMoved;
-use fsgather_report::call_log::Brought;
+use fsgather_observe::call_log::Brought;
 
 /// How long nothing may move in a ring once the communicator has failed.
 const LAST_BYTES: Duration = Duration::from_secs(3);

@@ -3,8 +3,8 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use fsgather_arena::Location;
 use fsgather_core::{GatherId, read_message};
+use fsgather_observe::trace::record::Way;
 use fsgather_store::Locator;
-use fsgather_trace::record::Way;
 use serde::{Deserialize, Serialize};
 
 /// Where the others find a rank's payload.

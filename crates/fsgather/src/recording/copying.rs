@@ -3,11 +3,11 @@
 use std::{fs::File, os::unix::fs::FileExt as _, path::PathBuf};
 
 use fsgather_core::Error;
+use fsgather_observe::trace::recorder::{self, Recorder};
 use fsgather_store::{
     calls::{self, CallsHeader, HEADER_LEN},
     make_rendezvous,
 };
-use fsgather_trace::recorder::{self, Recorder};
 
 /// The copy of one rank's calls on a file server.
 pub(super) struct Copying {

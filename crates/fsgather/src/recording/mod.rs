@@ -27,12 +27,12 @@ use std::{
 
 use fsgather_config::settings::{Trace, Transport};
 use fsgather_core::{Error, Rank, RankNames, StorageCause};
+use fsgather_observe::trace::recorder::{self, Recorder};
 use fsgather_store::{
     FileSystem,
     calls::{self, CallsHeader},
     free_bytes, layout, make_rendezvous,
 };
-use fsgather_trace::recorder::{self, Recorder};
 use uuid::Uuid;
 
 use self::{

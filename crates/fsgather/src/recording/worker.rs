@@ -11,14 +11,14 @@ use std::{
 };
 
 use fsgather_core::{Error, Onlooker, Rank, RankNames, lock};
+use fsgather_observe::trace::{
+    recorder::{self, Recorder},
+    roll_call,
+};
 use fsgather_store::{
     Rules,
     calls::{self, CallsHeader, HEADER_LEN, LONGEST_ANSWER, Question},
     liveness, sweep_calls,
-};
-use fsgather_trace::{
-    recorder::{self, Recorder},
-    roll_call,
 };
 
 use super::copying::Copying;

@@ -3,12 +3,12 @@
 use std::{fs, io, path::Path, sync::Barrier, thread, time::Duration};
 
 use fsgather::{Communicator, ErrorKind, Transport, Verify};
-use fsgather_testkit::pace::rest;
-use fsgather_trace::{
+use fsgather_observe::trace::{
     black_box::BlackBox,
     cause::Cause,
     record::{CallRecord, Outcome, Way},
 };
+use fsgather_testkit::pace::rest;
 
 use super::{
     RANKS,

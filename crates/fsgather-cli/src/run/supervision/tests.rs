@@ -1,6 +1,6 @@
 //! Tests the promises of a run without processes.
 
-use fsgather_report::last_error::LastError;
+use fsgather_core::last_error::LastError;
 
 use super::*;
 use crate::heeded::ECHO;

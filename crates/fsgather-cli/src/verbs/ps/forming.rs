@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use fsgather_core::{ProcessId, duration_text};
+use fsgather_observe::trace::black_box::Extent;
 use fsgather_store::{Meeting, Rules};
-use fsgather_trace::black_box::Extent;
 
 use crate::{housekeeping::surveyor, table::plain, verbs::trace::worlds_of};
 

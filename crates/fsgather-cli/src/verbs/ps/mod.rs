@@ -13,13 +13,13 @@ use std::{
 use clap::Args;
 use fsgather::Rank;
 use fsgather_core::{ProcessId, RollCall};
-use fsgather_store::{calls::Question, this_process};
-use fsgather_trace::{
+use fsgather_observe::trace::{
     black_box::{BlackBox, Extent, World},
     now::{Standing, standings},
     roll_call,
     timeline::Timeline,
 };
+use fsgather_store::{calls::Question, this_process};
 
 use self::patience::Patience;
 use super::{

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fsgather_core::{RollCall, Whereabouts, WorldSize};
+use fsgather_observe::trace::{black_box::World, now::Standing};
 use fsgather_store::Meeting;
-use fsgather_trace::{black_box::World, now::Standing};
 use serde::Serialize;
 
 use super::Seen;

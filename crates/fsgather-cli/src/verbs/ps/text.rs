@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
 use fsgather_core::{Rank, RollCall, bytes_text, duration_text, rank_ranges};
-use fsgather_trace::now::{Doing, Standing};
+use fsgather_observe::trace::now::{Doing, Standing};
 
 use super::Seen;
 use crate::{

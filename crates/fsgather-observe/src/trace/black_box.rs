@@ -14,7 +14,7 @@ use fsgather_store::{
 };
 use uuid::Uuid;
 
-use crate::{
+use crate::trace::{
     record::{CallRecord, Outcome},
     recorder::{KEPT, places_of_last},
 };

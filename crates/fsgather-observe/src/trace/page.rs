@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{record::CallRecord, timeline::Timeline};
+use crate::trace::{record::CallRecord, timeline::Timeline};
 
 const TEMPLATE: &str = include_str!("page.html");
 
@@ -62,7 +62,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::tests::{call, left};
+    use crate::trace::timeline::tests::{call, left};
 
     #[test]
     fn names_of_others_are_no_part_of_the_page() {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{
+use crate::trace::{
     black_box::{BlackBox, World},
     chrome, page,
     text::summary,

@@ -5,18 +5,14 @@
 
 use std::{
     fs::OpenOptions,
-    io::Write as _,
-    path::{Path, PathBuf},
-    sync::OnceLock,
+    io::{self, Write as _},
+    path::Path,
     time::Duration,
 };
 
-use fsgather_core::{Error, PeerFailure, Rank, plain_line};
-
-use fsgather_config::environment::{self, Variables};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::file_of_run;
+use crate::{Error, PeerFailure, Rank, plain_line, run_file};
 
 /// What the file is called that `fsgather run` makes for it; ranks leave errors in no other.
 pub const FILE_NAME: &str = "fsgather-errors";
@@ -68,6 +64,27 @@ impl LastError {
         }
     }
 
+    /// An error that a rank has met by itself, outside of the library: such as an exception that its program does not catch.
+    #[must_use]
+    pub fn own(rank: Rank, text: &str) -> Self {
+        Self {
+            rank: rank.get(),
+            blames: Vec::new(),
+            told_at: time(),
+            text: text.to_owned(),
+        }
+    }
+
+    /// Appends it to the file that `fsgather run` has made.
+    ///
+    /// # Errors
+    ///
+    /// If that file is gone, or the path leads to another one.
+    pub fn append_to(&self, path: &Path) -> io::Result<()> {
+        let mut file = run_file::open(path, FILE_NAME, OpenOptions::new().append(true))?;
+        file.write_all(self.to_line().as_bytes())
+    }
+
     /// How long ago that was.
     #[must_use]
     pub fn age(&self) -> Duration {
@@ -77,7 +94,7 @@ impl LastError {
     /// The last error of each rank in what ranks have left, in the order in which they have left them. Pure.
     ///
     /// ```
-    /// use fsgather_report::last_error::LastError;
+    /// use fsgather_core::last_error::LastError;
     ///
     /// let left = "1\t\t70400\tno room\n0\t1\t70401\trank 1 failed (no room)\n";
     /// let errors = LastError::read(left);
@@ -138,59 +155,11 @@ fn time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
 }
 
-/// Where to leave errors, and as which rank.
-struct ErrorFile {
-    path: PathBuf,
-    rank: Rank,
-}
-
-/// Known once it has been asked for: variables do not change.
-fn place() -> Option<&'static ErrorFile> {
-    static PLACE: OnceLock<Option<ErrorFile>> = OnceLock::new();
-    let find = || {
-        let variables = Variables::of_process();
-        Some(ErrorFile {
-            path: variables.get(environment::ERROR_FILE)?.into(),
-            rank: Rank::new(variables.get(environment::RANK)?.trim().parse().ok()?),
-        })
-    };
-    PLACE.get_or_init(find).as_ref()
-}
-
-/// Leaves an error of this rank, where somebody looks for it.
-pub fn record(error: &Error) {
-    if let Some(place) = place() {
-        leave(&place.path, &LastError::of(place.rank, error));
-    }
-}
-
-/// Leaves what this rank has failed with by itself, where somebody looks for it: for programs that the library does not
-/// hear of, such as an exception that nobody catches.
-pub fn record_own(text: &str) {
-    if let Some(place) = place() {
-        let error = LastError {
-            rank: place.rank.get(),
-            blames: Vec::new(),
-            told_at: time(),
-            text: text.to_owned(),
-        };
-        leave(&place.path, &error);
-    }
-}
-
-fn leave(path: &Path, error: &LastError) {
-    let opened = file_of_run::open(path, FILE_NAME, OpenOptions::new().append(true));
-    let left = opened.and_then(|mut file| file.write_all(error.to_line().as_bytes()));
-    if let Err(error) = left {
-        tracing::debug!(path = %path.display(), %error, "an error cannot be left for who has started this rank");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{fs::File, os::fd::AsRawFd as _};
 
-    use fsgather_core::{Activity, Peer, Phase};
+    use crate::{Activity, Peer, Phase};
     use rustix::fs::{MemfdFlags, memfd_create};
 
     use super::*;
@@ -221,7 +190,9 @@ mod tests {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let path = Path::new(&path);
         for (rank, of) in [(1, 1), (0, 0), (0, 1)] {
-            leave(path, &LastError::of(Rank::new(rank), &raised(of)));
+            LastError::of(Rank::new(rank), &raised(of))
+                .append_to(path)
+                .unwrap();
         }
         let mut left = std::fs::read_to_string(path).unwrap();
         left.push_str("4\t\t1\t\u{1b}[2J\nnonsense\n2\tx\t1\ty\n5\t\tlong ago\tx\n3\t\t1\tcut sho");
@@ -261,13 +232,5 @@ mod tests {
         let own = "1\t\t2\tValueError: of its own\n";
         let errors = LastError::read(&format!("{heard}{own}"));
         assert_eq!(errors[0].blames, [0; 0]);
-    }
-
-    #[test]
-    fn a_place_that_is_gone_is_no_failure() {
-        leave(
-            Path::new("/nowhere/at/all"),
-            &LastError::of(Rank::ZERO, &raised(0)),
-        );
     }
 }

@@ -16,7 +16,7 @@ use fsgather_core::{
     lock,
 };
 
-use fsgather_trace::{
+use crate::trace::{
     record::{Outcome, Way},
     recorder::Recorder,
 };

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use fsgather_core::{ProcessId, Rank, rank_ranges};
 
-use crate::{
+use crate::trace::{
     record::{CallRecord, Outcome},
     timeline::{CallKey, Line, Timeline},
 };
@@ -262,7 +262,7 @@ pub fn named_ranks(ranks: &[Rank]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::tests::{call, left};
+    use crate::trace::timeline::tests::{call, left};
 
     #[test]
     fn who_waits_waits_for_those_who_have_not_come() {
@@ -290,7 +290,7 @@ mod tests {
         open
     }
 
-    fn of(boxes: Vec<crate::black_box::BlackBox>) -> Vec<Standing> {
+    fn of(boxes: Vec<crate::trace::black_box::BlackBox>) -> Vec<Standing> {
         let timeline = Timeline::new(boxes);
         standings(&timeline, timeline.end())
     }

@@ -15,14 +15,14 @@ use syscalls::Sysno;
 const LONGEST_PATH: usize = 4096;
 
 /// A system call that a thread waits in.
-pub(crate) struct SystemCall {
+pub(super) struct SystemCall {
     name: Sysno,
     arguments: Vec<u64>,
 }
 
 impl SystemCall {
     /// Reads `/proc/PID/task/TID/syscall`: the number, six arguments, stack pointer, address.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let mut fields = text.split_ascii_whitespace();
         let number = fields.next()?.parse::<usize>().ok()?;
         let argument = |field: &str| u64::from_str_radix(field.trim_start_matches("0x"), 16).ok();
@@ -33,12 +33,12 @@ impl SystemCall {
     }
 
     /// As the kernel names it.
-    pub(crate) fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         self.name.name()
     }
 
     /// The file or address that the call is about.
-    pub(crate) fn object(&self) -> Option<String> {
+    pub(super) fn object(&self) -> Option<String> {
         let argument = |place: usize| self.arguments.get(place).copied();
         match self.name.name() {
             "read" | "write" | "pread64" | "pwrite64" | "readv" | "writev" | "preadv"
@@ -141,5 +141,5 @@ fn path_at(at: u64) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "object_tests.rs"]
+#[path = "system_call_tests.rs"]
 mod tests;

@@ -2,12 +2,11 @@
 
 use std::process;
 
-use fsgather_core::{MOST_FRAMES, ThreadState};
+use fsgather_core::{MOST_FRAMES, ThreadState, process_state::state_of_own};
 
-use crate::{
+use super::{
     caller::{Thread, after_last_call, within_calls},
     interpreter::{self, InterpreterThread},
-    thread::state_of_own,
 };
 
 /// Which thread is told of.
@@ -74,7 +73,7 @@ mod tests {
     use std::{sync::mpsc, thread};
 
     use super::*;
-    use crate::Caller;
+    use crate::stacks::Caller;
 
     #[test]
     fn who_is_in_a_call_is_of_interest_then_who_was_in_the_last_one_and_then_the_main_thread() {

@@ -17,7 +17,7 @@ use fsgather_arena::Words;
 use fsgather_core::{ChannelId, Epoch, Error, Rank, Ticket, lock};
 use fsgather_store::{FileSystem, calls};
 
-use crate::{
+use crate::trace::{
     cause::Cause,
     record::{CallRecord, Field, Outcome, RecordWords, Way},
 };

@@ -14,7 +14,7 @@ use std::{
 use fsgather_core::Rank;
 use uuid::Uuid;
 
-use crate::{black_box::BlackBox, record::CallRecord};
+use crate::trace::{black_box::BlackBox, record::CallRecord};
 
 /// A call, whoever is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -376,7 +376,7 @@ pub(crate) mod tests {
             handed_in: Some(times[1] * 1000),
             decided: Some(times[2] * 1000),
             ended: Some(times[2] * 1000 + 1000),
-            outcome: crate::record::Outcome::Done,
+            outcome: crate::trace::record::Outcome::Done,
             operation: "barrier".into(),
             site: site.into(),
             ..CallRecord::default()
@@ -439,9 +439,9 @@ pub(crate) mod tests {
         };
         assert!((1..1000).all(|line| (of(line) - of(0)).abs() < 1000));
         assert_eq!(timeline.calls().len(), 100);
-        let all = crate::now::standings(&timeline, timeline.end());
+        let all = crate::trace::now::standings(&timeline, timeline.end());
         assert_eq!(all.len(), 1000);
-        assert_eq!(crate::losses::losses(&timeline).calls, 100);
+        assert_eq!(crate::trace::losses::losses(&timeline).calls, 100);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Worlds by job: [`Jobs`]. Pure.
 
-use crate::black_box::World;
+use crate::trace::black_box::World;
 
 /// Worlds by job, those of a job without an id each on their own. The job with the latest world is the last one, and of
 /// each the oldest world is the first.
@@ -53,7 +53,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::timeline::tests::left;
+    use crate::trace::timeline::tests::left;
 
     #[test]
     fn a_job_has_all_its_worlds_and_the_last_one_is_chosen_where_none_is_named() {

@@ -12,7 +12,11 @@ use std::{
 /// Its path, `/proc/PID/fd/N`, comes by a variable, which may outlive `run`, or go to another host: there it leads to
 /// whatever some other process of this user has open. So what was opened is asked whether it is a file without a name that
 /// was called this when it was made.
-pub(crate) fn open(path: &Path, name: &str, options: &mut OpenOptions) -> io::Result<File> {
+///
+/// # Errors
+///
+/// If the file is gone, or is another one.
+pub fn open(path: &Path, name: &str, options: &mut OpenOptions) -> io::Result<File> {
     // Opening a pipe would wait for somebody at its other end.
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = options.custom_flags(nonblocking).open(path)?;

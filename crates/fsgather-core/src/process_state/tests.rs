@@ -8,13 +8,13 @@ use std::{
 };
 
 use super::*;
-use crate::caller::Thread;
 
 /// Starts a thread that waits, and looks at it until it waits in the call that is expected.
 fn waits_in(name: &str, wait: impl FnOnce() + Send + 'static) -> Option<String> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
-        tell.send(Thread::current().id.unwrap()).unwrap();
+        tell.send(rustix::thread::gettid().as_raw_pid().unsigned_abs())
+            .unwrap();
         wait();
     });
     let thread = told.recv().unwrap();

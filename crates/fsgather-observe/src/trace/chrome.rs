@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{
+use crate::trace::{
     record::{CallRecord, Outcome},
     timeline::{Row, Timeline},
 };
@@ -140,7 +140,7 @@ fn microseconds(nanoseconds: i64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::tests::{call, left};
+    use crate::trace::timeline::tests::{call, left};
 
     #[test]
     fn a_call_is_a_slice_with_its_parts_inside() {

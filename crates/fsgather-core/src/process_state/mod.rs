@@ -2,19 +2,23 @@
 
 use std::{collections::BTreeMap, fs, io::Read, process};
 
-use fsgather_core::ThreadState;
+use crate::ThreadState;
 
-use crate::object::SystemCall;
+mod system_call;
+
+use system_call::SystemCall;
 
 /// The state of a thread of this process.
-pub(crate) fn state_of_own(thread: u32) -> Option<ThreadState> {
+#[must_use]
+pub fn state_of_own(thread: u32) -> Option<ThreadState> {
     let directory = directory_of(thread)?;
     let letter = Stat::read(&format!("{directory}/stat"))?.state;
     Some(state_in(&directory, letter))
 }
 
 /// Whether a thread of this process waits.
-pub(crate) fn is_waiting(thread: u32) -> bool {
+#[must_use]
+pub fn is_waiting(thread: u32) -> bool {
     matches!(state_of_own(thread), Some(ThreadState::Waiting { .. }))
 }
 
@@ -37,7 +41,8 @@ fn state_in(directory: &str, letter: char) -> ThreadState {
 }
 
 /// Processor time of each thread of this process, in clock ticks, by its number in `/proc`.
-pub(crate) fn cpu_times() -> BTreeMap<u32, u64> {
+#[must_use]
+pub fn cpu_times() -> BTreeMap<u32, u64> {
     tasks().map(|(number, stat)| (number, stat.ticks)).collect()
 }
 
@@ -56,7 +61,8 @@ fn tasks() -> impl Iterator<Item = (u32, Stat)> {
 /// The state of the thread of this process that has used most processor time since then, and that time in clock ticks.
 ///
 /// Threads of this library do not count, nor those that wait for a lock themselves. Of threads that are alike it is the oldest.
-pub(crate) fn busiest_since(before: &BTreeMap<u32, u64>) -> Option<(ThreadState, u64)> {
+#[must_use]
+pub fn busiest_since(before: &BTreeMap<u32, u64>) -> Option<(ThreadState, u64)> {
     let mut busiest: Option<(ThreadState, u64)> = None;
     for (number, stat) in tasks().filter(|(_, stat)| !stat.name.starts_with("fsgather-")) {
         let used = stat.ticks
@@ -104,7 +110,8 @@ fn directory_of(thread: u32) -> Option<String> {
 
 /// The state of another process, by its main thread, or by another one where that has ended, if it can be seen; it has ended where
 /// its number is another one's now.
-pub(crate) fn state_of_process(pid: u32, start_time: u64) -> Option<ThreadState> {
+#[must_use]
+pub fn state_of_process(pid: u32, start_time: u64) -> Option<ThreadState> {
     let stat = Stat::read(&format!("/proc/{pid}/stat"))?;
     if stat.start_time != start_time {
         return Some(ThreadState::Ended);
@@ -163,5 +170,4 @@ impl Stat {
 }
 
 #[cfg(test)]
-#[path = "thread_tests.rs"]
 mod tests;

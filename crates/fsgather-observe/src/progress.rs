@@ -19,7 +19,7 @@ use fsgather_core::{Phase, plain_line};
 
 use fsgather_config::environment::{self, Variables};
 
-use crate::file_of_run;
+use fsgather_core::run_file;
 
 /// What the file is called that `fsgather run` makes for it; ranks write to no other.
 pub const FILE_NAME: &str = "fsgather-progress";
@@ -96,7 +96,7 @@ impl Report {
     /// Reads a report; `None` where there is none, or not a whole one. Pure.
     ///
     /// ```
-    /// use fsgather_report::progress::Report;
+    /// use fsgather_observe::progress::Report;
     ///
     /// assert_eq!(Report::from_bytes(&[0; Report::SIZE]), None);
     /// let bytes = b"00000007\treading\t0\t2\tgather\t4\t10\t40\teval.py:3\t00000007\n";
@@ -165,7 +165,7 @@ fn place() -> Option<&'static ProgressSlot> {
         let path = variables.get(environment::PROGRESS_FILE)?;
         let mut options = OpenOptions::new();
         Some(ProgressSlot {
-            file: file_of_run::open(Path::new(path), FILE_NAME, options.write(true)).ok()?,
+            file: run_file::open(Path::new(path), FILE_NAME, options.write(true)).ok()?,
             at: rank.checked_mul(Report::SIZE as u64)?,
             process: std::process::id(),
         })

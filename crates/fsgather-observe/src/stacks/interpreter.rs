@@ -9,10 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{MOST_FRAMES, StackFrame, lock};
+use fsgather_core::{MOST_FRAMES, StackFrame, lock, process_state};
 use fsgather_system::{clock, thread};
 
-use crate::caller::Thread;
+use super::caller::Thread;
 
 /// Time that the interpreter has to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
@@ -124,7 +124,7 @@ pub(crate) fn ask() -> Result<Vec<InterpreterThread>, Duration> {
             return Ok(question.threads.clone());
         }
         // A thread that does not run on a busy machine shows nothing about the lock.
-        if question.waiter.is_some_and(crate::thread::is_waiting) {
+        if question.waiter.is_some_and(process_state::is_waiting) {
             return Err(since.elapsed());
         }
     }

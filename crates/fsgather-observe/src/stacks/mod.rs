@@ -4,18 +4,15 @@
 //!
 //! - [`look`]: the report; `interest`: which thread it is about; [`Caller`]: the threads that are in calls.
 //! - [`interpreter`]: the functions that threads of Python are in.
-//! - `thread`: the state of a thread in the kernel; `object`: the file or address that it waits for.
 
 mod caller;
 mod interest;
-mod object;
-mod thread;
 
 pub mod interpreter;
 
 use std::time::Duration;
 
-use fsgather_core::{LockHolder, Neighbour, Whereabouts};
+use fsgather_core::{LockHolder, Neighbour, Whereabouts, process_state};
 use fsgather_system::clock;
 use rustix::param::clock_ticks_per_second;
 
@@ -28,14 +25,14 @@ pub use caller::{Caller, Thread};
 #[must_use]
 pub fn look(neighbour: Option<&Neighbour>) -> Option<Whereabouts> {
     if let Some(neighbour) = neighbour {
-        let state = thread::state_of_process(neighbour.pid, neighbour.start_time)?;
+        let state = process_state::state_of_process(neighbour.pid, neighbour.start_time)?;
         return Some(Whereabouts::silent(Some(state)));
     }
-    let (cpu_times, asked) = (thread::cpu_times(), clock::now());
+    let (cpu_times, asked) = (process_state::cpu_times(), clock::now());
     let answer = interpreter::ask();
     let known = answer.as_deref().unwrap_or_default();
     let interest = interest::find(known);
-    let state = || thread::state_of_own(interest.thread?.id?);
+    let state = || process_state::state_of_own(interest.thread?.id?);
     let mut seen = match answer {
         Ok(_) => {
             let is_it = |one: &&InterpreterThread| {
@@ -45,7 +42,7 @@ pub fn look(neighbour: Option<&Neighbour>) -> Option<Whereabouts> {
             Whereabouts::own(frames.unwrap_or_default(), state())
         }
         Err(held_for) => {
-            let (busiest, ticks) = thread::busiest_since(&cpu_times).unzip();
+            let (busiest, ticks) = process_state::busiest_since(&cpu_times).unzip();
             let used = ticks.unwrap_or_default() * 1000 / clock_ticks_per_second();
             let percent = u128::from(used) * 100 / asked.elapsed().as_millis().max(1);
             let mut seen = Whereabouts::own(Vec::new(), busiest.or_else(state));

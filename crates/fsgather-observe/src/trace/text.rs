@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
 use fsgather_core::{Rank, duration_text, plain_line};
 
-use crate::{
+use crate::trace::{
     black_box::World,
     cause::Cause,
     losses::{Losses, losses},
@@ -280,7 +280,7 @@ fn lost(losses: &Losses) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
+    use crate::trace::{
         record::Outcome,
         timeline::tests::{call, left},
     };
@@ -463,7 +463,7 @@ mod tests {
 
     #[test]
     fn those_who_are_not_named_are_counted() {
-        let loss = |rank| crate::losses::Loss {
+        let loss = |rank| crate::trace::losses::Loss {
             rank: Rank::new(rank),
             last: 1,
             cost: u64::from(rank != 0),

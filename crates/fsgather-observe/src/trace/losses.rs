@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fsgather_core::Rank;
 
-use crate::{record::CallRecord, timeline::Timeline};
+use crate::trace::{record::CallRecord, timeline::Timeline};
 
 /// What a rank has cost the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ fn place_before(timeline: &Timeline, line: usize, call: &CallRecord) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::tests::{call, left};
+    use crate::trace::timeline::tests::{call, left};
 
     #[test]
     fn who_comes_last_costs_the_others_what_the_last_but_one_waits() {

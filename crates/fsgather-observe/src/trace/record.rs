@@ -3,7 +3,7 @@
 use fsgather_core::{Rank, plain_text};
 use fsgather_hash::Hash64;
 
-use crate::cause::Cause;
+use crate::trace::cause::Cause;
 
 /// How a call has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
