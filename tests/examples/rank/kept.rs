@@ -45,7 +45,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Keeps so many parts of a gather, as they come, and gives up the others.
+    /// Keeps so many parts of a gather, and gives up the others.
     fn keep_some(
         &mut self,
         communicator: &Communicator,
