@@ -1,18 +1,16 @@
-//! The thread of this process that others want to hear of: [`find`].
+//! Chooses the thread of this process to report: [`find`].
 
 use std::process;
 
 use fsgather_core::{MOST_FRAMES, ThreadState, process_state::state_of_own};
 
-use super::{
-    caller::{Thread, after_last_call, within_calls},
-    interpreter::{self, InterpreterThread},
-};
+use super::caller::{Thread, after_last_call, within_calls};
+use super::interpreter::{self, InterpreterThread};
 
-/// Which thread is told of.
+/// The thread to report.
 #[derive(Debug)]
 pub(crate) struct Interest {
-    /// None where all are gone that are known.
+    /// None if all known threads have ended.
     pub(crate) thread: Option<Thread>,
     /// Whether it is in a call, and no other one is.
     pub(crate) is_only_caller: bool,
@@ -73,7 +71,7 @@ mod tests {
     use std::{sync::mpsc, thread};
 
     use super::*;
-    use crate::stacks::Caller;
+    use crate::stacks::caller::Caller;
 
     #[test]
     fn who_is_in_a_call_is_of_interest_then_who_was_in_the_last_one_and_then_the_main_thread() {
