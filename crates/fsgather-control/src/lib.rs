@@ -48,7 +48,7 @@ mod fixtures;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 
-pub use fsgather_system::random::fresh;
+pub use fsgather_core::sys::random::fresh;
 pub use join::{
     addresses::{InterfaceFilter, means_loopback_only},
     job_credentials, record,

@@ -10,11 +10,11 @@ use std::{
 };
 
 use bytes::Bytes;
+use fsgather_core::sys::clock;
 use fsgather_core::{
     Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, Onlooker, Operation,
     Peer, Phase, Rank, RankNames, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize, lock,
 };
-use fsgather_system::clock;
 
 use crate::{
     carrier::Carrier,

@@ -55,7 +55,7 @@ impl Watch {
             .filter(|(_, process)| Some(process.pid) != own)
             .collect();
         // Processes of a model cannot be pinned; they are missed by their signs of life.
-        let is_model = own.is_some_and(|own| fsgather_system::process::in_model(own).is_some());
+        let is_model = own.is_some_and(|own| fsgather_core::sys::process::in_model(own).is_some());
         if siblings.is_empty() || is_model {
             return Ok(None);
         }

@@ -1,6 +1,6 @@
 //! Ending a call from another thread, or from the one that waits in it: [`Interrupt`].
 
-use fsgather_system::lock;
+use crate::sys::lock;
 use std::{
     cell::RefCell,
     fmt,

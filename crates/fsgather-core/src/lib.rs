@@ -1,4 +1,4 @@
-//! The vocabulary of all crates of fsgather, without I/O, except [`process_state`], [`last_error`] and [`run_file`].
+//! The vocabulary of all crates of fsgather, without I/O, except [`sys`], [`process_state`], [`last_error`] and [`run_file`].
 //!
 //! # Words
 //!
@@ -44,9 +44,11 @@ mod start;
 
 mod exchange;
 
+pub mod hash;
 pub mod last_error;
 pub mod process_state;
 pub mod run_file;
+pub mod sys;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -65,7 +67,6 @@ pub use exchange::{
     Contribution, Departure, Exchange, Leaves, Onlooker, Progress, ReclaimSink, Table, Ticket,
     Verdict,
 };
-pub use fsgather_system::{StandardError, lock, warn, warning::speak_as};
 pub use id::{GatherId, ParseGatherIdError, Salt};
 pub use interrupt::Interrupt;
 pub use key::{JobKey, KeyHash};
@@ -78,6 +79,7 @@ pub use received_bytes::{in_place, in_place_each, read_message_in_place};
 pub use rendezvous_backend::RendezvousBackend;
 pub use room::room_for;
 pub use start::{Kinship, Start, Starter};
+pub use sys::{StandardError, lock, warning::speak_as};
 pub use text::{
     bytes_text, duration_text, plain_line, plain_text, rank_ranges, spelled_text, steers,
     typed_duration_text,

@@ -4,8 +4,8 @@
     reason = "every function panics, as the first sentence says"
 )]
 
+use fsgather_core::hash::Hash128;
 use fsgather_core::read_message;
-use fsgather_hash::Hash128;
 
 use crate::{
     GatherFacts, Locator, OwnerRecord, PayloadName,

@@ -10,7 +10,7 @@ use std::{
     fmt::{self, Write},
 };
 
-use fsgather_hash::Hash128;
+use fsgather_core::hash::Hash128;
 
 /// Something that goes on in steps, of which there may be several to choose from.
 pub trait Explored: Clone + fmt::Debug {

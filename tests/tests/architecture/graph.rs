@@ -12,40 +12,25 @@ pub(crate) struct Row {
 }
 
 /// Dependencies point down only; storage and control plane do not know each other.
-pub(crate) const GRAPH: [Row; 15] = [
+pub(crate) const GRAPH: [Row; 13] = [
     Row {
         name: "fsgather-core",
-        uses: &["fsgather-system"],
+        uses: &[],
         tests_use: &[TEST_SUPPORT],
     },
     Row {
-        name: "fsgather-hash",
-        uses: &[],
-        tests_use: &[],
-    },
-    Row {
         name: TEST_SUPPORT,
-        uses: &["fsgather-core", "fsgather-hash"],
-        tests_use: &[],
-    },
-    Row {
-        name: "fsgather-system",
-        uses: &[],
+        uses: &["fsgather-core"],
         tests_use: &[],
     },
     Row {
         name: "fsgather-store",
-        uses: &["fsgather-core", "fsgather-hash", "fsgather-system"],
+        uses: &["fsgather-core"],
         tests_use: &[TEST_SUPPORT],
     },
     Row {
         name: "fsgather-control",
-        uses: &[
-            "fsgather-core",
-            "fsgather-hash",
-            "fsgather-system",
-            "fsgather-arena",
-        ],
+        uses: &["fsgather-core", "fsgather-arena"],
         tests_use: &[TEST_SUPPORT],
     },
     Row {
@@ -73,8 +58,6 @@ pub(crate) const GRAPH: [Row; 15] = [
         name: "fsgather-observe",
         uses: &[
             "fsgather-core",
-            "fsgather-hash",
-            "fsgather-system",
             "fsgather-arena",
             "fsgather-store",
             "fsgather-config",
@@ -85,7 +68,6 @@ pub(crate) const GRAPH: [Row; 15] = [
         name: "fsgather",
         uses: &[
             "fsgather-core",
-            "fsgather-hash",
             "fsgather-store",
             "fsgather-control",
             "fsgather-config",
@@ -144,7 +126,6 @@ pub(crate) const GRAPH: [Row; 15] = [
             "fsgather-core",
             "fsgather-rendezvous",
             "fsgather-store",
-            "fsgather-system",
             TEST_SUPPORT,
         ],
     },

@@ -10,7 +10,7 @@ use std::{
 };
 
 use fsgather_core::lock;
-use fsgather_system::files;
+use fsgather_core::sys::files;
 use rustix::{
     fs::{AtFlags, CWD, OFlags},
     io::Result,

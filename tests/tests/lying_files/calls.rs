@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use fsgather_system::{
+use fsgather_core::sys::{
     files::{Room, Status},
     model::{Files, System},
 };

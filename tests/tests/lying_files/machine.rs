@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use fsgather_system::model;
+use fsgather_core::sys::model;
 use rustix::io::{Errno, Result};
 
 use crate::{

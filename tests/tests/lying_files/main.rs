@@ -1,6 +1,6 @@
 //! The project's own code over a file system that lies as real ones do, on hosts whose time is virtual: a seed decides everything.
 //!
-//! Below the calls of the system (`fsgather-system`) everything is a model, above them nothing is: ranks meet by their records,
+//! Below the calls of the system (`fsgather_core::sys`) everything is a model, above them nothing is: ranks meet by their records,
 //! leave and find marker files, show signs of life, exchange and part.
 //!
 //! - `profile`: how badly a kind of file system may lie; `server`: what is really there; `client`: what a host believes.
@@ -222,7 +222,7 @@ fn counted(seed: u64, together: bool) -> u32 {
         };
         let threads = [0, 1].map(|number| {
             let add = add.clone();
-            fsgather_system::thread::start(format!("{number}"), add).expect("a thread")
+            fsgather_core::sys::thread::start(format!("{number}"), add).expect("a thread")
         });
         for thread in threads {
             thread.join().expect("an end");

@@ -152,7 +152,7 @@ fn make(
     own: OwnUid,
     process: &ProcessId,
 ) -> Result<GatherDir, Error> {
-    let now = fsgather_system::clock::wall();
+    let now = fsgather_core::sys::clock::wall();
     let gather = draw_id(now, Some("a job"), process);
     let owner = OwnerRecord {
         process: process.clone(),
@@ -161,7 +161,7 @@ fn make(
         job: Some("a job".into()),
         world_size,
         gather,
-        communicator: uuid::Uuid::from_u128(fsgather_system::random::fresh()),
+        communicator: uuid::Uuid::from_u128(fsgather_core::sys::random::fresh()),
         created: now,
         ranks: Vec::new(),
     };

@@ -234,7 +234,7 @@ impl Script {
         let mut own = Dice::new(dice.next() ^ u64::from(rank), 24);
         let thought = together + own.any_size(3000);
         if thought > 0 {
-            fsgather_system::clock::sleep(Duration::from_millis(thought));
+            fsgather_core::sys::clock::sleep(Duration::from_millis(thought));
         }
     }
 

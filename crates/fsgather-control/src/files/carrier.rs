@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fsgather_core::sys::thread::{self, Started};
 use fsgather_core::{
     Error, Mailbox, ProcessId, Rank, ReclaimSink, RendezvousBackend, Retirement, lock,
 };
-use fsgather_system::thread::{self, Started};
 
 use super::{
     node::{Endpoint, FileNode},

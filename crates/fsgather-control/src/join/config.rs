@@ -20,7 +20,7 @@ use crate::{
     rank_exchange::RankExchange,
     siblings::IsRunning,
 };
-use fsgather_system::random::fresh;
+use fsgather_core::sys::random::fresh;
 
 /// All contributions to one exchange together stay below this, in bytes.
 const TABLE_LIMIT: usize = 4 << 20;

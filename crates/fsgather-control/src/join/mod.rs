@@ -38,8 +38,8 @@ mod unreachable;
 
 use std::{sync::Arc, time::Instant};
 
+use fsgather_core::sys::clock;
 use fsgather_core::{Activity, Error, MailboxFactory, Phase, Rank, RendezvousBackend};
-use fsgather_system::clock;
 
 use crate::{
     files,

@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fsgather_core::sys::clock;
 use fsgather_core::{Error, RendezvousBackend};
-use fsgather_system::clock;
 
 use crate::{
     join::{

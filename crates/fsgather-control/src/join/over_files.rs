@@ -10,11 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Backoff, Error, MailboxFactory, Rank, RendezvousBackend};
-use fsgather_system::{
+use fsgather_core::sys::{
     channel::{Receiver, Sender, channel},
     clock,
 };
+use fsgather_core::{Backoff, Error, MailboxFactory, Rank, RendezvousBackend};
 use uuid::Uuid;
 
 use crate::{

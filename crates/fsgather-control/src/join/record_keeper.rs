@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fsgather_core::sys::{clock, condition::Condition, thread};
 use fsgather_core::{Backoff, ChannelId, Error, RendezvousBackend, duration_text, lock};
-use fsgather_system::{clock, condition::Condition, thread};
 use uuid::Uuid;
 
 use crate::{

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use fsgather_core::sys::clock;
 use fsgather_core::{FIRST_WARNING, duration_text, warning_after};
-use fsgather_system::clock;
 
 use crate::waiting::AwakeDeadline;
 

@@ -40,7 +40,7 @@ use crate::{
     thread_call::{ThreadCall, without_a_thread},
     wire::ConnectionPurpose,
 };
-use fsgather_system::random::fresh;
+use fsgather_core::sys::random::fresh;
 
 /// Ranks answer what they are doing within so long, unless their hosts are very busy.
 const LEAD: Duration = Duration::from_secs(2);

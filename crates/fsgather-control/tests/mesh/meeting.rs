@@ -7,8 +7,8 @@ use std::{
 };
 
 use fsgather_control::mesh::{MeshAddress, Source};
+use fsgather_core::hash::{Hash64, Hash128};
 use fsgather_core::{Error, Rank};
-use fsgather_hash::{Hash64, Hash128};
 use uuid::Uuid;
 
 use crate::{

@@ -1,7 +1,7 @@
 //! One call as it lies in a file: [`CallRecord`], which takes [`CallRecord::WORDS`] words. Pure.
 
+use fsgather_core::hash::Hash64;
 use fsgather_core::{Rank, plain_text};
-use fsgather_hash::Hash64;
 
 use crate::trace::cause::Cause;
 

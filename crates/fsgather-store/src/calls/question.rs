@@ -32,7 +32,7 @@ impl Question {
         let question = Self {
             rendezvous: rendezvous.to_owned(),
             world,
-            nonce: fsgather_system::random::fresh(),
+            nonce: fsgather_core::sys::random::fresh(),
         };
         let path = question.path();
         file::write_new(&path, 0o600, b"", true)

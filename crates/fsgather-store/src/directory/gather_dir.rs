@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
+use fsgather_core::sys::clock;
 use fsgather_core::{Error, GatherId, Progress, Rank, StorageCause, WorldSize, duration_text};
-use fsgather_system::clock;
 use rustix::{fs::FileType, io::Errno};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -223,7 +223,7 @@ impl GatherDir {
         reveal::detect(
             &self.staging(),
             &self.payloads(),
-            fsgather_system::random::fresh(),
+            fsgather_core::sys::random::fresh(),
         )
     }
 
@@ -238,7 +238,7 @@ impl GatherDir {
             &only,
             &self.staging(),
             &self.payloads(),
-            fsgather_system::random::fresh(),
+            fsgather_core::sys::random::fresh(),
         )?;
         Ok(possible.is_some())
     }

@@ -39,8 +39,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use fsgather_core::hash::Hash128;
 use fsgather_core::{GatherId, ProcessId, Salt, WorldSize};
-use fsgather_hash::Hash128;
 use uuid::Uuid;
 
 /// The first line of the record.
@@ -110,7 +110,7 @@ pub(crate) fn job_tag(job: Option<&str>, host: &str) -> u16 {
 #[must_use]
 pub fn draw_id(now: SystemTime, job: Option<&str>, owner: &ProcessId) -> GatherId {
     let tag = job_tag(job, &owner.host);
-    GatherId::new(now, Salt::tagged(tag, fsgather_system::random::fresh()))
+    GatherId::new(now, Salt::tagged(tag, fsgather_core::sys::random::fresh()))
 }
 
 impl OwnerRecord {

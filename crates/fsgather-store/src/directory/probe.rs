@@ -29,7 +29,7 @@ impl ProbeNonce {
     /// Draws one.
     #[must_use]
     pub fn random() -> Self {
-        Self(fsgather_system::random::fresh())
+        Self(fsgather_core::sys::random::fresh())
     }
 
     /// The part that is the file's name; the whole is in the file, so that seeing the name does not
@@ -75,7 +75,7 @@ impl GatherDir {
             self.facts().publish,
             &self.staging(),
             &self.payloads(),
-            fsgather_system::random::fresh(),
+            fsgather_core::sys::random::fresh(),
         )?;
         let probes = self.probes();
         self.make_directory(&probes)?;

@@ -12,8 +12,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use fsgather_core::sys::clock;
 use fsgather_core::{Error, StorageCause};
-use fsgather_system::clock;
 
 use super::trial;
 use crate::{

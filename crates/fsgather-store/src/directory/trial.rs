@@ -108,7 +108,7 @@ impl Tried {
 
 /// Makes a file of a unique name and looks at what was made, not at what has its name afterwards. It is removed in any case.
 fn examine_named(held: &OwnedFd, contents: &[u8], is_synced: bool) -> io::Result<Seen> {
-    let name = RendezvousEntry::Probe(fsgather_system::random::fresh()).to_string();
+    let name = RendezvousEntry::Probe(fsgather_core::sys::random::fresh()).to_string();
     let name = Path::new(&name);
     let created = file::create_new_in(held, name, 0o600)?;
     let examined = examine(&created, contents, is_synced);

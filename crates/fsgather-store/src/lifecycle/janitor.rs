@@ -11,12 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Deadline, Error, StorageCause, lock};
-use fsgather_system::{
+use fsgather_core::sys::{
     channel::{Receiver, Sender, channel},
     clock,
     thread::{self, Started},
 };
+use fsgather_core::{Deadline, Error, StorageCause, lock};
 
 use crate::{
     directory::gather_dir::GatherDir,

@@ -44,7 +44,7 @@ impl Mark {
     ) -> io::Result<Self> {
         let entry = RendezvousEntry::Condemned {
             id,
-            nonce: fsgather_system::random::fresh(),
+            nonce: fsgather_core::sys::random::fresh(),
         };
         let name = entry.to_string();
         let path = rendezvous.join(&name);

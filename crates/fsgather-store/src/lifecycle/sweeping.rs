@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fsgather_core::sys::clock;
 use fsgather_core::{Error, GatherId};
-use fsgather_system::clock;
 
 use crate::{
     calls,

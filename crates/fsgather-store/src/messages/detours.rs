@@ -5,7 +5,7 @@
 //! number, so that whoever finds it in two places reads it once.
 
 use fsgather_core::lock;
-use fsgather_system::clock;
+use fsgather_core::sys::clock;
 use std::{
     collections::BTreeSet,
     fmt,

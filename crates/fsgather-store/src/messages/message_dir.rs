@@ -7,11 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fsgather_core::sys::clock;
 use fsgather_core::{
     Beat, Error, InboundMessage, Mailbox, ProcessId, Progress, Rank, Retirement, StorageCause,
     duration_text, lock,
 };
-use fsgather_system::clock;
 
 use crate::{
     directory::{
@@ -128,7 +128,7 @@ impl MessageDir {
 
     /// A new name for a message; every try has its own.
     fn new_name(&self, number: u64, to: Option<Rank>) -> MarkerName {
-        let nonce = fsgather_system::random::fresh();
+        let nonce = fsgather_core::sys::random::fresh();
         match self.role {
             Role::Coordinator => MarkerName::Bulletin { number, to, nonce },
             Role::Member { rank, sender } => MarkerName::Letter {
@@ -494,7 +494,7 @@ impl Mailbox for MessageDir {
         let name = MarkerName::Beat {
             from: self.role.rank(),
             number,
-            nonce: fsgather_system::random::fresh(),
+            nonce: fsgather_core::sys::random::fresh(),
         };
         let path = self.live(self.host).join(name.to_string());
         let before = self.lock().beat.as_ref().map(|(_, path)| path.clone());

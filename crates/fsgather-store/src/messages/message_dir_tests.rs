@@ -29,7 +29,7 @@ fn host(label: u64) -> ProcessId {
 
 /// One for each test: what a world leaves beside its place, in the private directory of this host, is found by its id.
 fn fresh_record() -> OwnerRecord {
-    record(fsgather_system::random::fresh())
+    record(fsgather_core::sys::random::fresh())
 }
 
 fn made() -> (tempfile::TempDir, GatherDir) {

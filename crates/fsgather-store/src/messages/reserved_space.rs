@@ -36,7 +36,7 @@ impl ReservedSpace {
         while self.lock().len() < FILES {
             let name = MarkerName::Reserve {
                 from: rank,
-                nonce: fsgather_system::random::fresh(),
+                nonce: fsgather_core::sys::random::fresh(),
             };
             let path = outbox.join(name.to_string());
             let mode = directory.file_mode();

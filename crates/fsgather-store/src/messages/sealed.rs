@@ -14,7 +14,7 @@
 //! The *place* is where the file belongs: the id of the gather directory, `/` and the name of the message. It is not in
 //! the file. So one that was moved from another world, or under another number, is not taken for one of here.
 
-use fsgather_hash::Hash128;
+use fsgather_core::hash::Hash128;
 
 const MAGIC: [u8; 8] = *b"\x89FSM\r\n\x1a\n";
 const VERSION: u16 = 1;

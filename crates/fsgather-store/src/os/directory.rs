@@ -7,8 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use fsgather_core::sys::files;
 use fsgather_core::{Error, StorageCause};
-use fsgather_system::files;
 use rustix::{
     fs::{AtFlags, CWD, FileType},
     io::Errno,

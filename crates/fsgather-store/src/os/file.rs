@@ -11,8 +11,8 @@ use std::{
     path::Path,
 };
 
+use fsgather_core::sys::files;
 use fsgather_core::{Error, bytes_text};
-use fsgather_system::files;
 use rustix::{
     fs::{CWD, FileType, OFlags},
     io::Errno,

@@ -263,7 +263,7 @@ fn inode_of(path: &str) -> u64 {
 
 /// Looks at a pid. Signal 0 tells what is there even where `/proc` hides the processes of others.
 fn look_at(pid: u32) -> Sighting {
-    if let Some(seen) = fsgather_system::process::in_model(pid) {
+    if let Some(seen) = fsgather_core::sys::process::in_model(pid) {
         return seen.map_or(Sighting::Absent, Sighting::Started);
     }
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {

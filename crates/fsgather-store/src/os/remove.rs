@@ -4,7 +4,7 @@
 
 use std::{io, os::fd::AsFd, path::Path, time::Duration};
 
-use fsgather_system::files;
+use fsgather_core::sys::files;
 use rustix::{
     fs::{AtFlags, CWD},
     io::Errno,

@@ -3,8 +3,8 @@
 
 use std::{io, path::Path};
 
+use fsgather_core::sys::files;
 use fsgather_core::{Error, StorageCause};
-use fsgather_system::files;
 use rustix::{
     fs::{AtFlags, CWD},
     io::Errno,

@@ -15,7 +15,7 @@ const MOST: usize = 4;
 
 /// How many threads are of use to this process for one payload.
 pub(crate) fn size() -> usize {
-    fsgather_system::thread::cores().min(MOST)
+    fsgather_core::sys::thread::cores().min(MOST)
 }
 
 /// Does all jobs on so many threads, and passes each result to `done` on the calling thread, in the order in which the

@@ -76,7 +76,7 @@ impl GatherDir {
                 id.channel,
                 id.epoch,
                 id.rank,
-                fsgather_system::random::fresh(),
+                fsgather_core::sys::random::fresh(),
             );
             let target = self.payloads().join(name.to_string());
             let path = match self.facts().publish {

@@ -8,10 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fsgather_core::sys::clock;
 use fsgather_core::{
     Error, GatherId, KeyHash, ProcessId, RendezvousBackend, Salt, StorageCause, lock,
 };
-use fsgather_system::clock;
 
 use crate::{
     directory::{gather_dir::is_not_seen, keep_alive::TouchSchedule, rendezvous_directory},
@@ -377,7 +377,7 @@ impl FileBackend {
     ) -> Result<PathBuf, Error> {
         let stamp = GatherId::new(
             clock::wall(),
-            Salt::from_random(fsgather_system::random::fresh()),
+            Salt::from_random(fsgather_core::sys::random::fresh()),
         );
         let name = RecordName::new(self.key, stamp);
         let entry = match kind {

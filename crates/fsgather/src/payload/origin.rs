@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use fsgather_core::hash::{Hash64, Hash128};
 use fsgather_core::{ChannelId, Epoch, Error, Rank, Ticket};
-use fsgather_hash::{Hash64, Hash128};
 use fsgather_store::PayloadName;
 use uuid::Uuid;
 

@@ -284,7 +284,7 @@ fn forge(
             id(1).channel,
             id(1).epoch,
             id(1).rank,
-            fsgather_system::random::fresh(),
+            fsgather_core::sys::random::fresh(),
         ),
     };
     let table: Vec<u8> = chunks

@@ -18,10 +18,10 @@ impl Condition {
         limit: Option<Duration>,
     ) -> MutexGuard<'a, S> {
         #[cfg(feature = "model")]
-        if let Some(model) = crate::model::current() {
+        if let Some(model) = crate::sys::model::current() {
             drop(state);
             model.wait(self.place(), limit);
-            return crate::lock(lock);
+            return crate::sys::lock(lock);
         }
         let _ = lock;
         match limit {
@@ -35,13 +35,13 @@ impl Condition {
 
     /// Wakes one who waits.
     pub fn wake_one(&self) {
-        crate::ask_model!(model => model.wake(self.place(), false));
+        crate::sys::ask_model!(model => model.wake(self.place(), false));
         self.0.notify_one();
     }
 
     /// Wakes all who wait.
     pub fn wake_all(&self) {
-        crate::ask_model!(model => model.wake(self.place(), true));
+        crate::sys::ask_model!(model => model.wake(self.place(), true));
         self.0.notify_all();
     }
 

@@ -17,7 +17,7 @@ use rustix::{
     io::Result,
 };
 
-use crate::files::{Room, Status};
+use crate::sys::files::{Room, Status};
 
 thread_local! {
     static MODEL: Cell<Option<&'static dyn System>> = const { Cell::new(None) };
@@ -61,7 +61,7 @@ pub trait System: Files {
     fn process(&self, pid: u32) -> Option<u64>;
 }
 
-/// The calls of [`files`](crate::files). Descriptors are real ones, of whatever the model likes; it may not be told that one
+/// The calls of [`files`](crate::sys::files). Descriptors are real ones, of whatever the model likes; it may not be told that one
 /// of them is closed, but where [`close`](Self::close) is called.
 #[expect(
     missing_docs,

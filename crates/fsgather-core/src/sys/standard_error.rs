@@ -37,7 +37,7 @@ static TURNS: Turns = Turns::new();
 /// ```
 /// use std::io::Write;
 ///
-/// fsgather_system::StandardError.write_all(b"rank 2 is still waited for\n")?;
+/// fsgather_core::sys::StandardError.write_all(b"rank 2 is still waited for\n")?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,9 +95,9 @@ impl Turns {
     /// This thread's turn, if it comes within this time: in a child that was forked while another thread wrote it never does.
     fn take(&self, patience: Duration) -> Option<Turn<'_>> {
         let is_taken = |is_full: &mut Option<bool>| is_full.is_none();
-        let waited = self
-            .ended
-            .wait_timeout_while(crate::lock(&self.is_full), patience, is_taken);
+        let waited =
+            self.ended
+                .wait_timeout_while(crate::sys::lock(&self.is_full), patience, is_taken);
         let (mut is_full, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let is_full = is_full.take()?;
         Some(Turn {
@@ -109,7 +109,7 @@ impl Turns {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        *crate::lock(&self.turns.is_full) = Some(self.is_full);
+        *crate::sys::lock(&self.turns.is_full) = Some(self.is_full);
         self.turns.ended.notify_one();
     }
 }

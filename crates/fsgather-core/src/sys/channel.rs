@@ -6,7 +6,7 @@ pub use std::sync::mpsc::{Receiver, Sender, channel};
 #[cfg(feature = "model")]
 pub use over_conditions::{Receiver, Sender, channel};
 
-/// A channel that waits by a [`Condition`](crate::condition::Condition), and so on a model as well.
+/// A channel that waits by a [`Condition`](crate::sys::condition::Condition), and so on a model as well.
 #[cfg(feature = "model")]
 mod over_conditions {
     use std::{
@@ -18,7 +18,7 @@ mod over_conditions {
         time::Duration,
     };
 
-    use crate::{clock, condition::Condition};
+    use crate::sys::{clock, condition::Condition};
 
     struct Shared<T> {
         state: Mutex<State<T>>,
@@ -33,7 +33,7 @@ mod over_conditions {
 
     impl<T> Shared<T> {
         fn lock(&self) -> MutexGuard<'_, State<T>> {
-            crate::lock(&self.state)
+            crate::sys::lock(&self.state)
         }
     }
 

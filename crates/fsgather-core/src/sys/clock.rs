@@ -5,14 +5,14 @@ use std::time::{Duration, Instant, SystemTime};
 /// What time it is, by the clock that only goes forward.
 #[must_use]
 pub fn now() -> Instant {
-    crate::ask_model!(model => model.now());
+    crate::sys::ask_model!(model => model.now());
     Instant::now()
 }
 
 /// What time it is, by the calendar.
 #[must_use]
 pub fn wall() -> SystemTime {
-    crate::ask_model!(model => model.wall());
+    crate::sys::ask_model!(model => model.wall());
     SystemTime::now()
 }
 
@@ -22,7 +22,7 @@ pub fn wall() -> SystemTime {
     reason = "the owner of sleeping; callers have their reasons"
 )]
 pub fn sleep(duration: Duration) {
-    crate::ask_model!(model => model.wait(0, Some(duration)));
+    crate::sys::ask_model!(model => model.wait(0, Some(duration)));
     std::thread::sleep(duration);
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// ```
 /// use std::sync::Mutex;
 ///
-/// use fsgather_system::lock;
+/// use fsgather_core::sys::lock;
 ///
 /// let shared = Mutex::new(1);
 /// *lock(&shared) += 1;
@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// ```
 pub fn lock<T: ?Sized>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
     #[cfg(feature = "model")]
-    if let Some(model) = crate::model::current() {
+    if let Some(model) = crate::sys::model::current() {
         return lock_on(model, guarded);
     }
     guarded.lock().unwrap_or_else(PoisonError::into_inner)
@@ -27,7 +27,7 @@ pub fn lock<T: ?Sized>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The same where all threads of a model are one of the system's, which must not wait for itself.
 #[cfg(feature = "model")]
 fn lock_on<'a, T: ?Sized>(
-    model: &dyn crate::model::System,
+    model: &dyn crate::sys::model::System,
     guarded: &'a Mutex<T>,
 ) -> MutexGuard<'a, T> {
     use std::sync::TryLockError;

@@ -20,7 +20,7 @@ use rustix::{
     io::{Result, retry_on_intr},
 };
 
-use crate::ask_model;
+use crate::sys::ask_model;
 
 /// What lies under a name or is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ pub fn create_unnamed(directory: impl AsFd, mode: u32) -> Result<OwnedFd> {
 /// Those of `pread`; [`io::ErrorKind::UnexpectedEof`] at an early end.
 pub fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     #[cfg(feature = "model")]
-    if let Some(model) = crate::model::current() {
+    if let Some(model) = crate::sys::model::current() {
         let mut done = 0;
         while done < buffer.len() {
             match model.read_at(file.as_fd(), &mut buffer[done..], offset + done as u64)? {
@@ -142,7 +142,7 @@ pub fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<
 pub fn read_to_end(file: &File, bound: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     #[cfg(feature = "model")]
-    if let Some(model) = crate::model::current() {
+    if let Some(model) = crate::sys::model::current() {
         let mut buffer = [0; 1 << 14];
         while (bytes.len() as u64) < bound {
             match model.read_at(file.as_fd(), &mut buffer, bytes.len() as u64)? {

@@ -12,6 +12,6 @@
     )
 )]
 pub fn in_model(pid: u32) -> Option<Option<u64>> {
-    crate::ask_model!(model => Some(model.process(pid)));
+    crate::sys::ask_model!(model => Some(model.process(pid)));
     None
 }

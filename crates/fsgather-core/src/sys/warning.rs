@@ -6,7 +6,7 @@ use std::{io::Write, sync::Mutex};
 pub use tracing;
 use tracing::{dispatcher, subscriber::NoSubscriber};
 
-use crate::StandardError;
+use crate::sys::StandardError;
 
 /// Who speaks where nobody listens to the log; nobody until it is said.
 static SPEAKER: Mutex<Option<String>> = Mutex::new(None);
@@ -17,17 +17,17 @@ static SPEAKER: Mutex<Option<String>> = Mutex::new(None);
 /// The event is made in any case: `tracing` hands those to which nobody listens to the crate `log`, where it was built to.
 ///
 /// ```
-/// fsgather_system::warning::speak_as(Some("rank 3"));
+/// fsgather_core::sys::warning::speak_as(Some("rank 3"));
 /// // fsgather: rank 3: warning: rank 2 is still waited for
-/// fsgather_system::warn!("rank {} is still waited for", 2);
+/// fsgather_core::warn!("rank {} is still waited for", 2);
 /// ```
 #[macro_export]
 macro_rules! warn {
     ($($text:tt)+) => {{
         let text = ::std::format!($($text)+);
-        $crate::warning::tracing::warn!("{text}");
-        if !$crate::warning::is_listened_to() {
-            $crate::warning::write(&text);
+        $crate::sys::warning::tracing::warn!("{text}");
+        if !$crate::sys::warning::is_listened_to() {
+            $crate::sys::warning::write(&text);
         }
     }};
 }
@@ -38,7 +38,7 @@ const SEVERAL: &str = "a rank of this process";
 /// Has warnings to which nobody listens written to standard error from now on, as words of this process's `who`; with `None` no more.
 /// Where there are several in a process it is not told which of them speaks.
 pub fn speak_as(who: Option<&str>) {
-    let mut speaker = crate::lock(&SPEAKER);
+    let mut speaker = crate::sys::lock(&SPEAKER);
     let is_another = speaker
         .as_deref()
         .is_some_and(|before| who.is_some_and(|who| who != before));
@@ -57,7 +57,7 @@ pub fn is_listened_to() -> bool {
 
 /// Writes a warning to [standard error](StandardError), whole lines at a time. Best effort.
 pub fn write(text: &str) {
-    let Some(who) = crate::lock(&SPEAKER).clone() else {
+    let Some(who) = crate::sys::lock(&SPEAKER).clone() else {
         return;
     };
     let line = format!("fsgather: {who}: warning: {text}\n");
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn several_speakers_of_a_process_are_not_told_apart() {
-        let speaker = || crate::lock(&SPEAKER).clone();
+        let speaker = || crate::sys::lock(&SPEAKER).clone();
         let told = [Some("rank 3"), Some("rank 3"), Some("rank 4"), None].map(|who| {
             speak_as(who);
             speaker()

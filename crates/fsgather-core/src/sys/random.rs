@@ -18,7 +18,7 @@ pub fn fresh<T>() -> T
 where
     StandardUniform: Distribution<T>,
 {
-    crate::ask_model!(model => crate::model::Drawing(model).random());
+    crate::sys::ask_model!(model => crate::sys::model::Drawing(model).random());
     UnwrapErr(SysRng).random()
 }
 

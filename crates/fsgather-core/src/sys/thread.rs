@@ -19,7 +19,7 @@ enum Kind {
 ///
 /// When the system gives none.
 pub fn start(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<Started> {
-    crate::ask_model!(model => Ok(Started(Kind::Modelled(model.start(&name, Box::new(work))))));
+    crate::sys::ask_model!(model => Ok(Started(Kind::Modelled(model.start(&name, Box::new(work))))));
     let started = thread::Builder::new().name(name).spawn(work)?;
     Ok(Started(Kind::Real(started)))
 }
@@ -35,7 +35,7 @@ impl Started {
             Kind::Real(started) => started.join(),
             #[cfg(feature = "model")]
             Kind::Modelled(thread) => {
-                crate::ask_model!(model => { model.join(thread); Ok(()) });
+                crate::sys::ask_model!(model => { model.join(thread); Ok(()) });
                 Ok(())
             }
         }
@@ -45,6 +45,6 @@ impl Started {
 /// How many threads can work at the same time.
 #[must_use]
 pub fn cores() -> usize {
-    crate::ask_model!(_model => 1);
+    crate::sys::ask_model!(_model => 1);
     thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

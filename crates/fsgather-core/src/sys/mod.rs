@@ -1,0 +1,40 @@
+//! System calls for waiting, threads, time, random numbers and files in shared directories, which a model can answer in tests.
+//!
+//! Each function is one call of the system or the standard library, without decisions. With the feature `model` a thread may be given a
+//! model of the system (`model::run_on`), which then answers all of its calls: the project's own code runs in virtual time over a file
+//! system that lies. Without the feature no code of this is compiled.
+//!
+//! - [`clock`]: the time, and sleeping.
+//! - [`lock()`]: locks of data that threads share.
+//! - [`condition`]: waiting for another thread; [`channel`]: orders for another thread.
+//! - [`thread`]: starting threads; [`process`]: whether a process of a model runs.
+//! - [`random`]: random numbers.
+//! - [`files`]: calls about files and directories.
+//! - [`warning`]: warnings, on standard error if a program has no log; [`StandardError`]: standard error with bounded waiting.
+
+pub mod channel;
+pub mod clock;
+pub mod condition;
+pub mod files;
+mod lock;
+#[cfg(feature = "model")]
+pub mod model;
+pub mod process;
+pub mod random;
+mod standard_error;
+pub mod thread;
+pub mod warning;
+
+pub use lock::lock;
+pub use standard_error::StandardError;
+
+/// Has the model of this thread, if it has one, answer a call.
+macro_rules! ask_model {
+    ($model:ident => $answer:expr) => {
+        #[cfg(feature = "model")]
+        if let Some($model) = crate::sys::model::current() {
+            return $answer;
+        }
+    };
+}
+use ask_model;
