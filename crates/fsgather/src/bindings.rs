@@ -1,11 +1,20 @@
-//! For packages in other languages, which keep what a program in Rust says call by call.
+//! For the command, and for packages in other languages. A program in Rust needs none of it.
 
 use std::net::IpAddr;
 
 use fsgather_config::settings::InterfaceFilter;
 use fsgather_core::Error;
 
-pub use crate::{call_options::CallOptions, groups::Arrival};
+pub use crate::{
+    call_options::CallOptions,
+    groups::Arrival,
+    join::{
+        exact_path,
+        local_context::{LocalContext, local_directory},
+        secret_file,
+        this_process::process_or_unknown,
+    },
+};
 pub use fsgather_control::host_addresses::interface_of;
 pub use fsgather_store::{list_afresh, make_rendezvous};
 

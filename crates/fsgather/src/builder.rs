@@ -6,6 +6,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use crate::join::{
+    meeting::{Joined, Request, join},
+    rendezvous::Rendezvous,
+};
 use fsgather_config::{
     arguments::Arguments,
     environment::Variables,
@@ -14,10 +18,6 @@ use fsgather_config::{
 };
 use fsgather_core::{Call, Error, Interrupt, Operation, RankNames, Site};
 use fsgather_observe::call_log::CallLog;
-use fsgather_rendezvous::{
-    join::{Joined, Request, join},
-    rendezvous::Rendezvous,
-};
 use fsgather_store::this_process;
 
 use crate::{

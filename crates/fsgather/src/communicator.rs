@@ -2,9 +2,9 @@
 
 use std::{fmt, panic::Location, sync::Arc};
 
+use crate::join::this_process::process_or_unknown;
 use fsgather_config::{environment::Variables, settings::Transport};
 use fsgather_core::{Error, Operation, Rank, Site, WorldSize};
-use fsgather_rendezvous::this_process::process_or_unknown;
 
 use crate::{
     call::blocking::{self, step_aside},

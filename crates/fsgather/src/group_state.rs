@@ -19,6 +19,7 @@ use fsgather_store::{
 };
 use uuid::Uuid;
 
+use crate::join::local_context::LocalContext;
 use crate::{
     call::{blocking, open_calls::OpenCalls},
     payload::{
@@ -27,7 +28,6 @@ use crate::{
     world_state::WorldState,
 };
 use fsgather_config::settings::Transport;
-use fsgather_rendezvous::local_context::LocalContext;
 
 /// One rank's membership of one group, be it the world or a part of it.
 pub(crate) struct GroupState {

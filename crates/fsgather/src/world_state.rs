@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
+use crate::join::local_context::LocalContext;
 use fsgather_config::{error_file, settings::Verify};
 use fsgather_core::{
     CallId, Departure, Error, Interrupt, PeerFailure, ProcessId, Rank, Site, WorldSize, lock,
 };
 use fsgather_observe::call_log::CallLog;
-use fsgather_rendezvous::local_context::LocalContext;
 use fsgather_store::{CompressionSetting, FileCalls, PayloadId};
 use uuid::Uuid;
 

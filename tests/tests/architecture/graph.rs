@@ -12,7 +12,7 @@ pub(crate) struct Row {
 }
 
 /// Dependencies point down only; storage and control plane do not know each other.
-pub(crate) const GRAPH: [Row; 13] = [
+pub(crate) const GRAPH: [Row; 12] = [
     Row {
         name: "fsgather-core",
         uses: &[],
@@ -44,17 +44,6 @@ pub(crate) const GRAPH: [Row; 13] = [
         tests_use: &[],
     },
     Row {
-        name: "fsgather-rendezvous",
-        uses: &[
-            "fsgather-core",
-            "fsgather-store",
-            "fsgather-control",
-            "fsgather-config",
-            "fsgather-observe",
-        ],
-        tests_use: &[],
-    },
-    Row {
         name: "fsgather-observe",
         uses: &[
             "fsgather-core",
@@ -71,7 +60,6 @@ pub(crate) const GRAPH: [Row; 13] = [
             "fsgather-store",
             "fsgather-control",
             "fsgather-config",
-            "fsgather-rendezvous",
             "fsgather-arena",
             "fsgather-observe",
         ],
@@ -84,7 +72,6 @@ pub(crate) const GRAPH: [Row; 13] = [
             "fsgather-config",
             "fsgather-control",
             "fsgather-core",
-            "fsgather-rendezvous",
             "fsgather-store",
             "fsgather-observe",
         ],
@@ -124,7 +111,6 @@ pub(crate) const GRAPH: [Row; 13] = [
             "fsgather-config",
             "fsgather-control",
             "fsgather-core",
-            "fsgather-rendezvous",
             "fsgather-store",
             TEST_SUPPORT,
         ],

@@ -26,8 +26,7 @@ const CALLS: &str = "all_gather_bytes:300000 gather:1:300000 all_gather:200000 b
 /// What the ranks of a world warn of that succeeds with such a file system in the place of the default directory; what is
 /// in their working directory after that.
 fn with_default(options: &str, join: &str) -> (Vec<String>, Vec<PathBuf>) {
-    let default =
-        fsgather_rendezvous::local_context::local_directory().expect("a default directory");
+    let default = fsgather::bindings::local_directory().expect("a default directory");
     let mounted = Mounted::over(&default, options, "true");
     let work = place();
     // Others of these jobs are started at the same time by the same process.

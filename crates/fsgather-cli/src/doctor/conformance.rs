@@ -49,7 +49,7 @@ const REMOVAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// What rank 0 asks all ranks to try.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Plan {
-    #[serde(with = "fsgather_rendezvous::exact_path")]
+    #[serde(with = "fsgather::bindings::exact_path")]
     pub(super) directory: PathBuf,
     /// How many calls by each way; 0 without `--conformance`.
     pub(super) calls: u32,

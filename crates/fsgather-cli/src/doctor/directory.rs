@@ -20,7 +20,7 @@ use fsgather_store::{
 use uuid::Uuid;
 
 use super::facts::{AccessFacts, DirectoryFacts, MountFacts, PayloadFacts, ReadFacts};
-use fsgather_rendezvous::local_context::LocalContext;
+use fsgather::bindings::LocalContext;
 
 /// How long the file system may take to answer.
 const TIME_LIMIT: Duration = Duration::from_secs(20);

@@ -10,11 +10,11 @@ use super::{
     directory::{self, Depth},
     facts::{DirectoryFacts, LauncherFacts, LimitFacts, NetworkFacts, RankFacts, SettingFact},
 };
+use fsgather::bindings::{LocalContext, secret_file};
 use fsgather_config::{
     launcher::Detection,
     settings::{Control, Origin, RendezvousSetting, SecretSetting, Settings, Transport},
 };
-use fsgather_rendezvous::{local_context::LocalContext, secret_file};
 
 /// Returns the facts of this rank.
 pub(super) fn rank_facts(

@@ -19,6 +19,7 @@ mod judge;
 
 use std::time::{Duration, Instant};
 
+use fsgather::bindings::{LocalContext, process_or_unknown};
 use fsgather::{Communicator, Rank, Transport};
 use fsgather_config::{
     arguments::Arguments,
@@ -27,7 +28,6 @@ use fsgather_config::{
     words::Word,
 };
 use fsgather_core::{Error, Interrupt};
-use fsgather_rendezvous::{local_context::LocalContext, this_process::process_or_unknown};
 
 pub(crate) use facts::{ConformanceFacts, RankFacts, SettingFact, WayFacts, WorldFacts};
 pub(crate) use finding::{Conclusion, Finding, Level};

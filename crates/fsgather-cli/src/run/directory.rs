@@ -16,7 +16,7 @@ use fsgather_config::environment::{self, Variables};
 pub(super) fn choose(given: Option<&Path>) -> Result<PathBuf, Error> {
     match named(given)? {
         Some(named) => Ok(named),
-        None => fsgather_rendezvous::local_context::local_directory(),
+        None => fsgather::bindings::local_directory(),
     }
 }
 

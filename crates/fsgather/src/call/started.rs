@@ -3,10 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use crate::join::local_context::is_dispensable;
 use fsgather_control::mesh::Begun;
 use fsgather_core::{Call, Error, Rank, Verdict};
 use fsgather_observe::trace::record::Way;
-use fsgather_rendezvous::local_context::is_dispensable;
 use fsgather_store::Payload;
 
 use crate::{

@@ -9,7 +9,7 @@ use fsgather_control::{
 };
 use fsgather_core::Error;
 
-use fsgather_rendezvous::local_context::LinkSettings;
+use crate::join::local_context::LinkSettings;
 
 use crate::world_state::WorldState;
 

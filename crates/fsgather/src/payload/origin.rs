@@ -290,7 +290,7 @@ mod tests {
             vec![ProcessId::default(); 2],
             0,
             group.inner.default_request().clone(),
-            fsgather_rendezvous::local_context::LocalContext::nowhere(),
+            crate::join::local_context::LocalContext::nowhere(),
         );
         assert_ne!(own, PayloadOrigin::own(&world, &now));
     }

@@ -239,8 +239,8 @@ impl FilesPath {
 pub(crate) mod tests {
     use std::{fs, path::Path, process::Command, time::Duration, time::Instant};
 
+    use crate::join::local_context::LocalContext;
     use fsgather_core::{ProcessId, WorldSize};
-    use fsgather_rendezvous::local_context::LocalContext;
     use fsgather_store::{Janitor, this_process};
     use fsgather_testkit::{
         pace::{patience, rest},

@@ -5,10 +5,10 @@
 //! that a file is the one that was announced, which its name, header, length and footer tell. Between hosts, and on
 //! servers' file systems, bytes go through disks, networks and caches of others.
 
+use crate::join::sharing::Talk;
 use bytes::Bytes;
 use fsgather_config::settings::Verify;
 use fsgather_core::{Error, ProcessId};
-use fsgather_rendezvous::sharing::Talk;
 use fsgather_store::{Class, GatherDir};
 
 use super::{SetUp, decode};

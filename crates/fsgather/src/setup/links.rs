@@ -14,8 +14,8 @@ use std::sync::Arc;
 use fsgather_control::mesh::{Mesh, MeshAddress};
 use fsgather_core::Error;
 
+use crate::join::sharing::Talk;
 use fsgather_config::settings::{Transport, Verify};
-use fsgather_rendezvous::sharing::Talk;
 
 use crate::payload::{
     mesh::MeshPath,

@@ -33,14 +33,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use bytes::Bytes;
-use fsgather_core::{
-    Call, ChannelId, Contribution, Error, Operation, Phase, ProcessId, Rank, Round, lock,
-};
-use fsgather_rendezvous::{
+use crate::join::{
     exact_path,
     local_context::is_dispensable,
     sharing::{self, Talk},
+};
+use bytes::Bytes;
+use fsgather_core::{
+    Call, ChannelId, Contribution, Error, Operation, Phase, ProcessId, Rank, Round, lock,
 };
 use fsgather_store::{
     BEAT_PERIOD, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid, cannot_be_shared,

@@ -1,7 +1,7 @@
 //! Tests of what a rank finds out by itself while it sets up.
 
+use crate::join::local_context::LocalContext;
 use fsgather_core::{Peer, Site};
-use fsgather_rendezvous::local_context::LocalContext;
 use uuid::Uuid;
 
 use super::*;

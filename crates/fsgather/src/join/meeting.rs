@@ -15,7 +15,7 @@ use fsgather_core::{Error, Exchange, Interrupt, Look, ProcessId, Start, plain_li
 use fsgather_store::liveness;
 use uuid::Uuid;
 
-use crate::{
+use crate::join::{
     local_context::{LinkSettings, LocalContext},
     preparation::{Prepared, prepare},
     rendezvous::Rendezvous,
@@ -28,7 +28,7 @@ const TELL_PROBLEM: Duration = Duration::from_secs(5);
 
 /// What one rank says to meet the others.
 #[derive(Clone, Debug)]
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     /// The settings of the rank; more than one rank in its world.
     pub settings: Settings,
     /// The variables that they come from.
@@ -42,7 +42,7 @@ pub struct Request<'a> {
 }
 
 /// A world that has formed, as one of its ranks sees it.
-pub struct Joined {
+pub(crate) struct Joined {
     /// Connects the ranks.
     pub exchange: Box<dyn Exchange>,
     /// Names this world.
@@ -62,7 +62,7 @@ pub struct Joined {
 ///
 /// [`Error::Rendezvous`], [`Error::Timeout`] and the others that
 /// [`join::join`] has; [`Error::Config`] for settings that do not go together.
-pub fn join(request: Request<'_>) -> Result<Joined, Error> {
+pub(crate) fn join(request: Request<'_>) -> Result<Joined, Error> {
     let Request {
         mut settings,
         variables,

@@ -71,7 +71,7 @@ pub struct LinkSettings {
 /// Whether a directory with this problem can be done without where there is another way: one that nobody has named, and
 /// any that takes no more data.
 #[must_use]
-pub fn is_dispensable(problem: &Error, is_named: bool) -> bool {
+pub(crate) fn is_dispensable(problem: &Error, is_named: bool) -> bool {
     matches!(problem, Error::Storage { .. }) && (!is_named || takes_no_data(problem))
 }
 

@@ -11,7 +11,7 @@ use fsgather_store::{
 };
 use uuid::Uuid;
 
-use crate::{
+use crate::join::{
     introduction::Introduction, local_context::LocalContext, rendezvous::Rendezvous, secret_file,
 };
 use fsgather_config::settings::{Control, RendezvousSetting, SecretSetting, Settings};

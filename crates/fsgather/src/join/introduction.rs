@@ -13,7 +13,7 @@ use fsgather_core::{Error, Missing, ProcessId, Rank, RendezvousBackend, RollCall
 use fsgather_store::slow_place::watched;
 use uuid::Uuid;
 
-use crate::rendezvous::Bootstrap;
+use crate::join::rendezvous::Bootstrap;
 
 /// What messages call the channel.
 const PLACE: &str = "the program's own rendezvous";

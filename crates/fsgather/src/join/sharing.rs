@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 const VISIBLE_WITHIN: Duration = Duration::from_secs(10);
 
 /// How ranks tell each other what they have found.
-pub trait Talk {
+pub(crate) trait Talk {
     /// Tells everybody what this rank has found; what each rank has, in rank order.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ type Planting = Result<Option<ProbeNonce>, String>;
 
 /// Why a directory is not shared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Blindness {
+pub(crate) struct Blindness {
     /// Those who do not see what rank 0 does, or are not seen by it, by rank.
     pub ranks: Vec<usize>,
     /// How that shows.
@@ -53,7 +53,7 @@ pub struct Blindness {
 impl Blindness {
     /// As an error for all ranks.
     #[must_use]
-    pub fn into_error(self, directory: &Path, processes: &[ProcessId]) -> Error {
+    pub(crate) fn into_error(self, directory: &Path, processes: &[ProcessId]) -> Error {
         let mut hosts: Vec<String> = self
             .ranks
             .iter()
@@ -76,7 +76,7 @@ impl Blindness {
 /// # Errors
 ///
 /// Those by which ranks tell each other, and [`Talk::heed`]'s.
-pub fn prove(
+pub(crate) fn prove(
     talk: &impl Talk,
     rank: Rank,
     processes: &[ProcessId],
@@ -154,7 +154,7 @@ fn judge(
 /// # Errors
 ///
 /// [`Error::Storage`] when it is not seen in time or is not what rank 0 has made, and [`Talk::heed`]'s.
-pub fn open(
+pub(crate) fn open(
     talk: &impl Talk,
     rendezvous: &Path,
     facts: GatherFacts,
@@ -192,7 +192,7 @@ fn plant(
 /// Why a rank cannot use the directory, without the advice that comes with it: the message that this
 /// becomes a part of has advice of its own.
 #[must_use]
-pub fn brief(problem: &Error) -> String {
+pub(crate) fn brief(problem: &Error) -> String {
     match problem {
         Error::Storage {
             operation, cause, ..

@@ -5,7 +5,7 @@ use fsgather_store::this_process;
 
 /// The inode of this process's network namespace; 0 when unknown.
 #[must_use]
-pub fn network_namespace() -> u64 {
+pub(crate) fn network_namespace() -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self/ns/net").map_or(0, |metadata| metadata.ino())
 }

@@ -1,0 +1,27 @@
+//! Brings the ranks of a job together: from settings to a connected world, and the proof that it shares a directory.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`meeting`] | [`meeting::join`]: meets the other ranks in the way that the settings name |
+//! | [`introduction`] | the channel of a program's own, as the control plane uses it |
+//! | [`rendezvous`] | the ways in which ranks find rank 0, and the trait for such a channel |
+//! | [`preparation`] | checks before the meeting |
+//! | [`start`] | who started this rank, which keeps jobs without an id apart |
+//! | [`local_context`] | the directories, owner and links of one rank |
+//! | [`sharing`] | the proof that ranks see one and the same directory |
+//! | [`secret_file`] | the secret that a file holds |
+//! | [`exact_path`] | paths that travel byte for byte |
+//! | [`this_process`] | host, process and network namespace of this rank |
+
+pub mod exact_path;
+pub mod secret_file;
+
+pub(crate) mod local_context;
+pub(crate) mod meeting;
+pub(crate) mod rendezvous;
+pub(crate) mod sharing;
+pub(crate) mod this_process;
+
+mod introduction;
+mod preparation;
+mod start;
