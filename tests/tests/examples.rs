@@ -120,10 +120,13 @@ fn examples_are_short_enough_to_be_read_at_once() {
     let mut seen = 0;
     for entry in fs::read_dir(directory).expect("a directory") {
         let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            continue;
+        }
         let text = fs::read_to_string(&path).expect("text");
         let lines = text.lines().count();
         assert!(lines < 60, "{}: {lines} lines", path.display());
         seen += 1;
     }
-    assert_eq!(seen, 7);
+    assert_eq!(seen, 5);
 }

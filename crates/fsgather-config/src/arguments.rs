@@ -100,7 +100,6 @@ impl Arguments {
             }
         };
         self.replace(&mut settings)?;
-        settings.compression.value.check()?;
         Ok(settings)
     }
 }
@@ -137,17 +136,5 @@ mod tests {
             settings.compression.origin,
             Origin::Variable("FSGATHER_COMPRESS")
         );
-    }
-
-    #[test]
-    fn compression_that_cannot_be_had_is_refused_before_ranks_meet() {
-        let variables = Variables::from_iter([("FSGATHER_COMPRESS", "zstd")]);
-        let settled = Arguments::default().settle(&variables);
-        if CompressionSetting::Zstd.check().is_ok() {
-            assert!(settled.is_ok());
-        } else {
-            let error = settled.unwrap_err().to_string();
-            assert!(error.contains("cargo feature `zstd`"), "{error}");
-        }
     }
 }

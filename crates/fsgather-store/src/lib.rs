@@ -12,7 +12,7 @@
 //! - [`GatherDir`]: one communicator's directory; made, opened, marked, removed. [`GatherFacts`] is what
 //!   rank 0 tells the others of it.
 //! - [`PayloadWriter`]: writes one payload and makes it visible whole ([`PublishMode`] says how).
-//! - [`CompressionSetting`]: how its chunks are compressed, if at all.
+//! - [`check_compression`]: whether this build can compress chunks as a setting asks.
 //! - [`Locator`]: name, lengths and digest of a payload, as announced.
 //! - [`Payload`], [`PayloadReader`]: verified bytes, as one slice or as a stream; [`CollectPolicy`] says
 //!   how patiently and into what they are read. [`WritablePayload`]: bytes of one's own to write to. [`LentBytes`]: bytes that
@@ -95,8 +95,7 @@ pub use directory::owner::{OwnerRecord, OwnerRecordError, draw_id};
 pub use directory::owner_file::read_owner;
 pub use directory::probe::{Planted, ProbeNonce, cannot_be_shared, probers};
 pub use directory::rendezvous_directory::{
-    ANY_MODE, check_writable, check_writing, has_rendezvous, make_rendezvous,
-    remove_empty_rendezvous,
+    check_writable, check_writing, has_rendezvous, make_rendezvous, remove_empty_rendezvous,
 };
 pub use layout::PayloadName;
 pub use lifecycle::cleaning::{Cleaning, CleaningStep, Failed, Kept, Planned, clean};
@@ -120,7 +119,7 @@ pub use os::process::{Liveness, Sighting, judge, liveness, own_user_text, this_p
 pub use os::reveal::PublishMode;
 pub use payload::bytes::{LentBytes, Payload};
 pub use payload::collect::{CollectPolicy, PayloadReader};
-pub use payload::compression::CompressionSetting;
+pub use payload::compression::check_compression;
 pub use payload::file_calls::{FileCall, FileCalls};
 pub use payload::format::{self, Compression, Encoding};
 pub use payload::locator::Locator;

@@ -7,10 +7,10 @@ use std::{
     time::SystemTime,
 };
 
-use fsgather_core::{ChannelId, Epoch, Error, GatherId, ProcessId, Rank, Salt, WorldSize};
-use fsgather_store::{
-    CollectPolicy, CompressionSetting, Encoding, GatherDir, OwnerRecord, PayloadId, check_writable,
+use fsgather_core::{
+    ChannelId, CompressionSetting, Epoch, Error, GatherId, ProcessId, Rank, Salt, WorldSize,
 };
+use fsgather_store::{CollectPolicy, Encoding, GatherDir, OwnerRecord, PayloadId, check_writable};
 use uuid::Uuid;
 
 const MIB: u64 = 1 << 20;
@@ -51,7 +51,10 @@ fn a_large_compressed_payload_is_streamed_in_little_memory() {
     let piece = lines.collect::<String>().into_bytes();
     let settings = [CompressionSetting::None, CompressionSetting::Zstd];
     // Those of this build.
-    for setting in settings.into_iter().filter(|its| its.check().is_ok()) {
+    for setting in settings
+        .into_iter()
+        .filter(|its| fsgather_store::check_compression(*its).is_ok())
+    {
         let id = PayloadId {
             channel: ChannelId::WORLD,
             epoch: Epoch::FIRST,

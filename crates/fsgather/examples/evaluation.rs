@@ -1,14 +1,9 @@
-//! Evaluation: several processes classify handwritten digits, each its share; rank 0 gathers the predictions, one rank at
-//! a time.
-//!
-//! Start it under any launcher that starts ranks, for example
+//! Evaluation: each process classifies its share of handwritten digits, and rank 0 gathers the predictions.
 //!
 //! ```text
 //! cargo build --release -p fsgather --example evaluation
 //! cargo run --release -- run -n 4 -- target/release/examples/evaluation
 //! ```
-//!
-//! or alone: then the world has one rank, and the result is the same.
 
 #![expect(clippy::print_stdout, reason = "a program with a result to show")]
 
@@ -48,7 +43,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{right} of {all} images were recognized");
     }
 
-    // Everything was read, and nothing is left behind.
     world.close()?;
     Ok(())
 }

@@ -18,7 +18,7 @@ use fsgather_config::{
 };
 use fsgather_core::{Call, Error, Interrupt, Operation, RankNames, Site};
 use fsgather_observe::call_log::CallLog;
-use fsgather_store::this_process;
+use fsgather_store::{check_compression, this_process};
 
 use crate::{
     call::blocking::step_aside, codec::Postcard, communicator::Communicator,
@@ -294,6 +294,7 @@ impl Builder {
         let came = SystemTime::now();
         let variables = Variables::of_process();
         let settings = self.arguments.settle(&variables)?;
+        check_compression(settings.compression.value)?;
         speak_up(&variables, Some(settings.detection.rank));
         if settings.detection.rank.get() == 0 {
             for warning in &settings.warnings {
@@ -378,5 +379,18 @@ mod tests {
         assert_eq!(places.made_at.as_deref(), Some("eval.py:3"));
         let arguments = |builder: Builder| format!("{:?}", builder.arguments);
         assert_eq!(arguments(places), arguments(asked()));
+    }
+
+    #[test]
+    fn unsupported_compression_is_refused_before_ranks_meet() {
+        let made = Communicator::builder()
+            .compression(CompressionSetting::Zstd)
+            .build();
+        if cfg!(feature = "zstd") {
+            assert!(made.is_ok());
+        } else {
+            let error = made.map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains("cargo feature `zstd`"), "{error}");
+        }
     }
 }

@@ -10,10 +10,11 @@ use std::{
 use crate::join::local_context::LocalContext;
 use fsgather_config::{error_file, settings::Verify};
 use fsgather_core::{
-    CallId, Departure, Error, Interrupt, PeerFailure, ProcessId, Rank, Site, WorldSize, lock,
+    CallId, CompressionSetting, Departure, Error, Interrupt, PeerFailure, ProcessId, Rank, Site,
+    WorldSize, lock,
 };
 use fsgather_observe::call_log::CallLog;
-use fsgather_store::{CompressionSetting, FileCalls, PayloadId};
+use fsgather_store::{FileCalls, PayloadId};
 use uuid::Uuid;
 
 use crate::{

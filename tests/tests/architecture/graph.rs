@@ -40,7 +40,7 @@ pub(crate) const GRAPH: [Row; 12] = [
     },
     Row {
         name: "fsgather-config",
-        uses: &["fsgather-core", "fsgather-store"],
+        uses: &["fsgather-core"],
         tests_use: &[],
     },
     Row {

@@ -4,12 +4,12 @@ use std::{io::Write, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use fsgather_core::{
-    Call, Contribution, Departure, Error, Exchange, Leaves, Operation, Phase, ProcessId, Rank,
-    Round, Site, Ticket, WorldSize, read_message,
+    Call, CompressionSetting, Contribution, Departure, Error, Exchange, Leaves, Operation, Phase,
+    ProcessId, Rank, Round, Site, Ticket, WorldSize, read_message,
 };
 use fsgather_store::{
-    BEAT_PERIOD, Care, CollectPolicy, CompressionSetting, Encoding, GatherDir, GatherFacts,
-    Janitor, Locator, OwnUid, OwnerRecord, PayloadId, draw_id,
+    BEAT_PERIOD, Care, CollectPolicy, Encoding, GatherDir, GatherFacts, Janitor, Locator, OwnUid,
+    OwnerRecord, PayloadId, draw_id,
 };
 
 /// A rank's access to the gather directory of a job.

@@ -13,10 +13,11 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use fsgather_core::{ChannelId, Epoch, Error, GatherId, ProcessId, Rank, Salt, WorldSize};
+use fsgather_core::{
+    ChannelId, CompressionSetting, Epoch, Error, GatherId, ProcessId, Rank, Salt, WorldSize,
+};
 use fsgather_store::{
-    CollectPolicy, CompressionSetting, Encoding, GatherDir, OwnerRecord, PayloadId, check_writable,
-    make_rendezvous,
+    CollectPolicy, Encoding, GatherDir, OwnerRecord, PayloadId, check_writable, make_rendezvous,
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use uuid::Uuid;
@@ -34,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     for (kind, bytes) in kinds(mib << 20)? {
         for setting in [CompressionSetting::None, CompressionSetting::Zstd] {
-            if setting.check().is_err() {
+            if fsgather_store::check_compression(setting).is_err() {
                 continue;
             }
             let [mut write, mut read] = [Duration::MAX; 2];

@@ -11,10 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{ChannelId, Epoch, Error, Rank, WorldSize, lock};
+use fsgather_core::{ChannelId, CompressionSetting, Epoch, Error, Rank, WorldSize, lock};
 use fsgather_store::{
-    Access, Capacity, Class, CollectPolicy, CompressionSetting, Encoding, FileSystem, GatherDir,
-    Mount, OwnUid, PayloadId, PublishMode, check_writing, has_rendezvous, make_rendezvous,
+    Access, Capacity, Class, CollectPolicy, Encoding, FileSystem, GatherDir, Mount, OwnUid,
+    PayloadId, PublishMode, check_writing, has_rendezvous, make_rendezvous,
     remove_empty_rendezvous,
 };
 use uuid::Uuid;

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use fsgather_core::Control;
-use fsgather_store::CompressionSetting;
+use fsgather_core::{CompressionSetting, Control};
 use serde::{Deserialize, Serialize};
 
 /// The way payloads take.

@@ -30,8 +30,8 @@ mod value;
 mod variables;
 
 pub use choice::{Choice, ShowProgress, Trace, Transport, Verify};
+pub use fsgather_core::CompressionSetting;
 pub use fsgather_core::Control;
-pub use fsgather_store::CompressionSetting;
 pub use interfaces::InterfaceFilter;
 pub use parse::{DirMode, RendezvousSetting};
 pub use ports::PortRange;

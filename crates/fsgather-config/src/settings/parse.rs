@@ -5,8 +5,7 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use bytesize::ByteSize;
-use fsgather_core::Error;
-use fsgather_store::ANY_MODE;
+use fsgather_core::{ANY_MODE, Error};
 
 /// A duration with units, such as `30s` or `1h 30m`; neither a bare number nor nothing at all.
 pub(super) fn duration(text: &str) -> Option<Duration> {

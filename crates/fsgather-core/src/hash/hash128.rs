@@ -9,7 +9,7 @@ use twox_hash::XxHash3_128;
 /// How they are cut changes nothing.
 ///
 /// ```
-/// use crate::hash::Hash128;
+/// use fsgather_core::hash::Hash128;
 ///
 /// let mut hash = Hash128::new();
 /// hash.write(b"what ");

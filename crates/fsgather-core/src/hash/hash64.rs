@@ -9,7 +9,7 @@ use twox_hash::XxHash3_64;
 /// How they are cut changes nothing.
 ///
 /// ```
-/// use crate::hash::Hash64;
+/// use fsgather_core::hash::Hash64;
 ///
 /// let mut hash = Hash64::new();
 /// hash.write(b"what ");

@@ -1,4 +1,4 @@
-//! Asks the interpreter of this process which functions its threads are in: [`ask`].
+//! Asks the interpreter of this process which functions its threads are in: `ask`.
 //!
 //! A thread of its own waits for the interpreter's lock, so that the report does not have to. It exists only while a question is
 //! open, and there is one of it, however many reports need the answer.

@@ -7,17 +7,15 @@ use std::{
 };
 
 use fsgather_core::sys::clock;
-use fsgather_core::{Error, GatherId, Progress, Rank, StorageCause, WorldSize, duration_text};
+use fsgather_core::{
+    ANY_MODE, Error, GatherId, Progress, Rank, StorageCause, WorldSize, duration_text,
+};
 use rustix::{fs::FileType, io::Errno};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    directory::{
-        owner::OwnerRecord,
-        owner_file::read_owner,
-        rendezvous_directory::{self, ANY_MODE},
-    },
+    directory::{owner::OwnerRecord, owner_file::read_owner, rendezvous_directory},
     layout::{self, GatherEntry, RendezvousEntry},
     os::{
         directory::{self, OwnUid},

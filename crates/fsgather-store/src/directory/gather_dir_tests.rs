@@ -321,7 +321,7 @@ fn the_last_one_to_leave_removes_what_rank_0_cannot() {
         made.create_payload(
             payload(rank),
             encoding,
-            crate::CompressionSetting::None,
+            fsgather_core::CompressionSetting::None,
             |_| Ok(()),
         )
         .unwrap()
@@ -372,7 +372,7 @@ fn a_directory_in_the_place_of_this_one_is_noticed_and_nothing_is_left_in_it() {
         epoch: fsgather_core::Epoch::FIRST,
         rank: Rank::ZERO,
     };
-    let none = crate::CompressionSetting::None;
+    let none = fsgather_core::CompressionSetting::None;
     for directory in [&made, &opened] {
         let text = directory.check_place().unwrap_err().to_string();
         assert!(text.contains("another directory is in its place"), "{text}");
@@ -406,7 +406,7 @@ fn what_is_swapped_while_a_payload_is_written_is_not_announced() {
         epoch: fsgather_core::Epoch::FIRST,
         rank: Rank::ZERO,
     };
-    let none = crate::CompressionSetting::None;
+    let none = fsgather_core::CompressionSetting::None;
     let writer = made
         .create_payload(id, crate::Encoding(0), none, |_| Ok(()))
         .unwrap();
@@ -479,7 +479,7 @@ fn a_payload_of_a_rank_that_has_gone_goes_whatever_is_there() {
         rank: Rank::new(rank),
     };
     let publish = |rank| {
-        let setting = crate::CompressionSetting::None;
+        let setting = fsgather_core::CompressionSetting::None;
         let writer = made.create_payload(id(rank), crate::Encoding(0), setting, |_| Ok(()));
         writer.unwrap().publish().unwrap().name.to_string()
     };

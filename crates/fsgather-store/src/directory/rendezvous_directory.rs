@@ -25,14 +25,6 @@ use crate::{
     },
 };
 
-/// The mode of gather directories that are made for this user alone, but used whoever the file system lets read them:
-/// some have no modes of their own.
-///
-/// ```
-/// assert_eq!(fsgather_store::ANY_MODE & 0o7777, 0o700);
-/// ```
-pub const ANY_MODE: u32 = 0o10_0700;
-
 /// How often to make a rendezvous directory that is gone again: each time somebody has to come between.
 const TRIES: usize = 1000;
 
@@ -181,7 +173,7 @@ pub fn check_writable(directory: &Path) -> Result<OwnUid, Error> {
 ///
 /// [`Error::Storage`] that names the directory, not the file, so that all ranks say the same: when nothing can be written;
 /// when the directory belongs to somebody else than this user and root and has no sticky bit, so that its owner and others
-/// can replace what is in it; and when files in it are open to other users whatever their mode, unless `mode` is [`ANY_MODE`].
+/// can replace what is in it; and when files in it are open to other users whatever their mode, unless `mode` is [`ANY_MODE`](fsgather_core::ANY_MODE).
 pub fn check_writing(directory: &Path, mode: u32) -> Result<(OwnUid, SystemTime), Error> {
     let tried = in_rendezvous(directory, || trial::try_writing(directory))
         .map_err(|error| Error::storage("write in", directory, explain(directory, &error)))?;

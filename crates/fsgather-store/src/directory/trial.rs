@@ -11,7 +11,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::rendezvous_directory::ANY_MODE;
+use fsgather_core::ANY_MODE;
+
 use crate::{
     layout::RendezvousEntry,
     os::{

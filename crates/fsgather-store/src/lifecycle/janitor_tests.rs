@@ -40,10 +40,12 @@ fn payloads_of_a_rank_that_has_gone_are_removed_and_no_others() {
     };
     let publish = |epoch| {
         let encoding = crate::Encoding(0);
-        let writer =
-            directory.create_payload(id(epoch), encoding, crate::CompressionSetting::None, |_| {
-                Ok(())
-            });
+        let writer = directory.create_payload(
+            id(epoch),
+            encoding,
+            fsgather_core::CompressionSetting::None,
+            |_| Ok(()),
+        );
         writer.unwrap().publish().unwrap().name
     };
     publish(1);

@@ -107,7 +107,7 @@ pub(crate) fn publish_empty(directory: &GatherDir) -> crate::PayloadName {
     let writer = directory.create_payload(
         id,
         crate::Encoding(0),
-        crate::CompressionSetting::None,
+        fsgather_core::CompressionSetting::None,
         |_| Ok(()),
     );
     writer.unwrap().publish().unwrap().name

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use fsgather_core::{ChannelId, Epoch, Rank};
+use fsgather_core::{ChannelId, CompressionSetting, Epoch, Rank};
 use proptest::prelude::*;
 
 use super::*;
@@ -13,7 +13,7 @@ use crate::payload::format::{CHUNK_LEN, HEADER_LEN};
 use crate::{
     directory::{owner::tests::record, rendezvous_directory::check_writable},
     os::filesystem::Class,
-    payload::{compression::CompressionSetting, format::Encoding, writer::PayloadId},
+    payload::{format::Encoding, writer::PayloadId},
 };
 
 /// A gather directory for tests.

@@ -142,7 +142,7 @@ mod tests {
         ) {
             for setting in supported() {
                 let announced = Locator {
-                    compression: setting.compression(),
+                    compression: setting.into(),
                     stored_len,
                     ..locator(raw_len)
                 };

@@ -1,6 +1,6 @@
 use std::io::Write;
 
-use fsgather_core::bytes_text;
+use fsgather_core::{CompressionSetting, bytes_text};
 use proptest::prelude::*;
 
 use super::{
@@ -8,7 +8,7 @@ use super::{
     *,
 };
 use crate::payload::{
-    compression::{CompressionSetting, supported},
+    compression::supported,
     format::{CHUNK_LEN, Encoding, FOOTER_LEN, HEADER_LEN},
 };
 

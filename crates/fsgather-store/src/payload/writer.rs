@@ -11,7 +11,9 @@ use std::{
     path::PathBuf,
 };
 
-use fsgather_core::{ChannelId, Epoch, Error, Rank, StorageCause, bytes_text, room_for};
+use fsgather_core::{
+    ChannelId, CompressionSetting, Epoch, Error, Rank, StorageCause, bytes_text, room_for,
+};
 use rustix::io::Errno;
 
 use crate::{
@@ -24,7 +26,7 @@ use crate::{
         reveal::{self, PublishMode},
     },
     payload::{
-        compression::CompressionSetting,
+        compression::check_compression,
         format::{
             CHUNK_LEN, ChunkEntry, Compression, ENTRY_LEN, Encoding, FOOTER_LEN, Footer,
             HEADER_LEN, Header, chunk_len,
@@ -68,7 +70,7 @@ impl GatherDir {
         P: FnMut(u64) -> Result<(), Error>,
     {
         self.facts().world_size.rank(id.rank.get())?;
-        compression.check()?;
+        check_compression(compression)?;
         self.check_place()?;
         let mut names_left = NAMES_TRIED;
         loop {
@@ -101,7 +103,7 @@ impl GatherDir {
             };
             let header = Header {
                 encoding,
-                compression: compression.compression(),
+                compression: compression.into(),
                 has_checksums: true,
                 communicator: self.facts().communicator,
                 world_size: self.facts().world_size,

@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{ChannelId, Epoch, Error, Rank};
+use fsgather_core::{ChannelId, CompressionSetting, Epoch, Error, Rank};
 use fsgather_store::{
-    CollectPolicy, CompressionSetting, Encoding, GatherDir, Locator, PayloadId,
+    CollectPolicy, Encoding, GatherDir, Locator, PayloadId,
     format::{CHUNK_LEN, HEADER_LEN},
 };
 
@@ -118,7 +118,9 @@ fn specimen(len: usize, setting: CompressionSetting) -> Specimen {
 pub(crate) fn all() -> Vec<Specimen> {
     let settings = [CompressionSetting::None, CompressionSetting::Zstd];
     let lengths = [0, 9, 5 * CHUNK_LEN / 2];
-    let built = settings.iter().filter(|setting| setting.check().is_ok());
+    let built = settings
+        .iter()
+        .filter(|setting| fsgather_store::check_compression(**setting).is_ok());
     let all = built.flat_map(|setting| lengths.map(|len| specimen(len, *setting)));
     all.collect()
 }

@@ -6,8 +6,7 @@ use bytes::Bytes;
 use fsgather_control::mesh::{
     Begun, Halted, HostMemory, Mesh, Passed, RingPart, Source as Offered,
 };
-use fsgather_core::{CallId, Contribution, Error, Leaves, Rank, Recipients};
-use fsgather_store::CompressionSetting;
+use fsgather_core::{CallId, CompressionSetting, Contribution, Error, Leaves, Rank, Recipients};
 
 use crate::{
     call::guard::CallGuard,

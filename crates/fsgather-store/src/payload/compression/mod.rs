@@ -9,7 +9,7 @@ use std::fmt;
 
 #[cfg(feature = "zstd")]
 use ::zstd::bulk;
-use fsgather_core::Error;
+use fsgather_core::{CompressionSetting, Error};
 
 use crate::payload::format::Compression;
 
@@ -20,48 +20,27 @@ pub(crate) use tests::supported;
 #[cfg(feature = "zstd")]
 const LEVEL: i32 = 1;
 
-/// Whether the payload files of a rank are compressed.
+/// Checks that this build can compress as a setting asks.
 ///
-/// Compression takes time and saves bytes. It pays on a network file system that all ranks write to at once, and not where a
-/// file is mapped from memory. A chunk that compression does not make shorter is stored as it is. Readers need no setting.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum CompressionSetting {
-    /// Payloads are stored as they are.
-    #[default]
-    None,
-    /// Payloads are compressed with Zstandard. Needs the cargo feature `zstd`.
-    Zstd,
+/// # Errors
+///
+/// [`Error::Config`] that names the cargo feature that is off.
+pub fn check_compression(setting: CompressionSetting) -> Result<(), Error> {
+    if Compression::from(setting).is_supported() {
+        return Ok(());
+    }
+    Err(Error::config(
+        "this build of fsgather cannot compress, since its cargo feature `zstd` is off; switch that on, or choose no \
+         compression",
+    ))
 }
 
-impl CompressionSetting {
-    /// Returns the compression that payload files name.
-    #[must_use]
-    pub const fn compression(self) -> Compression {
-        match self {
-            Self::None => Compression::NONE,
-            Self::Zstd => Compression::ZSTD,
+impl From<CompressionSetting> for Compression {
+    fn from(setting: CompressionSetting) -> Self {
+        match setting {
+            CompressionSetting::None => Self::NONE,
+            CompressionSetting::Zstd => Self::ZSTD,
         }
-    }
-
-    /// Checks that this build can compress so.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Config`] that names the cargo feature that is off.
-    pub fn check(self) -> Result<(), Error> {
-        if self.compression().is_supported() {
-            return Ok(());
-        }
-        Err(Error::config(
-            "this build of fsgather cannot compress, since its cargo feature `zstd` is off; switch that on, or choose no \
-             compression",
-        ))
-    }
-}
-
-impl fmt::Display for CompressionSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.compression().fmt(f)
     }
 }
 
