@@ -229,7 +229,7 @@ mod tests {
             hue: None,
             gist: "its owner has ended",
             host: Some(host),
-            age: Some(Duration::from_mins(age)),
+            age: Some(Duration::from_secs(60 * age)),
             size,
         }
     }

@@ -26,7 +26,7 @@ mod tests {
     #[test]
     fn durations_need_a_unit() {
         assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("1h 30m"), Ok(Duration::from_mins(90)));
+        assert_eq!(duration("1h 30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("0s"), Ok(Duration::ZERO));
         for wrong in ["90", "0", "", "s", "-5s", "5 parsecs"] {
             let message = duration(wrong).unwrap_err();

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::{coordinator::World, job_credentials::JobFingerprint, message::Join};
 
 /// Longer than any test; the time-outs of all that is made here.
-pub(crate) const LONG: Duration = Duration::from_mins(1);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A world that is yet to form.
 pub(crate) fn world(world_size: u32) -> World {

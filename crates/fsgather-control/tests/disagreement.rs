@@ -31,7 +31,7 @@ struct Room {
 impl Room {
     fn new(telling: &[usize]) -> Self {
         let now = Instant::now();
-        let (coordinator, members) = machines::formed(3, Duration::from_mins(1), now);
+        let (coordinator, members) = machines::formed(3, Duration::from_secs(60), now);
         Self {
             now,
             coordinator,

@@ -17,7 +17,7 @@ use fsgather_core::{
 };
 use fsgather_testkit::pace::cases;
 
-const TIME_LIMIT: Duration = Duration::from_mins(1);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// One coordinator and its members, with nothing between them.
 struct Room {

@@ -78,7 +78,7 @@ fn timed_out(others: &[u32]) -> Error {
     });
     Error::Timeout {
         during: "moving payloads".into(),
-        timeout: Duration::from_mins(1),
+        timeout: Duration::from_secs(60),
         missing: missing.collect(),
         stacks: RollCall::default(),
         hint: "wait longer".into(),
@@ -99,7 +99,7 @@ enum Event {
 fn told(ranks: u32, mut events: Vec<(u64, Event)>) -> (Error, Duration) {
     events.sort_by_key(|(at, _)| *at);
     let start = Instant::now();
-    let (mut coordinator, _members) = machines::formed(ranks, Duration::from_mins(1), start);
+    let (mut coordinator, _members) = machines::formed(ranks, Duration::from_secs(60), start);
     let mut events = events.into_iter().peekable();
     loop {
         let next = events
@@ -296,7 +296,7 @@ fn a_rank_that_is_killed_while_it_stays_for_others_is_named_as_lost() {
 #[test]
 fn rank_0_that_was_stopped_reads_what_came_meanwhile_before_it_believes() {
     let start = Instant::now();
-    let (mut coordinator, _members) = machines::formed(3, Duration::from_mins(1), start);
+    let (mut coordinator, _members) = machines::formed(3, Duration::from_secs(60), start);
     happen(&mut coordinator, Event::Fail(2, link_lost(2, 1)), start);
     let woken = start + Duration::from_secs(30);
     coordinator.tick(woken);
@@ -309,7 +309,7 @@ fn rank_0_that_was_stopped_reads_what_came_meanwhile_before_it_believes() {
 #[test]
 fn rank_0_that_is_always_late_believes_in_the_end() {
     let start = Instant::now();
-    let (mut coordinator, _members) = machines::formed(3, Duration::from_mins(1), start);
+    let (mut coordinator, _members) = machines::formed(3, Duration::from_secs(60), start);
     happen(&mut coordinator, Event::Fail(2, link_lost(2, 1)), start);
     for seconds in [30, 60] {
         coordinator.tick(start + Duration::from_secs(seconds));

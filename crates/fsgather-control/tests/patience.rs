@@ -17,7 +17,7 @@ use fsgather_core::{
 };
 
 /// The time-out of the world.
-const WORLD: Duration = Duration::from_mins(1);
+const WORLD: Duration = Duration::from_secs(60);
 
 /// How much longer members wait for an answer.
 const GRACE: Duration = Duration::from_secs(10);

@@ -55,7 +55,7 @@ fn process(rank: Rank) -> ProcessId {
 /// A world that forms, and what is said until all know of it.
 fn meet(ranks: u32, now: Instant) -> (Coordinator, Both) {
     let world_size = WorldSize::new(ranks).unwrap();
-    let timeout = Duration::from_mins(30);
+    let timeout = Duration::from_secs(1800);
     let world = World {
         world_size,
         communicator: Uuid::nil(),
@@ -114,7 +114,7 @@ fn call(ranks: u32, operation: Operation, root: Option<Rank>, body: usize) -> Bo
     };
     let mut said = Both::default();
     for rank in (0..ranks).map(Rank::new) {
-        let mut member = Member::new(rank_0.clone(), Duration::from_mins(30), now);
+        let mut member = Member::new(rank_0.clone(), Duration::from_secs(1800), now);
         let mut call = Call::new(operation, Site::named(SITE));
         call.root = root;
         let ticket = member.begin(ChannelId::WORLD, call).unwrap();

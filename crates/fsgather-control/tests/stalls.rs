@@ -38,7 +38,7 @@ fn reading() -> Activity {
 /// a little one after the other, and look only so often.
 fn warnings(ranks: u32, stopped: &[u32], seconds: u64) -> Vec<(u64, String)> {
     let start = Instant::now();
-    let (mut coordinator, mut members) = machines::formed(ranks, Duration::from_mins(30), start);
+    let (mut coordinator, mut members) = machines::formed(ranks, Duration::from_secs(1800), start);
     let mut warnings = Vec::new();
     for look in 0..=seconds * 2 {
         let (second, passed) = (look / 2, LOOK_EVERY * u32::try_from(look).unwrap());
@@ -105,7 +105,7 @@ proptest! {
 #[test]
 fn a_rank_that_comes_to_a_rest_once_more_is_told_of_once_more() {
     let start = Instant::now();
-    let (_, mut members) = machines::formed(2, Duration::from_mins(30), start);
+    let (_, mut members) = machines::formed(2, Duration::from_secs(1800), start);
     let member = &mut members[1];
     let mut tells = |at: u64, idle: u64| {
         let (now, idle) = (start + Duration::from_secs(at), Duration::from_secs(idle));
@@ -147,7 +147,7 @@ fn asks_and_warnings(
     seconds: u64,
 ) -> Vec<(u64, String)> {
     let start = Instant::now();
-    let (_, mut members) = machines::formed(2, Duration::from_mins(30), start);
+    let (_, mut members) = machines::formed(2, Duration::from_secs(1800), start);
     let member = &mut members[1];
     let mut done = Vec::new();
     for second in 0..=seconds {
@@ -231,7 +231,7 @@ fn a_neighbour_of_a_rank_0_that_does_not_answer_looks_at_it_and_says_what_it_see
     };
     for (wait, what) in WAITS {
         let start = Instant::now();
-        let (_, mut members) = machines::formed(2, Duration::from_mins(30), start);
+        let (_, mut members) = machines::formed(2, Duration::from_secs(1800), start);
         let mut member = members.swap_remove(1).beside(root);
         let (mut looks, mut told) = (Vec::new(), Vec::new());
         for second in 0..=70 {

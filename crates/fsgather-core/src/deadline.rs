@@ -9,7 +9,7 @@ pub struct Deadline {
 }
 
 /// What is longer would overflow the clock, or soon would: a century is for ever.
-const FOR_EVER: Duration = Duration::from_hours(100 * 365 * 24);
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 impl Deadline {
     /// The deadline `timeout` after `now`; durations longer than a century mean a century. This is the place

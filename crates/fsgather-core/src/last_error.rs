@@ -12,7 +12,7 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::{Error, PeerFailure, Rank, plain_line, run_file};
+use crate::{Error, PeerFailure, Rank, floor_boundary, plain_line, run_file};
 
 /// What the file is called that `fsgather run` makes for it; ranks leave errors in no other.
 pub const FILE_NAME: &str = "fsgather-errors";
@@ -137,7 +137,7 @@ impl LastError {
 
     fn to_line(&self) -> String {
         let blames: Vec<String> = self.blames.iter().map(ToString::to_string).collect();
-        let end = self.text.floor_char_boundary(LONGEST);
+        let end = floor_boundary(&self.text, LONGEST);
         // Lines that are indented go on with what is said, such as what ranks are doing; others are of programs.
         let text = self.text[..end].replace("\n  ", "; ");
         let text = text.replace(['\n', '\t', '\r'], " ");

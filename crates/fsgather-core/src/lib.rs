@@ -85,8 +85,8 @@ pub use room::room_for;
 pub use start::{Kinship, Start, Starter};
 pub use sys::{StandardError, lock, warning::speak_as};
 pub use text::{
-    bytes_text, duration_text, plain_line, plain_text, rank_ranges, spelled_text, steers,
-    typed_duration_text,
+    bytes_text, ceil_boundary, duration_text, floor_boundary, plain_line, plain_text, rank_ranges,
+    spelled_text, steers, typed_duration_text,
 };
 pub use warning::{FIRST_WARNING, warning_after};
 pub use whereabouts::{

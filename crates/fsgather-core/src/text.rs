@@ -111,11 +111,26 @@ pub(crate) fn cut_text(text: &str, most: usize) -> String {
         return text.to_owned();
     }
     let note = format!("... (cut; {} in all)", bytes_text(text.len() as u64));
-    let mut kept = most.saturating_sub(note.len());
-    while !text.is_char_boundary(kept) {
-        kept -= 1;
-    }
+    let kept = floor_boundary(text, most.saturating_sub(note.len()));
     format!("{}{note}", &text[..kept])
+}
+
+/// Returns the last boundary between characters of `text` that is not behind `at` bytes.
+#[must_use]
+pub fn floor_boundary(text: &str, at: usize) -> usize {
+    let at = at.min(text.len());
+    (0..=at)
+        .rev()
+        .find(|place| text.is_char_boundary(*place))
+        .unwrap_or(0)
+}
+
+/// Returns the first boundary between characters of `text` that is not before `at` bytes.
+#[must_use]
+pub fn ceil_boundary(text: &str, at: usize) -> usize {
+    (at..text.len())
+        .find(|place| text.is_char_boundary(*place))
+        .unwrap_or(text.len())
 }
 
 /// The text, or its beginning and its end, which says the most of a path, with `...` for what was between them.
@@ -125,8 +140,8 @@ pub(crate) fn cut_within(text: &str, most: usize) -> String {
         return text.to_owned();
     }
     let kept = most.saturating_sub(NOTE.len());
-    let start = text.floor_char_boundary(kept / 3);
-    let end = text.ceil_char_boundary(text.len() - (kept - kept / 3));
+    let start = floor_boundary(text, kept / 3);
+    let end = ceil_boundary(text, text.len() - (kept - kept / 3));
     format!("{}{NOTE}{}", &text[..start], &text[end..])
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const FIRST_WARNING: Duration = Duration::from_secs(30);
 
 /// Warnings are at most so far apart.
-const LONGEST_GAP: Duration = Duration::from_mins(30);
+const LONGEST_GAP: Duration = Duration::from_secs(1800);
 
 /// When the next warning is due after one that came when nothing had moved for so long: at 30 s, 1 min, 2 min, and so
 /// on, up to 30 minutes apart.

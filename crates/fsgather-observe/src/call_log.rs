@@ -357,7 +357,7 @@ impl Entry {
 
 /// A time that is compared with others: in seconds, as long as that reads well.
 fn seconds_text(time: Duration) -> String {
-    if time < Duration::from_mins(10) {
+    if time < Duration::from_secs(600) {
         format!("{:.2} s", time.as_secs_f64())
     } else {
         duration_text(Duration::from_secs(time.as_secs()))

@@ -84,7 +84,7 @@ fn look<R>(
     limit: Option<Duration>,
     mut wait: impl FnMut(Duration) -> Result<Option<R>, Error>,
 ) -> Result<Option<R>, Error> {
-    const LONG: Duration = Duration::from_hours(1);
+    const LONG: Duration = Duration::from_secs(3600);
     // What is longer than the clock goes is for ever.
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     loop {

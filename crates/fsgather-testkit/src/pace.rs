@@ -17,7 +17,7 @@ pub fn cases<N>(quick: N, full: N) -> N {
 /// every busy machine.
 #[must_use]
 pub fn patience() -> Duration {
-    Duration::from_mins(2)
+    Duration::from_secs(120)
 }
 
 /// Leaves the processor to others for a moment, between two looks at something that nobody announces.

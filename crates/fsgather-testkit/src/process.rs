@@ -28,10 +28,10 @@ use signal_hook::{
 };
 
 /// No wait takes longer on a machine that works, however busy it is. No promise is measured by this.
-pub const TIME_LIMIT: Duration = Duration::from_mins(3);
+pub const TIME_LIMIT: Duration = Duration::from_secs(180);
 
 /// No process that a test has started in the background lives longer.
-pub const LIFETIME: Duration = Duration::from_mins(10);
+pub const LIFETIME: Duration = Duration::from_secs(600);
 
 /// A process that is killed when its time is over.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Longer than any job, and short enough for clocks.
-const FOR_EVER: Duration = Duration::from_hours(100 * 365 * 24);
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// How long a tag may be, in bytes: it travels with every call, and messages may name thousands.
 const LONGEST_TAG: usize = 256;

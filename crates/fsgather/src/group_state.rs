@@ -386,7 +386,7 @@ mod tests {
     /// Rank 0 of a world of three.
     fn rank_0(sets_up_later: bool) -> Arc<GroupState> {
         let (world_size, process) = (WorldSize::new(3).unwrap(), ProcessId::default());
-        let limit = std::time::Duration::from_mins(1);
+        let limit = std::time::Duration::from_secs(60);
         let exchange = fsgather_control::threads(world_size, &process, limit).remove(0);
         let request = PathRequest {
             transport: Transport::Auto,

@@ -41,7 +41,7 @@ impl Setting {
         Self {
             control: Control::Markers,
             timeout,
-            join_timeout: Duration::from_mins(1),
+            join_timeout: Duration::from_secs(60),
             interfaces: Arc::new(|_: &str, address: IpAddr| address.is_loopback()),
             apart: false,
         }
@@ -155,7 +155,7 @@ fn markers_conform() {
 #[test]
 fn a_world_over_markers_leaves_nothing_behind() {
     let place = tempfile::tempdir().unwrap();
-    let setting = Setting::markers(Duration::from_mins(1));
+    let setting = Setting::markers(Duration::from_secs(60));
     let world = join(place.path(), 4, &setting);
     barrier_and_close(world.into_iter().map(Result::unwrap).collect());
     assert_eq!(left_in(place.path()), [""; 0]);
@@ -168,7 +168,7 @@ fn a_world_moves_to_markers_when_a_rank_cannot_reach_rank_0() {
     let setting = Setting {
         control: Control::Auto,
         apart: true,
-        ..Setting::markers(Duration::from_mins(1))
+        ..Setting::markers(Duration::from_secs(60))
     };
     let world = join(place.path(), 3, &setting);
     barrier_and_close(world.into_iter().map(Result::unwrap).collect());
@@ -181,8 +181,8 @@ fn where_only_tcp_is_allowed_a_rank_that_cannot_reach_rank_0_is_told_to_all_at_o
     let setting = Setting {
         control: Control::Tcp,
         apart: true,
-        join_timeout: Duration::from_hours(1),
-        ..Setting::markers(Duration::from_hours(1))
+        join_timeout: Duration::from_secs(3600),
+        ..Setting::markers(Duration::from_secs(3600))
     };
     let mut told: Vec<String> = within_patience(|| join(place.path(), 2, &setting))
         .into_iter()
@@ -201,7 +201,7 @@ fn a_rank_that_does_not_come_is_named() {
     let place = tempfile::tempdir().unwrap();
     let setting = Setting {
         join_timeout: Duration::from_secs(2),
-        ..Setting::markers(Duration::from_mins(1))
+        ..Setting::markers(Duration::from_secs(60))
     };
     let world_size = WorldSize::new(3).unwrap();
     let told: Vec<Error> = thread::scope(|scope| {

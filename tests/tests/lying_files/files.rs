@@ -32,7 +32,7 @@ pub(crate) struct Handle {
 }
 
 /// When the model begins, by the calendar.
-const EPOCH: Duration = Duration::from_hours(500_000);
+const EPOCH: Duration = Duration::from_secs(1_800_000_000);
 
 /// All file systems, the hosts' memories, and what is open.
 pub(crate) struct FileWorld {

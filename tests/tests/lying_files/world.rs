@@ -81,7 +81,7 @@ pub(crate) struct World {
 }
 
 /// The longest that a world may take.
-const LIMIT: Duration = Duration::from_mins(30);
+const LIMIT: Duration = Duration::from_secs(1800);
 
 impl Script {
     /// What a seed stands for, where nothing else is said.

@@ -199,7 +199,7 @@ fn work(what: &str, setting: &Setting, rank: usize) {
         ports: 0..=0,
         interfaces: Arc::new(|_, _| true),
         network_namespace: 0,
-        timeout: Duration::from_mins(1),
+        timeout: Duration::from_secs(60),
         processes: processes.collect(),
     })
     .unwrap();

@@ -38,10 +38,10 @@ const LENGTHS: [u32; 2] = [1000, 1_500_000];
 const INLINE_LIMIT: u64 = 64 << 10;
 
 /// How long ranks wait for each other to meet: longer than any known file system shows an old list of names.
-const JOIN_TIMEOUT: Duration = Duration::from_mins(1);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a call may wait while nothing moves.
-const CALL_TIMEOUT: Duration = Duration::from_mins(2);
+const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How long files of the calls may take to disappear: clients of some file systems hold on to removed files.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -42,7 +42,7 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
 const NOT_SHARED_JOIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long nothing may move after that, by default.
-const CALL_TIMEOUT: Duration = Duration::from_mins(2);
+const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The place of the calls in messages.
 const CALL_SITE: &str = "`fsgather doctor`";

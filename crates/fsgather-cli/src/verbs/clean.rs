@@ -459,7 +459,7 @@ mod tests {
             assert_eq!(arguments.repeated(), suggested);
         }
         let again = read("clean /shared --older-than 7d --yes").unwrap();
-        assert_eq!(again.older_than, Duration::from_hours(7 * 24));
+        assert_eq!(again.older_than, Duration::from_secs(7 * 24 * 3600));
     }
 
     #[test]

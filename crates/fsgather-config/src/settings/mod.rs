@@ -50,10 +50,10 @@ use crate::{
 };
 
 /// How long ranks wait for each other to meet, when nobody says otherwise.
-pub const DEFAULT_JOIN_TIMEOUT: Duration = Duration::from_mins(5);
+pub const DEFAULT_JOIN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How long a call waits since anything last moved, when nobody says otherwise.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// How much memory a rank shares with others of its host, in bytes, when nobody says otherwise.
 pub const DEFAULT_SHARED_MEMORY: u64 = 256 << 20;

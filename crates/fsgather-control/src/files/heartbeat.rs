@@ -12,7 +12,7 @@ use fsgather_core::{Beat, Rank, read_message};
 pub(super) const BEAT_EVERY: Duration = Duration::from_secs(5);
 
 /// A host that shows nothing new for so long counts as lost.
-pub(super) const SILENCE_LIMIT: Duration = Duration::from_mins(1);
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// How much of the time between two looks counts as silence, at most: an observer that was stopped
 /// itself has not listened meanwhile.
@@ -208,7 +208,7 @@ mod tests {
         let start = Instant::now();
         let mut heartbeat = Heartbeat::default();
         heartbeat.listen_to(7, start);
-        let woken = start + Duration::from_mins(30);
+        let woken = start + Duration::from_secs(1800);
         assert!(heartbeat.record(7, &[], woken) < SILENCE_LIMIT);
     }
 

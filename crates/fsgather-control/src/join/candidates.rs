@@ -41,7 +41,7 @@ impl Seeker {
                 }
                 let found =
                     ThreadCall::start(move || asked.to_socket_addrs().map(Iterator::collect));
-                match found.finish().await.flatten() {
+                match found.finish().await.and_then(|resolved| resolved) {
                     Ok(addresses) => {
                         if is_first {
                             self.failures.by_world.remove(&name);

@@ -235,11 +235,11 @@ mod tests {
         let mut failures = SearchFailures::default();
         let so_far = |failures: &SearchFailures, unanswered| {
             let so_far = failures.so_far("/shared".into(), false);
-            so_far(Duration::from_mins(1), unanswered)
+            so_far(Duration::from_secs(60), unanswered)
         };
         let at_an_address = |failures: &SearchFailures| {
             let so_far = failures.so_far("tcp://vm:1".into(), true);
-            so_far(Duration::from_mins(1), None)
+            so_far(Duration::from_secs(60), None)
         };
         let said = so_far(&failures, None);
         let start = "still waiting for rank 0 to appear in /shared, for 1 min now; ";

@@ -190,6 +190,6 @@ mod tests {
         assert_eq!(due, [(20, Due::Ask), (41, Due::Ask), (51, silent)]);
         // A stop of this process is no silence of the other.
         let mut listening = Listening::new(words, start);
-        assert_eq!(listening.look(start + Duration::from_hours(1)), None);
+        assert_eq!(listening.look(start + Duration::from_secs(3600)), None);
     }
 }

@@ -253,7 +253,7 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let limited = async { tokio::time::timeout(Duration::from_mins(1), test).await };
+        let limited = async { tokio::time::timeout(Duration::from_secs(60), test).await };
         runtime.block_on(limited).unwrap();
     }
 

@@ -101,7 +101,7 @@ fn what_nobody_wants_any_more_ends_its_link_and_nothing_else() {
     assert!(again.read_to_end(&mut ignore).unwrap() == payload(1, len));
     meshes[1].withdraw(call(0));
     // So no fetch is left that this would wait for.
-    meshes[1].shut_down(Duration::from_mins(1));
+    meshes[1].shut_down(Duration::from_secs(60));
 }
 
 #[test]

@@ -27,7 +27,7 @@ impl Bed {
         Self {
             communicator: Uuid::new_v4(),
             secret: [7; 32],
-            timeout: Duration::from_mins(2),
+            timeout: Duration::from_secs(120),
             processes: (0..ranks).map(process).collect(),
         }
     }

@@ -284,7 +284,7 @@ fn a_rank_that_is_stopped_before_there_is_a_link_times_out_as_any_other() {
 fn a_rank_that_goes_on_after_a_stop_is_reached() {
     // In full, longer than ranks of a world look for a way to each other before the first call.
     let stop = Duration::from_secs(cases(1, 11));
-    let (meshes, proxy) = with_a_stopped_rank(Duration::from_mins(1));
+    let (meshes, proxy) = with_a_stopped_rank(Duration::from_secs(60));
     let mesh = &meshes[0];
     let mut look = |_| {
         let idle = mesh.stalled(call(0)).map(|(_, idle)| idle);

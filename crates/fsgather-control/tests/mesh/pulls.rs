@@ -264,7 +264,7 @@ fn shutting_down_waits_for_what_is_offered_and_being_fetched() {
     let len = 30_000_000;
     offer(&meshes[1], 1, 0, len);
     let got = std::thread::scope(|scope| {
-        let ending = scope.spawn(|| meshes[1].shut_down(Duration::from_hours(1)));
+        let ending = scope.spawn(|| meshes[1].shut_down(Duration::from_secs(3600)));
         // Offered, and not asked for yet; then half-way.
         let mut pull = meshes[0].pull(call(0), Rank::new(1), len as u64).unwrap();
         let first = pull.next_chunk(&mut ignore).unwrap().unwrap();
@@ -293,7 +293,7 @@ fn shutting_down_waits_for_what_is_being_fetched_and_offered_no_more() {
     let first = pull.next_chunk(&mut ignore).unwrap().unwrap();
     meshes[1].withdraw(call(0));
     let rest = std::thread::scope(|scope| {
-        let ending = scope.spawn(|| meshes[1].shut_down(Duration::from_hours(1)));
+        let ending = scope.spawn(|| meshes[1].shut_down(Duration::from_secs(3600)));
         // More is on its way than sockets hold, so it cannot end as long as nobody reads.
         std::thread::park_timeout(Duration::from_millis(200));
         assert!(!ending.is_finished());

@@ -194,7 +194,7 @@ mod tests {
             reader.read_to_end(&mut all).unwrap();
             all
         });
-        assert!(is_taken(writer.as_fd(), &text, Duration::from_mins(1)));
+        assert!(is_taken(writer.as_fd(), &text, Duration::from_secs(60)));
         drop(writer);
         assert_eq!(reading.join().unwrap(), text);
     }
@@ -206,7 +206,7 @@ mod tests {
         assert!(turns.take(Duration::from_millis(5)).is_none());
         held.is_full = true;
         thread::scope(|scope| {
-            let next = scope.spawn(|| turns.take(Duration::from_mins(1)).map(|next| next.is_full));
+            let next = scope.spawn(|| turns.take(Duration::from_secs(60)).map(|next| next.is_full));
             drop(held);
             assert_eq!(next.join().unwrap(), Some(true));
         });
@@ -217,6 +217,6 @@ mod tests {
     fn a_reader_that_is_gone_is_no_reason_to_wait() {
         let (reader, writer) = pipe().unwrap();
         drop(reader);
-        assert!(!is_taken(writer.as_fd(), b"x", Duration::from_mins(1)));
+        assert!(!is_taken(writer.as_fd(), b"x", Duration::from_secs(60)));
     }
 }

@@ -1,7 +1,7 @@
 //! One call as it lies in a file: [`CallRecord`], which takes [`CallRecord::WORDS`] words. Pure.
 
 use fsgather_core::hash::Hash64;
-use fsgather_core::{Rank, plain_text};
+use fsgather_core::{Rank, ceil_boundary, floor_boundary, plain_text};
 
 use crate::trace::cause::Cause;
 
@@ -257,13 +257,13 @@ fn short(site: &str, room: usize) -> &str {
     if site.len() <= room {
         return site;
     }
-    let from = site.ceil_char_boundary(site.len() - room);
+    let from = ceil_boundary(site, site.len() - room);
     let end = &site[from..];
     let line = site.rsplit(':').next().unwrap_or_default();
     let is_of_file = !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
     match end.find('/') {
         Some(at) if is_of_file => &end[at + 1..],
-        _ => &site[..site.floor_char_boundary(room)],
+        _ => &site[..floor_boundary(site, room)],
     }
 }
 

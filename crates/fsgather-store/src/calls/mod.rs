@@ -27,7 +27,7 @@ use std::{
 
 use fsgather_core::hash::Hash128;
 use fsgather_core::sys::files;
-use fsgather_core::{Error, ProcessId, Rank, StorageCause, read_message};
+use fsgather_core::{Error, ProcessId, Rank, StorageCause, floor_boundary, read_message};
 use rustix::{
     fs::{CWD, OFlags},
     process::{Resource, getrlimit},
@@ -102,7 +102,7 @@ impl CallsHeader {
     fn to_bytes(&self) -> Option<Vec<u8>> {
         let mut short = self.clone();
         short.job = short.job.map(|mut job| {
-            job.truncate(job.floor_char_boundary(LONGEST_JOB));
+            job.truncate(floor_boundary(&job, LONGEST_JOB));
             job
         });
         let body = postcard::to_stdvec(&short).ok()?;
@@ -534,7 +534,7 @@ pub(crate) mod tests {
         };
         let paths = [(0, &me), (1, &elsewhere)].map(|(rank, process)| {
             let (made, path) = create(place.path(), &header(rank, process.clone()), 8192).unwrap();
-            let day = Duration::from_hours(25);
+            let day = Duration::from_secs(90_000);
             made.set_modified(SystemTime::now() - day).unwrap();
             path
         });

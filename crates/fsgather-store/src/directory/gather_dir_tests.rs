@@ -126,7 +126,7 @@ fn a_directory_that_appears_late_is_waited_for() {
         facts,
         Rank::ZERO,
         own,
-        Duration::from_mins(1),
+        Duration::from_secs(60),
         &mut |_| {
             asked += 1;
             if asked == 3 {

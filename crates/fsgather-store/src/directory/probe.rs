@@ -236,11 +236,11 @@ mod tests {
         let probes = std::fs::File::open(directory.probes()).unwrap();
         let long_ago = std::time::SystemTime::UNIX_EPOCH;
         probes.set_modified(long_ago).unwrap();
-        planted.tend(Duration::from_mins(1));
+        planted.tend(Duration::from_secs(60));
         assert!(probes.metadata().unwrap().modified().unwrap() > long_ago);
         // Each moment once.
         probes.set_modified(long_ago).unwrap();
-        planted.tend(Duration::from_mins(1));
+        planted.tend(Duration::from_secs(60));
         assert_eq!(probes.metadata().unwrap().modified().unwrap(), long_ago);
     }
 
@@ -288,7 +288,7 @@ mod tests {
         let (late, missing) = (ProbeNonce::random(), ProbeNonce::random());
         let mut waited = 0;
         let seen = directory
-            .visible_nonces(&[late], Duration::from_mins(1), &mut |_| {
+            .visible_nonces(&[late], Duration::from_secs(60), &mut |_| {
                 waited += 1;
                 if waited == 2 {
                     directory.plant(late, &me)?;

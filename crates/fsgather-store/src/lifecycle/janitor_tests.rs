@@ -128,7 +128,7 @@ fn members_do_not_beat_but_reclaim() {
 #[test]
 fn dropping_ends_it_long_before_the_next_beat() {
     let (_place, directory) = gather_dir();
-    let hourly = Some(Duration::from_hours(1));
+    let hourly = Some(Duration::from_secs(3600));
     let care = Janitor::start(&directory)
         .unwrap()
         .care_for(directory, hourly);

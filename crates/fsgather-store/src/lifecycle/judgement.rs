@@ -197,9 +197,9 @@ pub struct Rules {
 impl Default for Rules {
     fn default() -> Self {
         Self {
-            older_than: Duration::from_hours(24),
+            older_than: Duration::from_secs(86_400),
             watch: BEAT_PERIOD * 3,
-            readers: Duration::from_mins(5),
+            readers: Duration::from_secs(300),
         }
     }
 }
@@ -209,7 +209,7 @@ const SLACK: Duration = Duration::from_secs(2);
 
 /// How long nothing may have changed in what can never tell whose it is, and holds nothing: a file that
 /// was to live for a moment, a directory without an owner record. Nobody takes so long over the next step.
-const NAMELESS: Duration = Duration::from_mins(10);
+const NAMELESS: Duration = Duration::from_secs(600);
 
 impl Rules {
     /// The same for what can never tell whose it is, and holds nothing that anybody could miss.

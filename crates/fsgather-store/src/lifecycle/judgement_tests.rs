@@ -5,13 +5,13 @@ use proptest::prelude::*;
 use super::*;
 
 const RULES: Rules = Rules {
-    older_than: Duration::from_hours(24),
+    older_than: Duration::from_secs(86_400),
     watch: Duration::from_secs(30),
-    readers: Duration::from_mins(5),
+    readers: Duration::from_secs(300),
 };
 
 fn now() -> SystemTime {
-    UNIX_EPOCH + Duration::from_hours(500_000)
+    UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
 
 fn recorded(owner: Liveness, ranks: Liveness) -> OwnerEvidence {
@@ -32,7 +32,7 @@ fn silence() -> Evidence {
         condemned: None,
         beat: BeatEvidence::Same(Duration::ZERO),
         last_beat: None,
-        changed: now() - Duration::from_hours(25),
+        changed: now() - Duration::from_secs(90_000),
         payloads: 3,
         is_bare: false,
         stranger: None,
@@ -45,7 +45,7 @@ fn the_table() {
     use GatherState::{Finished, Live, Stale, Unknown};
     use Liveness::{Gone, Rebooted, Replaced, Running, Unknown as Unseen};
     use Removable::{No, OnceWatched as Watched, Yes};
-    let (young, old) = (Duration::from_secs(3), Duration::from_hours(25));
+    let (young, old) = (Duration::from_secs(3), Duration::from_secs(90_000));
     let (glance, watched) = (Same(Duration::ZERO), Same(Duration::from_secs(30)));
     // Owner, all ranks, marks (f: finished, a: aborted), beat, quiet for, payloads: state, removable.
     let rows = [
@@ -145,7 +145,7 @@ fn what_names_nobody_and_holds_nothing_goes_after_ten_minutes() {
         ..silence()
     };
     let removable = |evidence: &Evidence| assess(evidence, &RULES, now()).removable;
-    let (young, old) = (Duration::from_mins(9), Duration::from_mins(11));
+    let (young, old) = (Duration::from_secs(540), Duration::from_secs(660));
     assert_eq!(
         removable(&bare(OwnerEvidence::Missing, young)),
         Removable::No
@@ -343,7 +343,7 @@ proptest! {
             is_still && matches!(owner_of(&evidence), Liveness::Replaced | Liveness::Rebooted),
             is_still && evidence.aborted,
             watched >= RULES.watch && quiet(evidence.changed) > RULES.older_than,
-            evidence.is_bare && is_unowned && quiet(evidence.changed) > Duration::from_mins(10),
+            evidence.is_bare && is_unowned && quiet(evidence.changed) > Duration::from_secs(600),
         ];
         prop_assert!(ways.contains(&true), "{judged:?}");
         prop_assert!(is_done || owner_of(&evidence) != Liveness::Running);

@@ -64,7 +64,7 @@ pub(crate) fn id(salt: u32, job: Option<&str>) -> GatherId {
 
 /// Everything in a directory is as if it had been there for an hour.
 pub(crate) fn age(path: &Path) {
-    let hour_ago = SystemTime::now() - Duration::from_hours(1);
+    let hour_ago = SystemTime::now() - Duration::from_secs(3600);
     let found = std::fs::symlink_metadata(path).unwrap();
     if found.is_dir() {
         for entry in std::fs::read_dir(path).unwrap() {

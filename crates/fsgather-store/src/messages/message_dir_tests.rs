@@ -369,7 +369,7 @@ fn where_time_stamps_are_coarse_the_writer_touches_its_directory_again() {
     member.beat(b"").unwrap();
     // Of its sign of life, too: who removes everything has to see it.
     let both = [member.outbox(), member.live(member.host)];
-    let old = SystemTime::now() - Duration::from_hours(1);
+    let old = SystemTime::now() - Duration::from_secs(3600);
     let set_back = || {
         for path in &both {
             fs::File::open(path).unwrap().set_modified(old).unwrap();
@@ -396,7 +396,7 @@ fn a_last_message_is_kept_visible_until_rank_0_has_removed_everything() {
     let member = member(&network, 1);
     let letters = member.outbox();
     member.send(1, None, b"goodbye").unwrap();
-    let old = SystemTime::now() - Duration::from_hours(1);
+    let old = SystemTime::now() - Duration::from_secs(3600);
     fs::File::open(&letters).unwrap().set_modified(old).unwrap();
     std::thread::scope(|scope| {
         let leaving = scope.spawn(|| member.retire(Retirement::Over));
@@ -415,7 +415,7 @@ fn lingering_ends_once_the_directory_is_removed() {
     let network = directory.clone().on(FileSystem::from_magic(NETWORK));
     let member = member(&network, 1);
     assert!(directory.remove().is_complete());
-    within_patience(|| member.linger_for(Duration::from_hours(1)));
+    within_patience(|| member.linger_for(Duration::from_secs(3600)));
 }
 
 #[test]

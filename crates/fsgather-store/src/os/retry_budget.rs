@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_wait_is_cut_short_by_the_progress_hook() {
         let mut calls = 0;
-        let result = sleep(Duration::from_hours(1), &mut |_| {
+        let result = sleep(Duration::from_secs(3600), &mut |_| {
             calls += 1;
             if calls == 2 {
                 Err(Error::config("interrupted"))

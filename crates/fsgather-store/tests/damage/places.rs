@@ -129,7 +129,7 @@ fn look_and_clean(directory: &Path, what: &dyn std::fmt::Display) -> Cleaning {
 
 /// Has everything be as if it had not changed for a while.
 fn age(directory: &Path) {
-    let ago = SystemTime::now() - Duration::from_mins(1);
+    let ago = SystemTime::now() - Duration::from_secs(60);
     let seconds = ago
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap()

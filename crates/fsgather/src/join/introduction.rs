@@ -191,7 +191,7 @@ mod tests {
 
     fn begin(told: Told, rank: u32) -> Result<Introduction, Error> {
         let bootstrap: Arc<dyn Bootstrap> = Arc::new(told);
-        Introduction::begin(&bootstrap, Rank::new(rank), Duration::from_mins(1))
+        Introduction::begin(&bootstrap, Rank::new(rank), Duration::from_secs(60))
     }
 
     fn answering(answer: &[u8]) -> Told {
@@ -223,7 +223,7 @@ mod tests {
     fn rank_0_publishes_once_whatever_it_has_to_say() {
         let told = Arc::new(Told::default());
         let bootstrap: Arc<dyn Bootstrap> = Arc::<Told>::clone(&told);
-        let minute = Duration::from_mins(1);
+        let minute = Duration::from_secs(60);
         let introduction = Introduction::begin(&bootstrap, Rank::ZERO, minute).unwrap();
         let process = ProcessId::default();
         let world_size = WorldSize::new(2).unwrap();

@@ -31,7 +31,7 @@ const COPY_EVERY: Duration = Duration::from_secs(10);
 
 /// How often files are touched, so that nobody who cannot see their processes takes them for left behind while a program
 /// computes for days.
-const TOUCH_EVERY: Duration = Duration::from_hours(1);
+const TOUCH_EVERY: Duration = Duration::from_secs(3600);
 
 /// How often rank 0 looks for questions, on a file system of its host and elsewhere.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ const LOOK_AFAR_EVERY: Duration = Duration::from_secs(5);
 const ANSWERS: Duration = Duration::from_millis(1500);
 
 /// After what time nobody waits for an answer any more.
-const LEFT_BEHIND: Duration = Duration::from_mins(1);
+const LEFT_BEHIND: Duration = Duration::from_secs(60);
 
 /// How long the end of a world waits for the last copy: the server may hang.
 const LAST_COPY: Duration = Duration::from_secs(2);
@@ -375,7 +375,7 @@ mod tests {
             ..header(3, 4)
         };
         let (file, path) = calls::create(place, &header, recorder::LEN).unwrap();
-        let then = SystemTime::now() - Duration::from_hours(48);
+        let then = SystemTime::now() - Duration::from_secs(172_800);
         file.set_modified(then).unwrap();
         path
     }

@@ -41,7 +41,7 @@ use ring::Ring;
 use star::Star;
 
 /// Nothing takes longer on a connection of the floor.
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How many bytes are read at once.
 const BUFFER_BYTES: usize = 1 << 20;

@@ -435,7 +435,7 @@ fn an_old_error_is_reported_with_its_age() {
         ..left(0, &[], "no room")
     };
     run.on(Input::Errors(vec![reported]));
-    run.now += Duration::from_hours(1);
+    run.now += Duration::from_secs(3600);
     run.ended(&[(0, RankOutcome::Code(9))]);
     assert_eq!(
         run.supervision.reason().unwrap(),

@@ -124,6 +124,6 @@ mod tests {
         assert_eq!(affordable(Duration::ZERO), 1000);
         assert_eq!(affordable(Duration::from_micros(100)), 1000);
         assert_eq!(affordable(Duration::from_millis(100)), 20);
-        assert_eq!(affordable(Duration::from_mins(1)), 10);
+        assert_eq!(affordable(Duration::from_secs(60)), 10);
     }
 }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How long ranks of the demo wait for each other.
-const TIME_LIMIT: Duration = Duration::from_mins(1);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// One rank of the demo: a process of its own.
 #[derive(Args, Debug)]

@@ -13,7 +13,7 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(10);
 
 /// How long a small world may take in all.
-const LONGEST: Duration = Duration::from_hours(1);
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// How much later than progress the notice of it may be sent.
 const NOTICE: Duration = Duration::from_secs(2);
