@@ -11,7 +11,9 @@ use pyo3::{
     types::{PyDict, PyString},
 };
 
-use crate::{errors, like::Like, object::Pickling, told::Told};
+use fsgather_plain::Like;
+
+use crate::{errors, object::Pickling, told::Told};
 
 /// What is said of a call, as `fsgather.Communicator` hands it over: a dictionary.
 pub(crate) struct How {

@@ -4,20 +4,17 @@
 
 mod arrival;
 mod bootstrap;
-mod buffer;
 mod command;
 mod communicator;
 mod ending;
 mod errors;
 mod how;
-mod like;
 mod logging;
 mod object;
 mod parts;
 mod payloads;
 mod pending;
 mod places;
-mod plain;
 mod stacks;
 mod switches;
 mod told;
@@ -28,7 +25,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _fsgather {
-    use super::{Bound, PyModule, PyModuleMethods, PyResult, buffer, plain};
+    use super::{Bound, PyModule, PyModuleMethods, PyResult};
 
     #[pymodule_export]
     use super::{
@@ -49,8 +46,8 @@ mod _fsgather {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        buffer::register(module)?;
-        plain::register(module)?;
+        fsgather_plain::buffer::register(module)?;
+        fsgather_plain::register(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -12,12 +12,12 @@ use pyo3::{
     types::PyBytes,
 };
 
-use crate::{
+use fsgather_plain::{
+    Like, Refusal,
     buffer::{Aligned, BorrowedBuffer, Memory},
-    ending::InCall,
-    like::Like,
-    plain::{self, Refusal},
 };
+
+use crate::ending::InCall;
 
 const VERSION: u8 = 1;
 const HEAD: usize = 16;
@@ -44,7 +44,7 @@ pub(crate) fn encode(
     like: Like,
 ) -> PyResult<Pieces<'static>> {
     let _in_call = InCall::begin()?;
-    let (kind, stream, buffers) = match plain::encode(value, like) {
+    let (kind, stream, buffers) = match fsgather_plain::encode(value, like) {
         Ok(encoded) => (PLAIN, Bytes::from(encoded.stream), encoded.buffers),
         Err(Refusal::Raised(error)) => return Err(error),
         Err(Refusal::NotPlain { type_name, place }) => {
@@ -193,7 +193,7 @@ impl Received {
             Content::Bytes(payload) => {
                 let stream = &payload[stream.clone()];
                 return match *kind {
-                    PLAIN => plain::decode(py, stream, &[]),
+                    PLAIN => fsgather_plain::decode(py, stream, &[]),
                     kind => unpickle(py, kind, &PyBytes::new(py, stream), Vec::new()),
                 };
             }
@@ -211,7 +211,7 @@ impl Received {
         match *kind {
             PLAIN => {
                 let stream = BorrowedBuffer::of(stream.bind(py))?;
-                plain::decode(py, stream.as_ref(), &buffers)
+                fsgather_plain::decode(py, stream.as_ref(), &buffers)
             }
             kind => unpickle(py, kind, stream.bind(py), buffers),
         }

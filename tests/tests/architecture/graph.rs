@@ -12,7 +12,7 @@ pub(crate) struct Row {
 }
 
 /// Dependencies point down only; storage and control plane do not know each other.
-pub(crate) const GRAPH: [Row; 12] = [
+pub(crate) const GRAPH: [Row; 13] = [
     Row {
         name: "fsgather-core",
         uses: &[],
@@ -89,6 +89,11 @@ pub(crate) const GRAPH: [Row; 12] = [
         ],
         tests_use: &[],
     },
+    Row {
+        name: "fsgather-plain",
+        uses: &["fsgather-core"],
+        tests_use: &[],
+    },
     // The wheel contains the command as well.
     Row {
         name: "fsgather-python",
@@ -97,6 +102,7 @@ pub(crate) const GRAPH: [Row; 12] = [
             "fsgather-config",
             "fsgather-core",
             "fsgather-observe",
+            "fsgather-plain",
             PROGRAM,
         ],
         tests_use: &[TEST_SUPPORT],

@@ -67,10 +67,10 @@ fn replaced(by: u32, own: OwnUid) -> StorageCause {
 /// A gather directory as this rank sees it.
 ///
 /// ```
-/// # use fsgather_core::{ChannelId, Epoch, GatherId, ProcessId, Rank, Salt, WorldSize};
+/// # use fsgather_core::{ChannelId, CompressionSetting, Epoch, GatherId, ProcessId, Rank, Salt, WorldSize};
 /// # use fsgather_store::OwnerRecord;
 /// use fsgather_store::{
-///     CollectPolicy, CompressionSetting, Encoding, GatherDir, PayloadId, check_writable, make_rendezvous,
+///     CollectPolicy, Encoding, GatherDir, PayloadId, check_writable, make_rendezvous,
 /// };
 /// use std::io::Write;
 /// # let place = tempfile::tempdir()?;

@@ -13,39 +13,39 @@ use pyo3::{
 ///
 /// Modules are never imported for this: an object of a type of theirs is only there once they are.
 #[derive(Clone, Copy)]
-pub(super) struct Known {
-    pub(super) dates: Option<&'static DateTypes>,
-    pub(super) arrays: Option<&'static ArrayTypes>,
-    pub(super) tensors: Option<&'static TensorTypes>,
+pub(crate) struct Known {
+    pub(crate) dates: Option<&'static DateTypes>,
+    pub(crate) arrays: Option<&'static ArrayTypes>,
+    pub(crate) tensors: Option<&'static TensorTypes>,
     /// Whether `complex` numbers are nothing but their value.
-    pub(super) complex: bool,
+    pub(crate) complex: bool,
 }
 
 /// The types of `datetime`.
-pub(super) struct DateTypes {
-    pub(super) date: Py<PyType>,
-    pub(super) time: Py<PyType>,
-    pub(super) datetime: Py<PyType>,
-    pub(super) timedelta: Py<PyType>,
-    pub(super) timezone: Py<PyType>,
+pub(crate) struct DateTypes {
+    pub(crate) date: Py<PyType>,
+    pub(crate) time: Py<PyType>,
+    pub(crate) datetime: Py<PyType>,
+    pub(crate) timedelta: Py<PyType>,
+    pub(crate) timezone: Py<PyType>,
 }
 
 /// The types of numpy.
-pub(super) struct ArrayTypes {
-    pub(super) ndarray: Py<PyType>,
+pub(crate) struct ArrayTypes {
+    pub(crate) ndarray: Py<PyType>,
     /// The base of all scalars.
-    pub(super) generic: Py<PyType>,
-    pub(super) dtype: Py<PyAny>,
+    pub(crate) generic: Py<PyType>,
+    pub(crate) dtype: Py<PyAny>,
 }
 
 /// The types of torch.
-pub(super) struct TensorTypes {
-    pub(super) tensor: Py<PyType>,
+pub(crate) struct TensorTypes {
+    pub(crate) tensor: Py<PyType>,
 }
 
 impl Known {
     /// What is there by now.
-    pub(super) fn by_now(py: Python<'_>) -> PyResult<Self> {
+    pub(crate) fn by_now(py: Python<'_>) -> PyResult<Self> {
         static DATES: PyOnceLock<DateTypes> = PyOnceLock::new();
         static ARRAYS: PyOnceLock<ArrayTypes> = PyOnceLock::new();
         static TENSORS: PyOnceLock<TensorTypes> = PyOnceLock::new();
@@ -146,7 +146,7 @@ fn type_of(module: &Bound<'_, PyAny>, name: &str) -> PyResult<Py<PyType>> {
 }
 
 impl DateTypes {
-    pub(super) fn of(module: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub(crate) fn of(module: &Bound<'_, PyAny>) -> PyResult<Self> {
         Ok(Self {
             date: type_of(module, "date")?,
             time: type_of(module, "time")?,
@@ -168,7 +168,7 @@ impl DateTypes {
 }
 
 impl ArrayTypes {
-    pub(super) fn of(module: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub(crate) fn of(module: &Bound<'_, PyAny>) -> PyResult<Self> {
         Ok(Self {
             ndarray: type_of(module, "ndarray")?,
             generic: type_of(module, "generic")?,
@@ -178,7 +178,7 @@ impl ArrayTypes {
 }
 
 impl TensorTypes {
-    pub(super) fn of(module: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub(crate) fn of(module: &Bound<'_, PyAny>) -> PyResult<Self> {
         Ok(Self {
             tensor: type_of(module, "Tensor")?,
         })

@@ -1,10 +1,10 @@
-//! Describes what a result has to be like: [`Like`].
+//! The kind of copy that a result must be: [`Like`].
 
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 /// Whose promises an object keeps on its way to other ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Like {
+pub enum Like {
     /// Ours: tensors that share memory go on sharing it, and come back on the host; arrays keep the order of their
     /// bytes.
     #[default]
@@ -17,8 +17,12 @@ pub(crate) enum Like {
 }
 
 impl Like {
-    /// What Python calls it.
-    pub(crate) fn of(word: Option<&str>) -> PyResult<Self> {
+    /// Returns the value with this name in Python.
+    ///
+    /// # Errors
+    ///
+    /// `ValueError` for an unknown name.
+    pub fn of(word: Option<&str>) -> PyResult<Self> {
         match word {
             None => Ok(Self::Ours),
             Some("pickle") => Ok(Self::Pickle),
@@ -29,8 +33,9 @@ impl Like {
         }
     }
 
-    /// The word for it.
-    pub(crate) const fn word(self) -> Option<&'static str> {
+    /// Returns its name in Python.
+    #[must_use]
+    pub const fn word(self) -> Option<&'static str> {
         match self {
             Self::Ours => None,
             Self::Pickle => Some("pickle"),

@@ -10,6 +10,7 @@
 
 mod addresses;
 mod arrays;
+pub mod buffer;
 mod collector;
 mod dates;
 mod decode;
@@ -18,6 +19,7 @@ mod encode;
 mod item_types;
 mod keys;
 mod known;
+mod like;
 mod make;
 mod modes;
 mod object;
@@ -34,14 +36,12 @@ use pyo3::{
     types::{PyBytes, PyMemoryView},
 };
 
-use crate::{
-    buffer::{BorrowedBuffer, Memory},
-    like::Like,
-};
+use buffer::{BorrowedBuffer, Memory};
 
-pub(crate) use decode::decode;
-pub(crate) use encode::{Encoded, encode};
-pub(crate) use refusal::Refusal;
+pub use decode::decode;
+pub use encode::{Encoded, encode};
+pub use like::Like;
+pub use refusal::Refusal;
 
 /// `_plain_encode(value, copy=True, like=None)`: the stream, and a memoryview of each buffer beside it.
 ///
@@ -89,7 +89,7 @@ fn plain_decode(stream: &Bound<'_, PyAny>, buffers: Vec<Py<PyAny>>) -> PyResult<
 /// # Errors
 ///
 /// When the interpreter has no memory for it.
-pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plain_encode, module)?)?;
     module.add_function(wrap_pyfunction!(plain_decode, module)?)
 }

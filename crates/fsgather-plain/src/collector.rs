@@ -6,7 +6,7 @@ use pyo3::{intern, prelude::*};
 ///
 /// The collector runs after some hundred new containers, looks at all young ones and finds nothing, for none of
 /// them is garbage yet: with many it takes longer than making them.
-pub(super) struct CollectorPause<'py>(Option<Bound<'py, PyModule>>);
+pub(crate) struct CollectorPause<'py>(Option<Bound<'py, PyModule>>);
 
 impl<'py> CollectorPause<'py> {
     /// Stops the collector, unless it is stopped already.
@@ -14,7 +14,7 @@ impl<'py> CollectorPause<'py> {
     /// # Errors
     ///
     /// When the module `gc` is missing.
-    pub(super) fn begin(py: Python<'py>) -> PyResult<Self> {
+    pub(crate) fn begin(py: Python<'py>) -> PyResult<Self> {
         let collector = py.import(intern!(py, "gc"))?;
         let runs = collector.call_method0(intern!(py, "isenabled"))?;
         if !runs.is_truthy()? {

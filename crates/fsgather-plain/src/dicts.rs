@@ -20,7 +20,7 @@ use super::{
 
 impl<'py> Encoder<'py> {
     /// Writes a dictionary, by its shape if it can have one.
-    pub(super) fn dict(&mut self, dict: Dict<'_, 'py>, depth: usize) -> Refused<()> {
+    pub(crate) fn dict(&mut self, dict: Dict<'_, 'py>, depth: usize) -> Refused<()> {
         let length = dict.len();
         let below = self.keys.len();
         let shape = if length <= LARGEST_SHAPE && self.record(dict) {

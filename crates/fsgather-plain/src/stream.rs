@@ -7,94 +7,94 @@ use pyo3::{PyErr, exceptions::PyValueError};
 /// The first byte of a stream.
 ///
 /// 1: the first one.
-pub(super) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// How deep containers may lie in each other.
-pub(super) const DEEPEST: usize = 200;
+pub(crate) const DEEPEST: usize = 200;
 
 /// From this length on, bytes do not lie in the stream but beside it.
-pub(super) const OUT_OF_BAND: usize = 64 << 10;
+pub(crate) const OUT_OF_BAND: usize = 64 << 10;
 
 /// The largest number of keys that a shape has.
-pub(super) const LARGEST_SHAPE: usize = 64;
+pub(crate) const LARGEST_SHAPE: usize = 64;
 
 /// The largest number of shapes in a stream.
-pub(super) const MOST_SHAPES: usize = 1 << 16;
+pub(crate) const MOST_SHAPES: usize = 1 << 16;
 
 /// The bytes before the first object: version and flags.
-pub(super) const HEADER: usize = 2;
+pub(crate) const HEADER: usize = 2;
 
 /// A flag: the stream ends with a table of tensors.
-pub(super) const HAS_TENSORS: u8 = 1;
+pub(crate) const HAS_TENSORS: u8 = 1;
 
 /// What an object begins with.
-pub(super) mod tag {
-    pub(in crate::plain) const NONE: u8 = 0;
-    pub(in crate::plain) const FALSE: u8 = 1;
-    pub(in crate::plain) const TRUE: u8 = 2;
-    pub(in crate::plain) const INT_8: u8 = 3;
-    pub(in crate::plain) const INT_16: u8 = 4;
-    pub(in crate::plain) const INT_32: u8 = 5;
-    pub(in crate::plain) const INT_64: u8 = 6;
-    pub(in crate::plain) const INT_BIG: u8 = 7;
-    pub(in crate::plain) const FLOAT: u8 = 8;
-    pub(in crate::plain) const COMPLEX: u8 = 9;
-    pub(in crate::plain) const STR: u8 = 10;
+pub(crate) mod tag {
+    pub(crate) const NONE: u8 = 0;
+    pub(crate) const FALSE: u8 = 1;
+    pub(crate) const TRUE: u8 = 2;
+    pub(crate) const INT_8: u8 = 3;
+    pub(crate) const INT_16: u8 = 4;
+    pub(crate) const INT_32: u8 = 5;
+    pub(crate) const INT_64: u8 = 6;
+    pub(crate) const INT_BIG: u8 = 7;
+    pub(crate) const FLOAT: u8 = 8;
+    pub(crate) const COMPLEX: u8 = 9;
+    pub(crate) const STR: u8 = 10;
     /// Has surrogates, so that it is not UTF-8.
-    pub(in crate::plain) const STR_SURROGATES: u8 = 11;
-    pub(in crate::plain) const BYTES: u8 = 12;
-    pub(in crate::plain) const BYTES_BESIDE: u8 = 13;
-    pub(in crate::plain) const BYTEARRAY: u8 = 14;
-    pub(in crate::plain) const BYTEARRAY_BESIDE: u8 = 15;
-    pub(in crate::plain) const LIST: u8 = 16;
-    pub(in crate::plain) const FLOATS: u8 = 17;
-    pub(in crate::plain) const INTS: u8 = 18;
-    pub(in crate::plain) const TUPLE: u8 = 19;
-    pub(in crate::plain) const DICT: u8 = 20;
-    pub(in crate::plain) const DICT_NEW_SHAPE: u8 = 21;
-    pub(in crate::plain) const DICT_OF_SHAPE: u8 = 22;
-    pub(in crate::plain) const SET: u8 = 23;
-    pub(in crate::plain) const FROZENSET: u8 = 24;
-    pub(in crate::plain) const DATE: u8 = 25;
-    pub(in crate::plain) const TIME: u8 = 26;
-    pub(in crate::plain) const DATETIME: u8 = 27;
-    pub(in crate::plain) const TIMEDELTA: u8 = 28;
-    pub(in crate::plain) const TIMEZONE: u8 = 29;
-    pub(in crate::plain) const SCALAR: u8 = 30;
-    pub(in crate::plain) const ARRAY: u8 = 31;
-    pub(in crate::plain) const ARRAY_BESIDE: u8 = 32;
-    pub(in crate::plain) const TENSOR: u8 = 33;
+    pub(crate) const STR_SURROGATES: u8 = 11;
+    pub(crate) const BYTES: u8 = 12;
+    pub(crate) const BYTES_BESIDE: u8 = 13;
+    pub(crate) const BYTEARRAY: u8 = 14;
+    pub(crate) const BYTEARRAY_BESIDE: u8 = 15;
+    pub(crate) const LIST: u8 = 16;
+    pub(crate) const FLOATS: u8 = 17;
+    pub(crate) const INTS: u8 = 18;
+    pub(crate) const TUPLE: u8 = 19;
+    pub(crate) const DICT: u8 = 20;
+    pub(crate) const DICT_NEW_SHAPE: u8 = 21;
+    pub(crate) const DICT_OF_SHAPE: u8 = 22;
+    pub(crate) const SET: u8 = 23;
+    pub(crate) const FROZENSET: u8 = 24;
+    pub(crate) const DATE: u8 = 25;
+    pub(crate) const TIME: u8 = 26;
+    pub(crate) const DATETIME: u8 = 27;
+    pub(crate) const TIMEDELTA: u8 = 28;
+    pub(crate) const TIMEZONE: u8 = 29;
+    pub(crate) const SCALAR: u8 = 30;
+    pub(crate) const ARRAY: u8 = 31;
+    pub(crate) const ARRAY_BESIDE: u8 = 32;
+    pub(crate) const TENSOR: u8 = 33;
     /// The object that follows gets the next number.
-    pub(in crate::plain) const NUMBERED: u8 = 34;
+    pub(crate) const NUMBERED: u8 = 34;
     /// The object with that number.
-    pub(in crate::plain) const AGAIN: u8 = 35;
+    pub(crate) const AGAIN: u8 = 35;
     /// A string of 0 to 63 bytes of UTF-8: the length is in the lower bits.
-    pub(in crate::plain) const SHORT_STR: u8 = 0x40;
+    pub(crate) const SHORT_STR: u8 = 0x40;
     /// The integers from -16 to 111, each by itself.
-    pub(in crate::plain) const SMALL_INT: u8 = 0x80;
+    pub(crate) const SMALL_INT: u8 = 0x80;
 }
 
 /// The smallest integer with a tag of its own.
-pub(super) const SMALLEST_SMALL: i64 = -16;
+pub(crate) const SMALLEST_SMALL: i64 = -16;
 /// The largest integer with a tag of its own.
-pub(super) const LARGEST_SMALL: i64 = 111;
+pub(crate) const LARGEST_SMALL: i64 = 111;
 
 /// A stream that is being written.
 #[derive(Default)]
-pub(super) struct PlainWriter {
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct PlainWriter {
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl PlainWriter {
     /// A single byte.
     #[inline]
-    pub(super) fn byte(&mut self, byte: u8) {
+    pub(crate) fn byte(&mut self, byte: u8) {
         self.bytes.push(byte);
     }
 
     /// A byte and what follows it, at once.
     #[inline]
-    pub(super) fn tagged<const N: usize>(&mut self, tag: u8, content: [u8; N]) {
+    pub(crate) fn tagged<const N: usize>(&mut self, tag: u8, content: [u8; N]) {
         self.bytes.reserve(N + 1);
         self.bytes.push(tag);
         self.bytes.extend_from_slice(&content);
@@ -102,7 +102,7 @@ impl PlainWriter {
 
     /// A number in groups of seven bits, the lowest first.
     #[inline]
-    pub(super) fn number(&mut self, mut number: u64) {
+    pub(crate) fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.bytes.push(number.to_le_bytes()[0] | 0x80);
             number >>= 7;
@@ -112,20 +112,20 @@ impl PlainWriter {
 
     /// A length, as [`PlainWriter::number`].
     #[inline]
-    pub(super) fn length(&mut self, length: usize) {
+    pub(crate) fn length(&mut self, length: usize) {
         self.number(length as u64);
     }
 
     /// A length and the bytes.
     #[inline]
-    pub(super) fn counted(&mut self, content: &[u8]) {
+    pub(crate) fn counted(&mut self, content: &[u8]) {
         self.length(content.len());
         self.bytes.extend_from_slice(content);
     }
 }
 
 /// A stream that is being read, of which nothing is believed.
-pub(super) struct PlainReader<'a> {
+pub(crate) struct PlainReader<'a> {
     stream: &'a [u8],
     at: usize,
     /// How many bytes the elements take at least that were announced and have not begun.
@@ -135,11 +135,11 @@ pub(super) struct PlainReader<'a> {
 /// What is wrong with a stream.
 ///
 /// Boxed, so that results stay small where every nanosecond counts.
-pub(super) type Bad = Box<PyErr>;
+pub(crate) type Bad = Box<PyErr>;
 
 impl<'a> PlainReader<'a> {
     /// Reads `stream` from byte `at` on.
-    pub(super) fn new(stream: &'a [u8], at: usize) -> Self {
+    pub(crate) fn new(stream: &'a [u8], at: usize) -> Self {
         Self {
             stream,
             at,
@@ -149,19 +149,19 @@ impl<'a> PlainReader<'a> {
 
     /// How many bytes are left.
     #[inline]
-    pub(super) fn left(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         self.stream.len() - self.at
     }
 
     /// An error at the current position.
     #[cold]
     #[expect(clippy::unnecessary_box_returns, reason = "see `Bad`")]
-    pub(super) fn bad(&self, what: &str) -> Bad {
+    pub(crate) fn bad(&self, what: &str) -> Bad {
         bad_at(self.at, what)
     }
 
     #[inline]
-    pub(super) fn byte(&mut self) -> Result<u8, Bad> {
+    pub(crate) fn byte(&mut self) -> Result<u8, Bad> {
         let Some(byte) = self.stream.get(self.at) else {
             return Err(self.bad("the stream ends early"));
         };
@@ -170,7 +170,7 @@ impl<'a> PlainReader<'a> {
     }
 
     #[inline]
-    pub(super) fn bytes(&mut self, length: usize) -> Result<&'a [u8], Bad> {
+    pub(crate) fn bytes(&mut self, length: usize) -> Result<&'a [u8], Bad> {
         let Some(bytes) = self.stream[self.at..].get(..length) else {
             let left = self.left();
             return Err(self.bad(&format!("{length} bytes announced, {left} left")));
@@ -180,7 +180,7 @@ impl<'a> PlainReader<'a> {
     }
 
     #[inline]
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Bad> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Bad> {
         let Some(bytes) = self.stream[self.at..].first_chunk() else {
             return Err(self.bad("the stream ends early"));
         };
@@ -189,7 +189,7 @@ impl<'a> PlainReader<'a> {
     }
 
     #[inline]
-    pub(super) fn number(&mut self) -> Result<u64, Bad> {
+    pub(crate) fn number(&mut self) -> Result<u64, Bad> {
         let first = self.byte()?;
         if first < 0x80 {
             return Ok(first.into());
@@ -214,14 +214,14 @@ impl<'a> PlainReader<'a> {
     }
 
     #[inline]
-    pub(super) fn index(&mut self) -> Result<usize, Bad> {
+    pub(crate) fn index(&mut self) -> Result<usize, Bad> {
         let number = self.number()?;
         usize::try_from(number).map_err(|_| self.bad("a number too large for this machine"))
     }
 
     /// The number of things that follow, each of which takes at least `least` bytes: of those that nothing around them needs.
     #[inline]
-    pub(super) fn count(&mut self, least: usize) -> Result<usize, Bad> {
+    pub(crate) fn count(&mut self, least: usize) -> Result<usize, Bad> {
         let count = self.index()?;
         let left = self.left().saturating_sub(self.owed);
         if count.checked_mul(least).is_none_or(|bytes| bytes > left) {
@@ -233,7 +233,7 @@ impl<'a> PlainReader<'a> {
     /// The number of elements, or of groups of `size` elements, that follow; [`begin_element`](Self::begin_element) stands before
     /// each. So containers in containers do not take room for the same bytes again and again.
     #[inline]
-    pub(super) fn elements(&mut self, size: usize) -> Result<usize, Bad> {
+    pub(crate) fn elements(&mut self, size: usize) -> Result<usize, Bad> {
         let count = self.count(size)?;
         self.owed += count * size;
         Ok(count)
@@ -241,7 +241,7 @@ impl<'a> PlainReader<'a> {
 
     /// The same for elements whose number is known.
     #[inline]
-    pub(super) fn expect_elements(&mut self, count: usize) -> Result<(), Bad> {
+    pub(crate) fn expect_elements(&mut self, count: usize) -> Result<(), Bad> {
         if count > self.left().saturating_sub(self.owed) {
             return Err(self.bad("the stream ends early"));
         }
@@ -251,25 +251,25 @@ impl<'a> PlainReader<'a> {
 
     /// One of the elements that were announced is about to be read.
     #[inline]
-    pub(super) fn begin_element(&mut self) {
+    pub(crate) fn begin_element(&mut self) {
         self.owed = self.owed.saturating_sub(1);
     }
 
     /// A length and the bytes.
     #[inline]
-    pub(super) fn counted(&mut self) -> Result<&'a [u8], Bad> {
+    pub(crate) fn counted(&mut self) -> Result<&'a [u8], Bad> {
         let length = self.index()?;
         self.bytes(length)
     }
 }
 
 /// What messages about streams begin with.
-pub(super) const BAD: &str = "bad plain data at byte";
+pub(crate) const BAD: &str = "bad plain data at byte";
 
 /// A `ValueError` about byte `at` of a stream.
 #[cold]
 #[expect(clippy::unnecessary_box_returns, reason = "see `Bad`")]
-pub(super) fn bad_at(at: usize, what: &str) -> Bad {
+pub(crate) fn bad_at(at: usize, what: &str) -> Bad {
     let message = format!("{BAD} {at}: {what}");
     Box::new(PyValueError::new_err(message))
 }

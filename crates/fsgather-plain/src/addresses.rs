@@ -4,7 +4,7 @@
 ///
 /// The standard map with its standard hash takes about as long to look a string up as to encode it.
 #[derive(Default)]
-pub(super) struct AddressTable {
+pub(crate) struct AddressTable {
     /// None at first, then a power of two, at most half of which are taken; 0 as the address marks a free one.
     slots: Vec<(usize, u32)>,
     taken: usize,
@@ -16,7 +16,7 @@ const FIRST_SLOTS: usize = 128;
 impl AddressTable {
     /// The number of `address`.
     #[inline]
-    pub(super) fn get(&self, address: usize) -> Option<u32> {
+    pub(crate) fn get(&self, address: usize) -> Option<u32> {
         if self.slots.is_empty() {
             return None;
         }
@@ -26,7 +26,7 @@ impl AddressTable {
 
     /// Sets the number of `address`, which must not be 0.
     #[inline]
-    pub(super) fn insert(&mut self, address: usize, number: u32) {
+    pub(crate) fn insert(&mut self, address: usize, number: u32) {
         debug_assert!(address != 0, "0 marks free slots");
         if self.taken * 2 >= self.slots.len() {
             self.grow();

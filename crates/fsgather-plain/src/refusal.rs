@@ -8,7 +8,7 @@ use super::stream::DEEPEST;
 
 /// Why an object is not encoded.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// Something in it is not plain data; pickle may know what to do.
     NotPlain {
         /// What it is.
@@ -25,7 +25,7 @@ pub(crate) enum Refusal {
 const TOO_DEEP: &str = "too deep";
 
 /// Boxed, so that results stay small where every nanosecond counts.
-pub(super) type Refused<T> = Result<T, Box<Refusal>>;
+pub(crate) type Refused<T> = Result<T, Box<Refusal>>;
 
 #[expect(
     clippy::unnecessary_box_returns,
@@ -34,7 +34,7 @@ pub(super) type Refused<T> = Result<T, Box<Refusal>>;
 impl Refusal {
     /// The object is of a type that is not plain.
     #[cold]
-    pub(super) fn of_type(object: &Bound<'_, PyAny>) -> Box<Self> {
+    pub(crate) fn of_type(object: &Bound<'_, PyAny>) -> Box<Self> {
         let kind = object.get_type();
         let name = kind.fully_qualified_name();
         let name = name.map_or_else(|_| "an unknown type".into(), |name| name.to_string());
@@ -43,7 +43,7 @@ impl Refusal {
 
     /// The object is of a plain type, but there is more to it.
     #[cold]
-    pub(super) fn because(type_name: impl Into<String>) -> Box<Self> {
+    pub(crate) fn because(type_name: impl Into<String>) -> Box<Self> {
         Box::new(Self::NotPlain {
             type_name: type_name.into(),
             place: String::new(),
@@ -52,7 +52,7 @@ impl Refusal {
 
     /// The object lies in too many containers.
     #[cold]
-    pub(super) fn too_deep(object: &Bound<'_, PyAny>) -> Box<Self> {
+    pub(crate) fn too_deep(object: &Bound<'_, PyAny>) -> Box<Self> {
         let mut refusal = Self::of_type(object);
         if let Self::NotPlain { place, .. } = &mut *refusal {
             TOO_DEEP.clone_into(place);
@@ -62,14 +62,14 @@ impl Refusal {
 
     /// A container of this type changed while it was looked at.
     #[cold]
-    pub(super) fn changed(name: &str) -> Box<Self> {
+    pub(crate) fn changed(name: &str) -> Box<Self> {
         let message = format!("{name} changed size during iteration");
         Box::new(Self::Raised(PyRuntimeError::new_err(message)))
     }
 
     /// The refusal as seen from the container.
     #[cold]
-    pub(super) fn below(mut self: Box<Self>, step: impl fmt::Display) -> Box<Self> {
+    pub(crate) fn below(mut self: Box<Self>, step: impl fmt::Display) -> Box<Self> {
         if let Self::NotPlain { place, .. } = &mut *self
             && place != TOO_DEEP
         {

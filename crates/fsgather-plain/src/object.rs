@@ -27,11 +27,11 @@ unsafe extern "C" {
 }
 
 /// An object that somebody else holds.
-pub(super) type Item<'a, 'py> = Borrowed<'a, 'py, PyAny>;
+pub(crate) type Item<'a, 'py> = Borrowed<'a, 'py, PyAny>;
 
 /// An object by its exact type: subclasses are [`Object::Other`].
 #[derive(Clone, Copy)]
-pub(super) enum Object<'a, 'py> {
+pub(crate) enum Object<'a, 'py> {
     None,
     Bool(bool),
     Int(Int<'a, 'py>),
@@ -50,30 +50,30 @@ pub(super) enum Object<'a, 'py> {
 
 /// A `float`.
 #[derive(Clone, Copy)]
-pub(super) struct Float<'a, 'py>(Item<'a, 'py>);
+pub(crate) struct Float<'a, 'py>(Item<'a, 'py>);
 /// An `int`.
 #[derive(Clone, Copy)]
-pub(super) struct Int<'a, 'py>(pub(super) Item<'a, 'py>);
+pub(crate) struct Int<'a, 'py>(pub(super) Item<'a, 'py>);
 /// A `str`.
 #[derive(Clone, Copy)]
-pub(super) struct Str<'a, 'py>(pub(super) Item<'a, 'py>);
+pub(crate) struct Str<'a, 'py>(pub(super) Item<'a, 'py>);
 /// A `bytes`.
 #[derive(Clone, Copy)]
-pub(super) struct Bytes<'a, 'py>(pub(super) Item<'a, 'py>);
+pub(crate) struct Bytes<'a, 'py>(pub(super) Item<'a, 'py>);
 /// A `list`.
 #[derive(Clone, Copy)]
-pub(super) struct List<'a, 'py>(pub(super) Item<'a, 'py>);
+pub(crate) struct List<'a, 'py>(pub(super) Item<'a, 'py>);
 /// A `tuple`.
 #[derive(Clone, Copy)]
-pub(super) struct Tuple<'a, 'py>(pub(super) Item<'a, 'py>);
+pub(crate) struct Tuple<'a, 'py>(pub(super) Item<'a, 'py>);
 /// A `dict`.
 #[derive(Clone, Copy)]
-pub(super) struct Dict<'a, 'py>(pub(super) Item<'a, 'py>);
+pub(crate) struct Dict<'a, 'py>(pub(super) Item<'a, 'py>);
 
 impl<'a, 'py> Object<'a, 'py> {
     /// Tells what `item` is.
     #[inline]
-    pub(super) fn of(item: Item<'a, 'py>) -> Self {
+    pub(crate) fn of(item: Item<'a, 'py>) -> Self {
         let object = item.as_ptr();
         // SAFETY: an object has a type, and the types compared with are statics of the interpreter, of which
         // only the address is used.
@@ -119,7 +119,7 @@ impl<'a, 'py> Object<'a, 'py> {
 
 /// Whether the object can be met a second time: whoever holds it counts.
 #[inline]
-pub(super) fn is_shared(item: Item<'_, '_>) -> bool {
+pub(crate) fn is_shared(item: Item<'_, '_>) -> bool {
     // SAFETY: an object has a count. Releases from 3.12 on keep a mark of immortality in it, which reads as a
     // large number.
     unsafe { ffi::Py_REFCNT(item.as_ptr()) > 1 }
@@ -127,7 +127,7 @@ pub(super) fn is_shared(item: Item<'_, '_>) -> bool {
 
 impl Float<'_, '_> {
     #[inline]
-    pub(super) fn get(self) -> f64 {
+    pub(crate) fn get(self) -> f64 {
         // SAFETY: it is a float, for which this cannot fail.
         unsafe { ffi::PyFloat_AsDouble(self.0.as_ptr()) }
     }
@@ -136,7 +136,7 @@ impl Float<'_, '_> {
 impl Int<'_, '_> {
     /// The value, if 64 bits are enough.
     #[inline]
-    pub(super) fn get(self) -> Option<i64> {
+    pub(crate) fn get(self) -> Option<i64> {
         let mut overflow: c_int = 0;
         // SAFETY: it is an int, for which this fails by `overflow` only.
         let value =
@@ -146,12 +146,12 @@ impl Int<'_, '_> {
 }
 
 /// A `str` that cannot go away.
-pub(super) struct HeldStr<'py>(pub(super) Bound<'py, PyAny>);
+pub(crate) struct HeldStr<'py>(pub(super) Bound<'py, PyAny>);
 
 impl HeldStr<'_> {
     /// The text, unless it has surrogates or there is no memory: to find that out may run Python code.
     #[inline]
-    pub(super) fn utf8(&self) -> Option<&[u8]> {
+    pub(crate) fn utf8(&self) -> Option<&[u8]> {
         let mut length = 0;
         // SAFETY: it is a str. The bytes belong to it and stay until it goes, which is not before the borrow ends.
         unsafe {
@@ -168,13 +168,13 @@ impl HeldStr<'_> {
 impl<'py> Str<'_, 'py> {
     /// The same one, held.
     #[inline]
-    pub(super) fn held(self) -> HeldStr<'py> {
+    pub(crate) fn held(self) -> HeldStr<'py> {
         HeldStr(self.0.to_owned())
     }
 
     /// Whether both are the same text.
     #[inline]
-    pub(super) fn equals(self, other: Str<'_, '_>) -> bool {
+    pub(crate) fn equals(self, other: Str<'_, '_>) -> bool {
         // SAFETY: both are str, for which this cannot fail.
         unsafe { ffi::PyUnicode_Compare(self.0.as_ptr(), other.0.as_ptr()) == 0 }
     }
@@ -182,7 +182,7 @@ impl<'py> Str<'_, 'py> {
 
 impl<'a> Bytes<'a, '_> {
     #[inline]
-    pub(super) fn get(self) -> &'a [u8] {
+    pub(crate) fn get(self) -> &'a [u8] {
         // SAFETY: it is a bytes, which does not change, and stays until `'a` ends.
         unsafe {
             let start = ffi::PyBytes_AsString(self.0.as_ptr());
@@ -194,7 +194,7 @@ impl<'a> Bytes<'a, '_> {
 
 impl<'py> List<'_, 'py> {
     #[inline]
-    pub(super) fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         // SAFETY: it is a list.
         unsafe { ffi::PyList_Size(self.0.as_ptr()).cast_unsigned() }
     }
@@ -206,7 +206,7 @@ impl<'py> List<'_, 'py> {
     /// The list holds the element, and Python code may take it out: it must not be used any more after something that
     /// runs Python code, nor by it, unless somebody else holds it then.
     #[inline]
-    pub(super) unsafe fn item<'b>(self, index: usize) -> Option<Item<'b, 'py>> {
+    pub(crate) unsafe fn item<'b>(self, index: usize) -> Option<Item<'b, 'py>> {
         // SAFETY: it is a list, and the index is checked by it.
         unsafe {
             let item = ffi::PyList_GetItem(self.0.as_ptr(), index.cast_signed());
@@ -221,14 +221,14 @@ impl<'py> List<'_, 'py> {
 
 impl<'a, 'py> Tuple<'a, 'py> {
     #[inline]
-    pub(super) fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         // SAFETY: it is a tuple.
         unsafe { ffi::PyTuple_Size(self.0.as_ptr()).cast_unsigned() }
     }
 
     /// An element; none beyond the end.
     #[inline]
-    pub(super) fn item(self, index: usize) -> Option<Item<'a, 'py>> {
+    pub(crate) fn item(self, index: usize) -> Option<Item<'a, 'py>> {
         // SAFETY: it is a tuple, which checks the index, and holds its elements as long as it lives.
         unsafe {
             let item = ffi::PyTuple_GetItem(self.0.as_ptr(), index.cast_signed());
@@ -243,7 +243,7 @@ impl<'a, 'py> Tuple<'a, 'py> {
 
 impl<'py> Dict<'_, 'py> {
     #[inline]
-    pub(super) fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         // SAFETY: it is a dict.
         unsafe { ffi::PyDict_Size(self.0.as_ptr()).cast_unsigned() }
     }
@@ -254,7 +254,7 @@ impl<'py> Dict<'_, 'py> {
     ///
     /// As for [`List::item`].
     #[inline]
-    pub(super) unsafe fn next<'b>(
+    pub(crate) unsafe fn next<'b>(
         self,
         position: &mut ffi::Py_ssize_t,
     ) -> Option<(Item<'b, 'py>, Item<'b, 'py>)> {
@@ -281,7 +281,7 @@ impl<'py> Dict<'_, 'py> {
 ///
 /// As for [`List::item`]: it is the set that holds the element.
 #[inline]
-pub(super) unsafe fn next_of_set<'b, 'py>(
+pub(crate) unsafe fn next_of_set<'b, 'py>(
     iterator: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Item<'b, 'py>>> {
     let py = iterator.py();

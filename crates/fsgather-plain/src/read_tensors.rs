@@ -32,7 +32,7 @@ struct Storage<'py> {
 }
 
 /// Where the tables begin in a stream that ends with them.
-pub(super) fn start_of_tables(stream: &[u8]) -> Option<usize> {
+pub(crate) fn start_of_tables(stream: &[u8]) -> Option<usize> {
     let (rest, last) = stream.split_last_chunk()?;
     let start = usize::try_from(u64::from_le_bytes(*last)).ok()?;
     (HEADER..=rest.len()).contains(&start).then_some(start)
@@ -40,7 +40,7 @@ pub(super) fn start_of_tables(stream: &[u8]) -> Option<usize> {
 
 impl<'py> Decoder<'_, 'py> {
     /// Reads the tables, with which the stream ends.
-    pub(super) fn tensor_tables(&mut self) -> Result<(), Bad> {
+    pub(crate) fn tensor_tables(&mut self) -> Result<(), Bad> {
         let module = torch(self.py)?;
         let _modes = ModesOff::begin(self.py)?;
         let count = self.reader.count(2)?;

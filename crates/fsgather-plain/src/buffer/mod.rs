@@ -8,9 +8,9 @@ mod protocol;
 
 use pyo3::prelude::*;
 
-pub(crate) use aligned::Aligned;
-pub(crate) use borrowed::BorrowedBuffer;
-pub(crate) use memory::Memory;
+pub use aligned::Aligned;
+pub use borrowed::BorrowedBuffer;
+pub use memory::Memory;
 pub(crate) use protocol::{View, Wanted};
 
 /// A borrowed buffer for the tests of this module, which are written in Python.
@@ -43,7 +43,7 @@ impl Specimen {
         if let Ok(mut held) = self.0.lock() {
             let taken = held.take();
             drop(held);
-            crate::ending::detach(py, || {
+            py.detach(|| {
                 std::thread::scope(|scope| drop(scope.spawn(|| drop(taken))));
             });
         }
@@ -69,7 +69,7 @@ fn specimen_memory(
 /// # Errors
 ///
 /// When the interpreter has no memory for it.
-pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Specimen>()?;
     module.add_function(wrap_pyfunction!(specimen_memory, module)?)
 }

@@ -4,10 +4,10 @@ use pyo3::{Bound, PyAny, Python, intern, prelude::*};
 
 /// Keeps this thread's modes of torch from whatever is asked of torch while it lives: a default device other than the
 /// host's is one, and the program may have its own.
-pub(super) struct ModesOff<'py>(Option<Bound<'py, PyAny>>);
+pub(crate) struct ModesOff<'py>(Option<Bound<'py, PyAny>>);
 
 impl<'py> ModesOff<'py> {
-    pub(super) fn begin(py: Python<'py>) -> PyResult<Self> {
+    pub(crate) fn begin(py: Python<'py>) -> PyResult<Self> {
         let module = py.import(intern!(py, "fsgather._tensors"))?;
         let stack = module.call_method0(intern!(py, "modes_off"))?;
         Ok(Self((!stack.is_none()).then_some(stack)))

@@ -24,7 +24,7 @@ use super::protocol::{View, Wanted};
 /// A `memoryview` of our own holds the memory: an object with exported memory neither moves nor frees it (a
 /// `bytearray` refuses to be resized, for instance), and only we know the `memoryview`, so that nobody
 /// releases it. Its reference count is all that has to be changed at the end, which `Py` does when it may.
-pub(crate) struct BorrowedBuffer {
+pub struct BorrowedBuffer {
     start: NonNull<u8>,
     length: usize,
     /// Keeps the memory.
@@ -43,7 +43,7 @@ impl BorrowedBuffer {
     /// # Errors
     ///
     /// `TypeError` if it is not bytes-like, `BufferError` or `ValueError` if its memory is not in C order.
-    pub(crate) fn of(exporter: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub fn of(exporter: &Bound<'_, PyAny>) -> PyResult<Self> {
         Self::seen_as(exporter, Wanted::Bytes)
     }
 

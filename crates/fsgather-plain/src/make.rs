@@ -16,7 +16,7 @@ use pyo3::{Bound, PyAny, PyResult, Python, ffi, prelude::*, types::PyDict};
 ///
 /// `UnicodeDecodeError`, `MemoryError`.
 #[inline]
-pub(super) fn text<'py>(py: Python<'py>, utf8: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn text<'py>(py: Python<'py>, utf8: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: the bytes are there, and the call checks them.
     unsafe {
         let start = utf8.as_ptr().cast();
@@ -30,7 +30,7 @@ pub(super) fn text<'py>(py: Python<'py>, utf8: &[u8]) -> PyResult<Bound<'py, PyA
 /// # Errors
 ///
 /// As [`text`].
-pub(super) fn text_with_surrogates<'py>(
+pub(crate) fn text_with_surrogates<'py>(
     py: Python<'py>,
     bytes: &[u8],
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -47,7 +47,7 @@ pub(super) fn text_with_surrogates<'py>(
 ///
 /// The collector does not know it before it is full: through it Python code finds every container, and must not find
 /// an empty place.
-pub(super) struct NewSequence<'py> {
+pub(crate) struct NewSequence<'py> {
     object: Bound<'py, PyAny>,
     filled: usize,
     length: usize,
@@ -61,7 +61,7 @@ impl<'py> NewSequence<'py> {
     ///
     /// `MemoryError`.
     #[inline]
-    pub(super) fn list(py: Python<'py>, length: usize) -> PyResult<Self> {
+    pub(crate) fn list(py: Python<'py>, length: usize) -> PyResult<Self> {
         // SAFETY: the length is not negative, being that of something that lies in memory.
         let object = unsafe {
             let list = ffi::PyList_New(length.cast_signed());
@@ -75,7 +75,7 @@ impl<'py> NewSequence<'py> {
     /// # Errors
     ///
     /// `MemoryError`.
-    pub(super) fn tuple(py: Python<'py>, length: usize) -> PyResult<Self> {
+    pub(crate) fn tuple(py: Python<'py>, length: usize) -> PyResult<Self> {
         // SAFETY: as above.
         let object = unsafe {
             let tuple = ffi::PyTuple_New(length.cast_signed());
@@ -102,7 +102,7 @@ impl<'py> NewSequence<'py> {
 
     /// Fills the next place; there must be one.
     #[inline]
-    pub(super) fn push(&mut self, element: Bound<'py, PyAny>) {
+    pub(crate) fn push(&mut self, element: Bound<'py, PyAny>) {
         debug_assert!(self.filled < self.length, "the row is full");
         let index = self.filled.cast_signed();
         // SAFETY: it is a list or tuple of ours that nobody else knows, not even the collector; the place is there,
@@ -123,7 +123,7 @@ impl<'py> NewSequence<'py> {
     ///
     /// `SystemError` when they are not: an empty place must not be seen by Python code.
     #[inline]
-    pub(super) fn finish(self) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn finish(self) -> PyResult<Bound<'py, PyAny>> {
         if self.filled == self.length {
             if self.length > 0 {
                 // SAFETY: it was hidden when it was made, and every place is filled.
@@ -144,7 +144,7 @@ impl<'py> NewSequence<'py> {
 ///
 /// `TypeError` if the key cannot be hashed, `MemoryError`.
 #[inline]
-pub(super) fn set<'py>(
+pub(crate) fn set<'py>(
     dict: &Bound<'py, PyDict>,
     key: &Bound<'py, PyAny>,
     value: &Bound<'py, PyAny>,

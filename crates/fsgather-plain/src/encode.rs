@@ -42,11 +42,11 @@ use crate::{
 };
 
 /// An object as bytes.
-pub(crate) struct Encoded {
+pub struct Encoded {
     /// The object, but for what lies beside it.
-    pub(crate) stream: Vec<u8>,
+    pub stream: Vec<u8>,
     /// Large contents, which are read from where they lie.
-    pub(crate) buffers: Vec<BorrowedBuffer>,
+    pub buffers: Vec<BorrowedBuffer>,
 }
 
 /// Turns plain data into bytes.
@@ -54,7 +54,7 @@ pub(crate) struct Encoded {
 /// # Errors
 ///
 /// [`Refusal::NotPlain`] for anything that only pickle can do.
-pub(crate) fn encode(value: &Bound<'_, PyAny>, like: Like) -> Result<Encoded, Refusal> {
+pub fn encode(value: &Bound<'_, PyAny>, like: Like) -> Result<Encoded, Refusal> {
     let mut encoder = Encoder::new(like);
     let written = match Object::of(value.as_borrowed()) {
         Object::List(list) if like == Like::Pickles => encoder.entries(list),
@@ -67,27 +67,27 @@ pub(crate) fn encode(value: &Bound<'_, PyAny>, like: Like) -> Result<Encoded, Re
 }
 
 /// An encoding under way.
-pub(super) struct Encoder<'py> {
-    pub(super) like: Like,
-    pub(super) out: PlainWriter,
-    pub(super) buffers: Vec<BorrowedBuffer>,
+pub(crate) struct Encoder<'py> {
+    pub(crate) like: Like,
+    pub(crate) out: PlainWriter,
+    pub(crate) buffers: Vec<BorrowedBuffer>,
     numbers: AddressTable,
     numbered: Vec<Bound<'py, PyAny>>,
     /// Tuples and frozen sets that are not finished: they cannot be referred to yet.
     unfinished: Vec<usize>,
-    pub(super) shapes: Shapes<'py>,
+    pub(crate) shapes: Shapes<'py>,
     /// Addresses of the keys of the dictionaries that are not finished.
-    pub(super) keys: Vec<usize>,
+    pub(crate) keys: Vec<usize>,
     /// The values that belong to `keys`; not to be used once something was disturbed.
-    pub(super) values: Vec<*mut ffi::PyObject>,
+    pub(crate) values: Vec<*mut ffi::PyObject>,
     /// How many times Python code may have run.
-    pub(super) disturbances: u64,
+    pub(crate) disturbances: u64,
     /// The list of integers that is being looked at.
     integers: Vec<i64>,
-    pub(super) item_types: WrittenTypes<'py>,
-    pub(super) tensors: WrittenTensors<'py>,
+    pub(crate) item_types: WrittenTypes<'py>,
+    pub(crate) tensors: WrittenTensors<'py>,
     /// From the first tensor on.
-    pub(super) modes: Option<ModesOff<'py>>,
+    pub(crate) modes: Option<ModesOff<'py>>,
     /// The types beyond the built-in ones, once one of them is met.
     known: Option<Known>,
 }
@@ -125,13 +125,13 @@ impl<'py> Encoder<'py> {
     }
 
     /// To be called where Python code may run: elements that were borrowed from containers may have gone then.
-    pub(super) fn disturbed(&mut self) {
+    pub(crate) fn disturbed(&mut self) {
         self.disturbances += 1;
     }
 
     /// Writes any value; `depth` containers are around it.
     #[inline]
-    pub(super) fn value(&mut self, item: Item<'_, 'py>, depth: usize) -> Refused<()> {
+    pub(crate) fn value(&mut self, item: Item<'_, 'py>, depth: usize) -> Refused<()> {
         match Object::of(item) {
             Object::Str(text) => self.text(text),
             Object::Float(float) => {
@@ -298,7 +298,7 @@ impl<'py> Encoder<'py> {
 
     /// A string, by reference if it was met before.
     #[inline]
-    pub(super) fn text(&mut self, text: Str<'_, 'py>) -> Refused<()> {
+    pub(crate) fn text(&mut self, text: Str<'_, 'py>) -> Refused<()> {
         if self.again(text.0)? {
             return Ok(());
         }
@@ -351,7 +351,7 @@ impl<'py> Encoder<'py> {
     }
 
     /// A content that does not lie in the stream: which buffer it is.
-    pub(super) fn beside(&mut self, tag: u8, buffer: BorrowedBuffer) {
+    pub(crate) fn beside(&mut self, tag: u8, buffer: BorrowedBuffer) {
         self.out.byte(tag);
         self.out.length(self.buffers.len());
         self.buffers.push(buffer);

@@ -25,15 +25,15 @@ use super::{
 use crate::like::Like;
 
 /// Storages begin at multiples of this, so that items of every type stay aligned.
-pub(super) const ALIGNMENT: usize = 16;
+pub(crate) const ALIGNMENT: usize = 16;
 
 /// The content of a storage lies in the stream, or beside it.
-pub(super) const INLINE: u8 = 0;
-pub(super) const BESIDE: u8 = 1;
+pub(crate) const INLINE: u8 = 0;
+pub(crate) const BESIDE: u8 = 1;
 
 /// Tensors that were met.
 #[derive(Default)]
-pub(super) struct WrittenTensors<'py> {
+pub(crate) struct WrittenTensors<'py> {
     tensors: Vec<Tensor<'py>>,
     storages: Vec<Storage>,
 }
@@ -89,7 +89,7 @@ impl Tensor<'_> {
 
 impl<'py> Encoder<'py> {
     /// Writes a tensor; false if it is none.
-    pub(super) fn tensor(
+    pub(crate) fn tensor(
         &mut self,
         held: &Bound<'py, PyAny>,
         types: &TensorTypes,
@@ -130,7 +130,7 @@ impl<'py> Encoder<'py> {
     }
 
     /// Ends the stream with the tables, if there are tensors.
-    pub(super) fn tensor_tables(&mut self) -> Refused<()> {
+    pub(crate) fn tensor_tables(&mut self) -> Refused<()> {
         let WrittenTensors {
             mut tensors,
             mut storages,

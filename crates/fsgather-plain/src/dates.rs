@@ -16,7 +16,7 @@ use super::{
 
 impl<'py> Encoder<'py> {
     /// Writes a date or the like; false if it is none.
-    pub(super) fn date(
+    pub(crate) fn date(
         &mut self,
         held: &Bound<'py, PyAny>,
         types: &DateTypes,
@@ -102,7 +102,7 @@ fn reduced<'py>(held: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
 
 impl<'py> Decoder<'_, 'py> {
     /// Reads what follows one of the tags of this module.
-    pub(super) fn date(&mut self, tag: u8, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
+    pub(crate) fn date(&mut self, tag: u8, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
         let py = self.py;
         let module = py.import(intern!(py, "datetime"))?;
         let made = match tag {

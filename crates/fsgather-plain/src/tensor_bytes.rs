@@ -11,7 +11,7 @@ use pyo3::{Bound, PyAny, Python, exceptions::PyValueError, intern, prelude::*};
 use crate::buffer::BorrowedBuffer;
 
 /// The module, which has been imported where there are tensors.
-pub(super) fn torch(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+pub(crate) fn torch(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import(intern!(py, "torch"))
 }
 
@@ -26,7 +26,7 @@ pub(super) fn torch(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
 /// # Errors
 ///
 /// `ValueError` if the storage is shorter, and what torch raises.
-pub(super) fn of_storage(
+pub(crate) fn of_storage(
     tensor: &Bound<'_, PyAny>,
     start: usize,
     end: usize,

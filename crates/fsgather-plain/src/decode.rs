@@ -43,7 +43,7 @@ const WORTH_A_PAUSE: usize = 1024;
 /// # Errors
 ///
 /// `ValueError` if they are not what [`super::encode`] writes; `MemoryError`.
-pub(crate) fn decode(py: Python<'_>, stream: &[u8], buffers: &[Py<PyAny>]) -> PyResult<Py<PyAny>> {
+pub fn decode(py: Python<'_>, stream: &[u8], buffers: &[Py<PyAny>]) -> PyResult<Py<PyAny>> {
     let _pause = if stream.len() >= WORTH_A_PAUSE {
         Some(CollectorPause::begin(py)?)
     } else {
@@ -57,18 +57,18 @@ pub(crate) fn decode(py: Python<'_>, stream: &[u8], buffers: &[Py<PyAny>]) -> Py
 }
 
 /// A decoding under way.
-pub(super) struct Decoder<'a, 'py> {
-    pub(super) py: Python<'py>,
-    pub(super) reader: PlainReader<'a>,
+pub(crate) struct Decoder<'a, 'py> {
+    pub(crate) py: Python<'py>,
+    pub(crate) reader: PlainReader<'a>,
     buffers: &'a [Py<PyAny>],
     /// Which of them have been used: a copy of each is made at most once.
     used: Vec<bool>,
-    pub(super) effort: Effort,
+    pub(crate) effort: Effort,
     /// Objects that can be referred to; none while one is not finished.
     numbered: Vec<Option<Bound<'py, PyAny>>>,
     shapes: Vec<Shape<'py>>,
-    pub(super) item_types: ReadTypes<'py>,
-    pub(super) tensors: Vec<Bound<'py, PyAny>>,
+    pub(crate) item_types: ReadTypes<'py>,
+    pub(crate) tensors: Vec<Bound<'py, PyAny>>,
 }
 
 /// What dictionaries of a shape begin as.
@@ -138,7 +138,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     /// Reads any value; `depth` containers are around it.
     #[inline]
-    pub(super) fn value(&mut self, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
+    pub(crate) fn value(&mut self, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
         let tag = self.reader.byte()?;
         match tag {
             tag::SMALL_INT.. => {
@@ -262,7 +262,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     /// A buffer beside the stream, which no other object has.
-    pub(super) fn buffer(&mut self) -> Result<&'a Py<PyAny>, Bad> {
+    pub(crate) fn buffer(&mut self) -> Result<&'a Py<PyAny>, Bad> {
         let index = self.reader.index()?;
         let count = self.buffers.len();
         let (Some(buffer), Some(used)) = (self.buffers.get(index), self.used.get_mut(index)) else {

@@ -18,19 +18,19 @@ const PLAIN_KINDS: &str = "biufcSUmM";
 
 /// What has to be known of a type while encoding.
 #[derive(Clone, Copy)]
-pub(super) struct WrittenType {
+pub(crate) struct WrittenType {
     number: usize,
     /// `dtype.kind`.
-    pub(super) kind: char,
+    pub(crate) kind: char,
     /// Bytes of an item.
-    pub(super) size: usize,
+    pub(crate) size: usize,
     /// Whether its bytes are in the order of this machine.
-    pub(super) is_native: bool,
+    pub(crate) is_native: bool,
 }
 
 /// The types that the stream has got so far.
 #[derive(Default)]
-pub(super) struct WrittenTypes<'py> {
+pub(crate) struct WrittenTypes<'py> {
     types: Vec<WrittenType>,
     by_name: HashMap<String, usize>,
     /// Most types are one object each; those of strings are made anew for each array.
@@ -40,7 +40,7 @@ pub(super) struct WrittenTypes<'py> {
 
 impl<'py> Encoder<'py> {
     /// Writes the number of a type, and at first what it is.
-    pub(super) fn item_type(
+    pub(crate) fn item_type(
         &mut self,
         dtype: &Bound<'py, PyAny>,
         types: &ArrayTypes,
@@ -95,20 +95,20 @@ fn described(dtype: &Bound<'_, PyAny>, types: &ArrayTypes) -> Refused<(String, W
 
 /// A type as the decoder needs it.
 #[derive(Clone)]
-pub(super) struct ReadType<'py> {
-    pub(super) dtype: Bound<'py, PyAny>,
+pub(crate) struct ReadType<'py> {
+    pub(crate) dtype: Bound<'py, PyAny>,
     /// Bytes of an item.
-    pub(super) size: usize,
+    pub(crate) size: usize,
     /// Whether its bytes are in the order of this machine.
-    pub(super) is_native: bool,
+    pub(crate) is_native: bool,
 }
 
 /// The types that the stream has told so far.
-pub(super) type ReadTypes<'py> = Vec<ReadType<'py>>;
+pub(crate) type ReadTypes<'py> = Vec<ReadType<'py>>;
 
 impl<'py> Decoder<'_, 'py> {
     /// Reads the number of a type, and at first what it is.
-    pub(super) fn item_type(&mut self, numpy: &Bound<'py, PyModule>) -> Result<ReadType<'py>, Bad> {
+    pub(crate) fn item_type(&mut self, numpy: &Bound<'py, PyModule>) -> Result<ReadType<'py>, Bad> {
         let number = self.reader.index()?;
         if let Some(known) = self.item_types.get(number) {
             return Ok(known.clone());

@@ -34,7 +34,7 @@ use super::borrowed::BorrowedBuffer;
 use super::protocol::{BF_GETBUFFER, PyBuffer, PyBuffer_FillInfo};
 
 /// Bytes that can be handed to Python: a `Vec`, a private mapping of a file.
-pub(crate) trait WritableBytes: DerefMut<Target = [u8]> + Send + 'static {}
+pub trait WritableBytes: DerefMut<Target = [u8]> + Send + 'static {}
 
 impl<T: DerefMut<Target = [u8]> + Send + 'static> WritableBytes for T {}
 
@@ -65,11 +65,11 @@ impl Drop for Region {
 /// Objects of [`Memory::object`] have Python's buffer protocol: `memoryview(object)`,
 /// `numpy.frombuffer(object, ...)` and the like see the memory itself. It lives as long as any of them.
 #[derive(Clone)]
-pub(crate) struct Memory(Arc<Region>);
+pub struct Memory(Arc<Region>);
 
 impl Memory {
     /// Memory that `owner` owns.
-    pub(crate) fn of(owner: impl WritableBytes) -> Self {
+    pub fn of(owner: impl WritableBytes) -> Self {
         let owner = Box::into_raw(Box::new(owner));
         // SAFETY: it was a box a moment ago, and nobody else knows of it.
         let bytes: &mut [u8] = unsafe { &mut *owner };
@@ -104,7 +104,7 @@ impl Memory {
     /// # Errors
     ///
     /// `MemoryError`.
-    pub(crate) fn object_of(py: Python<'_>, owner: impl WritableBytes) -> PyResult<Py<PyAny>> {
+    pub fn object_of(py: Python<'_>, owner: impl WritableBytes) -> PyResult<Py<PyAny>> {
         let memory = Self::of(owner);
         memory.object(py, 0..memory.len())
     }
@@ -114,7 +114,7 @@ impl Memory {
     /// # Errors
     ///
     /// `ValueError` if it reaches beyond the end, `MemoryError`.
-    pub(crate) fn object(&self, py: Python<'_>, range: Range<usize>) -> PyResult<Py<PyAny>> {
+    pub fn object(&self, py: Python<'_>, range: Range<usize>) -> PyResult<Py<PyAny>> {
         let length = self.len();
         if range.start > range.end || range.end > length {
             let Range { start, end } = range;

@@ -8,7 +8,7 @@ use super::{addresses::AddressTable, object::Object, stream::MOST_SHAPES};
 ///
 /// A shape is found by the addresses of the keys, which are mostly the same objects, or else by what the
 /// keys say: each line of a file of JSON has keys of its own.
-pub(super) struct Shapes<'py> {
+pub(crate) struct Shapes<'py> {
     known: Vec<Shape<'py>>,
     by_address: AddressTable,
     by_content: AddressTable,
@@ -22,7 +22,7 @@ struct Shape<'py> {
 }
 
 impl<'py> Shapes<'py> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             known: Vec::new(),
             by_address: AddressTable::default(),
@@ -32,13 +32,13 @@ impl<'py> Shapes<'py> {
     }
 
     /// Whether there is room for another one.
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.known.len() < MOST_SHAPES
     }
 
     /// The number of the shape with the keys at these addresses.
     #[inline]
-    pub(super) fn find(&mut self, addresses: &[usize]) -> Option<usize> {
+    pub(crate) fn find(&mut self, addresses: &[usize]) -> Option<usize> {
         if let Some(latest) = self.known.get(self.latest)
             && latest.addresses == addresses
         {
@@ -53,7 +53,7 @@ impl<'py> Shapes<'py> {
     }
 
     /// The number of a shape with equal keys, which may be other objects; all of them are strings.
-    pub(super) fn find_equal(&self, keys: &[Bound<'py, PyAny>]) -> PyResult<Option<usize>> {
+    pub(crate) fn find_equal(&self, keys: &[Bound<'py, PyAny>]) -> PyResult<Option<usize>> {
         let Some(number) = self.by_content.get(mix(&hashes(keys)?)) else {
             return Ok(None);
         };
@@ -76,12 +76,12 @@ impl<'py> Shapes<'py> {
     }
 
     /// A key of a shape.
-    pub(super) fn key(&self, shape: usize, index: usize) -> Option<&Bound<'py, PyAny>> {
+    pub(crate) fn key(&self, shape: usize, index: usize) -> Option<&Bound<'py, PyAny>> {
         self.known.get(shape)?.keys.get(index)
     }
 
     /// Adds a shape, and gives its number.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         addresses: &[usize],
         keys: Vec<Bound<'py, PyAny>>,

@@ -30,11 +30,11 @@ const FEW: usize = 64;
 const DEEPEST_KEY: usize = 500;
 
 /// The steps that are left.
-pub(super) struct Effort(usize);
+pub(crate) struct Effort(usize);
 
 impl Effort {
     /// What a stream of this length may take.
-    pub(super) fn for_stream(length: usize) -> Self {
+    pub(crate) fn for_stream(length: usize) -> Self {
         Self(length.saturating_mul(STEPS_PER_BYTE) + STEPS_ANYWAY)
     }
 
@@ -76,7 +76,7 @@ impl Effort {
 }
 
 /// The keys of one set or dictionary so far.
-pub(super) struct Keys {
+pub(crate) struct Keys {
     /// How many there will be.
     count: usize,
     /// How many have which hash.
@@ -85,7 +85,7 @@ pub(super) struct Keys {
 
 impl Keys {
     /// The keys of a container that will have so many.
-    pub(super) fn of(count: usize) -> Self {
+    pub(crate) fn of(count: usize) -> Self {
         Self {
             count,
             hashes: HashMap::new(),
@@ -96,7 +96,7 @@ impl Keys {
 impl<'py> Decoder<'_, 'py> {
     /// Counts what it takes to look up one more key, which is about to happen.
     #[inline]
-    pub(super) fn key(&mut self, keys: &mut Keys, key: &Bound<'py, PyAny>) -> Result<(), Bad> {
+    pub(crate) fn key(&mut self, keys: &mut Keys, key: &Bound<'py, PyAny>) -> Result<(), Bad> {
         match Object::of(key.as_borrowed()) {
             // Their hashes are secret, or few can have the same.
             Object::Str(_)

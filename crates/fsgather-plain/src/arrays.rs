@@ -31,7 +31,7 @@ const MOST_DIMENSIONS: usize = 64;
 
 impl<'py> Encoder<'py> {
     /// Writes an array or scalar; false if it is none.
-    pub(super) fn array(&mut self, held: &Bound<'py, PyAny>, types: &ArrayTypes) -> Refused<bool> {
+    pub(crate) fn array(&mut self, held: &Bound<'py, PyAny>, types: &ArrayTypes) -> Refused<bool> {
         let py = held.py();
         let kind = held.get_type();
         if kind.is(&types.ndarray) {
@@ -131,7 +131,7 @@ fn is_in_c_order(shape: &[Py_ssize_t], strides: &[Py_ssize_t], item: Py_ssize_t)
 
 impl<'py> Decoder<'_, 'py> {
     /// Reads what follows one of the tags of this module.
-    pub(super) fn array(&mut self, tag: u8) -> Result<Bound<'py, PyAny>, Bad> {
+    pub(crate) fn array(&mut self, tag: u8) -> Result<Bound<'py, PyAny>, Bad> {
         let py = self.py;
         let numpy = py.import(intern!(py, "numpy"))?;
         let item = self.item_type(&numpy)?;
@@ -171,7 +171,7 @@ impl<'py> Decoder<'_, 'py> {
     }
 
     /// A buffer beside the stream that has this many bytes.
-    pub(super) fn buffer_of(&mut self, size: usize) -> Result<&Py<PyAny>, Bad> {
+    pub(crate) fn buffer_of(&mut self, size: usize) -> Result<&Py<PyAny>, Bad> {
         let buffer = self.buffer()?;
         let (_, length) = View::of(buffer.bind(self.py), Wanted::Bytes)?.address();
         if length == size {
