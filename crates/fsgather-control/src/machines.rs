@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use fsgather_core::sys::clock;
-use fsgather_core::{ChannelId, Epoch, Error, Neighbour, Peer, ProcessId, Rank, ReclaimSink};
+use fsgather_core::{
+    ChannelId, Epoch, Error, Neighbour, Peer, ProcessId, Rank, ReclaimSink, sys::clock,
+};
 
 use uuid::Uuid;
 

@@ -12,8 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::sys::{clock, condition::Condition, thread};
-use fsgather_core::{Activity, AwakeClock, Deadline, Error, Rank, ReclaimSink, Whereabouts, lock};
+use fsgather_core::{
+    Activity, AwakeClock, Deadline, Error, Rank, ReclaimSink, Whereabouts, lock,
+    sys::{clock, condition::Condition, thread},
+};
 
 use crate::{
     coordinator::Coordinator,

@@ -10,10 +10,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::sys::clock;
 use fsgather_core::{
     Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, Onlooker, Operation,
     Peer, Phase, Rank, RankNames, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize, lock,
+    sys::clock,
 };
 
 use crate::{

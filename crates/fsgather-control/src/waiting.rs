@@ -3,8 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use fsgather_core::sys::clock;
-use fsgather_core::{AwakeClock, Deadline, Interrupt};
+use fsgather_core::{AwakeClock, Deadline, Interrupt, sys::clock};
 
 /// Waits by `wait`, which gives nothing once the time that it is given has passed, for `limit` at most.
 /// Between two slices of time whoever may end the wait is asked, on this thread. `is_over` tells whether

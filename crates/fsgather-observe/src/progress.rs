@@ -15,11 +15,9 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{Phase, plain_line};
-
 use fsgather_config::environment::{self, Variables};
 
-use fsgather_core::run_file;
+use fsgather_core::{Phase, plain_line, run_file};
 
 /// What the file is called that `fsgather run` makes for it; ranks write to no other.
 pub const FILE_NAME: &str = "fsgather-progress";

@@ -4,7 +4,6 @@
 //! queued, and handed over by the next thread that has the lock anyway: after each call, and ten times a second
 //! while one waits.
 
-use fsgather_core::lock;
 use std::{
     collections::VecDeque,
     fmt::{self, Write},
@@ -13,7 +12,7 @@ use std::{
 
 use fsgather::Error;
 use fsgather_config::environment::Variables;
-use fsgather_core::plain_text;
+use fsgather_core::{lock, plain_text};
 use pyo3::{exceptions::PyException, prelude::*};
 use tracing::{
     Event, Level, Subscriber,

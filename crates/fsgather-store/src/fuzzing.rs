@@ -4,8 +4,7 @@
     reason = "every function panics, as the first sentence says"
 )]
 
-use fsgather_core::hash::Hash128;
-use fsgather_core::read_message;
+use fsgather_core::{hash::Hash128, read_message};
 
 use crate::{
     GatherFacts, Locator, OwnerRecord, PayloadName,

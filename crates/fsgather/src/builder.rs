@@ -6,10 +6,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::join::{
-    meeting::{Joined, Request, join},
-    rendezvous::Rendezvous,
-};
 use fsgather_config::{
     arguments::Arguments,
     environment::Variables,
@@ -21,9 +17,18 @@ use fsgather_observe::call_log::CallLog;
 use fsgather_store::{check_compression, this_process};
 
 use crate::{
-    call::blocking::step_aside, codec::Postcard, communicator::Communicator,
-    group_state::GroupState, payload::path_request::PathRequest, recording, setup,
-    speaking::speak_up, world_state::WorldState,
+    call::blocking::step_aside,
+    codec::Postcard,
+    communicator::Communicator,
+    group_state::GroupState,
+    join::{
+        meeting::{Joined, Request, join},
+        rendezvous::Rendezvous,
+    },
+    payload::path_request::PathRequest,
+    recording, setup,
+    speaking::speak_up,
+    world_state::WorldState,
 };
 
 /// Says some things about a world in the program; variables and the launcher say the rest.

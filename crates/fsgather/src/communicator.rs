@@ -2,7 +2,6 @@
 
 use std::{fmt, panic::Location, sync::Arc};
 
-use crate::join::this_process::process_or_unknown;
 use fsgather_config::{environment::Variables, settings::Transport};
 use fsgather_core::{Error, Operation, Rank, Site, WorldSize};
 
@@ -11,6 +10,7 @@ use crate::{
     call_options::HandleOptions,
     codec::{Codec, Postcard},
     group_state::GroupState,
+    join::this_process::process_or_unknown,
     speaking::speak_up,
 };
 

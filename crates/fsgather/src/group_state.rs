@@ -19,9 +19,9 @@ use fsgather_store::{
 };
 use uuid::Uuid;
 
-use crate::join::local_context::LocalContext;
 use crate::{
     call::{blocking, open_calls::OpenCalls},
+    join::local_context::LocalContext,
     payload::{
         known_paths::KnownPaths, mesh::MeshPath, path_request::PathRequest, ring_order::RingOrder,
     },

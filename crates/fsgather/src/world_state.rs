@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use crate::join::local_context::LocalContext;
 use fsgather_config::{error_file, settings::Verify};
 use fsgather_core::{
     CallId, CompressionSetting, Departure, Error, Interrupt, PeerFailure, ProcessId, Rank, Site,
@@ -19,6 +18,7 @@ use uuid::Uuid;
 
 use crate::{
     call::open_calls::OpenCalls,
+    join::local_context::LocalContext,
     payload::{
         directories::{Directories, Ending},
         links::Links,

@@ -9,8 +9,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::lock;
-use fsgather_core::sys::files;
+use fsgather_core::{lock, sys::files};
 use rustix::{
     fs::{AtFlags, CWD, OFlags},
     io::Result,

@@ -5,9 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::sys::thread::{self, Started};
 use fsgather_core::{
     Error, Mailbox, ProcessId, Rank, ReclaimSink, RendezvousBackend, Retirement, lock,
+    sys::thread::{self, Started},
 };
 
 use super::{

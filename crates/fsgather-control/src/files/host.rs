@@ -5,8 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::sys::{random::fresh, thread};
-use fsgather_core::{ChannelId, Error, MailboxFactory, RendezvousBackend};
+use fsgather_core::{
+    ChannelId, Error, MailboxFactory, RendezvousBackend,
+    sys::{random::fresh, thread},
+};
 
 use super::{
     carrier::FileCarrier,

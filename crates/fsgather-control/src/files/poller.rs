@@ -6,8 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::sys::clock;
-use fsgather_core::{Error, Mailbox, Peer, ProcessId, Rank, StorageCause};
+use fsgather_core::{Error, Mailbox, Peer, ProcessId, Rank, StorageCause, sys::clock};
 
 use super::{
     heartbeat::{self, Heartbeat, SILENCE_LIMIT, Turn},

@@ -6,8 +6,10 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::sys::{clock, condition::Condition, thread};
-use fsgather_core::{Backoff, Error, Mailbox, MailboxFactory, Retirement, lock};
+use fsgather_core::{
+    Backoff, Error, Mailbox, MailboxFactory, Retirement, lock,
+    sys::{clock, condition::Condition, thread},
+};
 
 use super::{
     endpoint::{MemberEndpoint, sender_of},

@@ -3,10 +3,6 @@
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 pub use fsgather_core::Control;
-use fsgather_core::{
-    Activity, Error, Exchange, Interrupt, Look, MailboxFactory, Peer, Phase, ProcessId, Rank,
-    RendezvousBackend, Start, WorldSize,
-};
 use uuid::Uuid;
 
 use crate::{
@@ -20,7 +16,10 @@ use crate::{
     rank_exchange::RankExchange,
     siblings::IsRunning,
 };
-use fsgather_core::sys::random::fresh;
+use fsgather_core::{
+    Activity, Error, Exchange, Interrupt, Look, MailboxFactory, Peer, Phase, ProcessId, Rank,
+    RendezvousBackend, Start, WorldSize, sys::random::fresh,
+};
 
 /// All contributions to one exchange together stay below this, in bytes.
 const TABLE_LIMIT: usize = 4 << 20;

@@ -38,8 +38,7 @@ mod unreachable;
 
 use std::{sync::Arc, time::Instant};
 
-use fsgather_core::sys::clock;
-use fsgather_core::{Activity, Error, MailboxFactory, Phase, Rank, RendezvousBackend};
+use fsgather_core::{Activity, Error, MailboxFactory, Phase, Rank, RendezvousBackend, sys::clock};
 
 use crate::{
     files,

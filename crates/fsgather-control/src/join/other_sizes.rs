@@ -10,8 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::sys::clock;
-use fsgather_core::{Error, RendezvousBackend};
+use fsgather_core::{Error, RendezvousBackend, sys::clock};
 
 use crate::{
     join::{

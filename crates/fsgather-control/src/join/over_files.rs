@@ -10,11 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::sys::{
-    channel::{Receiver, Sender, channel},
-    clock,
+use fsgather_core::{
+    Backoff, Error, MailboxFactory, Rank, RendezvousBackend,
+    sys::{
+        channel::{Receiver, Sender, channel},
+        clock,
+    },
 };
-use fsgather_core::{Backoff, Error, MailboxFactory, Rank, RendezvousBackend};
 use uuid::Uuid;
 
 use crate::{

@@ -9,8 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::sys::{clock, condition::Condition, thread};
-use fsgather_core::{Backoff, ChannelId, Error, RendezvousBackend, duration_text, lock};
+use fsgather_core::{
+    Backoff, ChannelId, Error, RendezvousBackend, duration_text, lock,
+    sys::{clock, condition::Condition, thread},
+};
 use uuid::Uuid;
 
 use crate::{

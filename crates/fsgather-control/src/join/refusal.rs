@@ -11,8 +11,10 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::sys::{channel::channel, clock, random::fresh, thread};
-use fsgather_core::{Activity, Backoff, Error, Phase, RendezvousBackend};
+use fsgather_core::{
+    Activity, Backoff, Error, Phase, RendezvousBackend,
+    sys::{channel::channel, clock, random::fresh, thread},
+};
 use uuid::Uuid;
 
 use crate::{

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fsgather_core::sys::clock;
-use fsgather_core::{FIRST_WARNING, duration_text, warning_after};
+use fsgather_core::{FIRST_WARNING, duration_text, sys::clock, warning_after};
 
 use crate::waiting::AwakeDeadline;
 

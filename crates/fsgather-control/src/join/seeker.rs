@@ -12,8 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::sys::{clock, random::fresh};
-use fsgather_core::{Activity, Backoff, Error, Peer, PeerFailure, Phase, Rank, plain_line};
+use fsgather_core::{
+    Activity, Backoff, Error, Peer, PeerFailure, Phase, Rank, plain_line,
+    sys::{clock, random::fresh},
+};
 use tokio::{sync::mpsc, task::JoinSet};
 use uuid::Uuid;
 

@@ -6,8 +6,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::sys::random::fresh;
-use fsgather_core::{Backoff, Error, Rank};
+use fsgather_core::{Backoff, Error, Rank, sys::random::fresh};
 use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::{

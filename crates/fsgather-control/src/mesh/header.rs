@@ -23,8 +23,7 @@
 //!
 //! After a ring transfer the receiver sends one byte, 6, to say that everything was right.
 
-use fsgather_core::hash::Hash64;
-use fsgather_core::{CallId, ChannelId, Epoch, Rank};
+use fsgather_core::{CallId, ChannelId, Epoch, Rank, hash::Hash64};
 use serde::{Deserialize, Serialize};
 
 /// What the receiver of a ring transfer says once everything was right.

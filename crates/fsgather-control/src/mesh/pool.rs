@@ -1,9 +1,8 @@
 //! Links that no transfer uses at the moment: [`Idle`], [`Parked`].
 
-use fsgather_core::lock;
 use std::{collections::HashMap, sync::Mutex};
 
-use fsgather_core::{CallId, ChannelId, Rank};
+use fsgather_core::{CallId, ChannelId, Rank, lock};
 use tokio::sync::{Notify, oneshot};
 
 use super::link::Link;

@@ -24,8 +24,10 @@
 
 use std::{io::IoSlice, ops::Range};
 
-use fsgather_core::hash::{Hash64, Hash128};
-use fsgather_core::{CallId, Rank};
+use fsgather_core::{
+    CallId, Rank,
+    hash::{Hash64, Hash128},
+};
 use uuid::Uuid;
 
 /// How many bytes a chunk holds; the last one of a payload may hold fewer.

@@ -7,9 +7,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{
-    Activity, Backoff, ChannelId, Error, Phase, ProcessId, Rank, RendezvousBackend, lock,
-};
 use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
 use uuid::Uuid;
 
@@ -40,7 +37,10 @@ use crate::{
     thread_call::{ThreadCall, without_a_thread},
     wire::ConnectionPurpose,
 };
-use fsgather_core::sys::random::fresh;
+use fsgather_core::{
+    Activity, Backoff, ChannelId, Error, Phase, ProcessId, Rank, RendezvousBackend, lock,
+    sys::random::fresh,
+};
 
 /// Ranks answer what they are doing within so long, unless their hosts are very busy.
 const LEAD: Duration = Duration::from_secs(2);

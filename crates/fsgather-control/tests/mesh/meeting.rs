@@ -7,8 +7,10 @@ use std::{
 };
 
 use fsgather_control::mesh::{MeshAddress, Source};
-use fsgather_core::hash::{Hash64, Hash128};
-use fsgather_core::{Error, Rank};
+use fsgather_core::{
+    Error, Rank,
+    hash::{Hash64, Hash128},
+};
 use uuid::Uuid;
 
 use crate::{

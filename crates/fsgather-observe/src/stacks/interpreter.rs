@@ -9,8 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::sys::{clock, thread};
-use fsgather_core::{MOST_FRAMES, StackFrame, lock, process_state};
+use fsgather_core::{
+    MOST_FRAMES, StackFrame, lock, process_state,
+    sys::{clock, thread},
+};
 
 use super::caller::Thread;
 

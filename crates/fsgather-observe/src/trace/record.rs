@@ -1,7 +1,6 @@
 //! One call as it lies in a file: [`CallRecord`], which takes [`CallRecord::WORDS`] words. Pure.
 
-use fsgather_core::hash::Hash64;
-use fsgather_core::{Rank, ceil_boundary, floor_boundary, plain_text};
+use fsgather_core::{Rank, ceil_boundary, floor_boundary, hash::Hash64, plain_text};
 
 use crate::trace::cause::Cause;
 

@@ -25,9 +25,9 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use fsgather_core::hash::Hash128;
-use fsgather_core::sys::files;
-use fsgather_core::{Error, ProcessId, Rank, StorageCause, floor_boundary, read_message};
+use fsgather_core::{
+    Error, ProcessId, Rank, StorageCause, floor_boundary, hash::Hash128, read_message, sys::files,
+};
 use rustix::{
     fs::{CWD, OFlags},
     process::{Resource, getrlimit},

@@ -6,9 +6,8 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::sys::clock;
 use fsgather_core::{
-    ANY_MODE, Error, GatherId, Progress, Rank, StorageCause, WorldSize, duration_text,
+    ANY_MODE, Error, GatherId, Progress, Rank, StorageCause, WorldSize, duration_text, sys::clock,
 };
 use rustix::{fs::FileType, io::Errno};
 use serde::{Deserialize, Serialize};

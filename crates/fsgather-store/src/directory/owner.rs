@@ -39,8 +39,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use fsgather_core::hash::Hash128;
-use fsgather_core::{GatherId, ProcessId, Salt, WorldSize};
+use fsgather_core::{GatherId, ProcessId, Salt, WorldSize, hash::Hash128};
 use uuid::Uuid;
 
 /// The first line of the record.

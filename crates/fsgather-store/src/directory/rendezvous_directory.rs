@@ -12,8 +12,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use fsgather_core::sys::clock;
-use fsgather_core::{Error, StorageCause};
+use fsgather_core::{Error, StorageCause, sys::clock};
 
 use super::trial;
 use crate::{

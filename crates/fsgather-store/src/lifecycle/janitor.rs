@@ -11,12 +11,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::sys::{
-    channel::{Receiver, Sender, channel},
-    clock,
-    thread::{self, Started},
+use fsgather_core::{
+    Deadline, Error, StorageCause, lock,
+    sys::{
+        channel::{Receiver, Sender, channel},
+        clock,
+        thread::{self, Started},
+    },
 };
-use fsgather_core::{Deadline, Error, StorageCause, lock};
 
 use crate::{
     directory::gather_dir::GatherDir,

@@ -8,8 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use fsgather_core::sys::clock;
-use fsgather_core::{Error, GatherId, ProcessId, StorageCause, WorldSize, lock};
+use fsgather_core::{Error, GatherId, ProcessId, StorageCause, WorldSize, lock, sys::clock};
 use rustix::fs::{CWD, FileType};
 
 use crate::{

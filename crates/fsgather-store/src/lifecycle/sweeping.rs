@@ -5,8 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::sys::clock;
-use fsgather_core::{Error, GatherId};
+use fsgather_core::{Error, GatherId, sys::clock};
 
 use crate::{
     calls,

@@ -4,8 +4,6 @@
 //! the private directory of this host, which does not depend on the file system that fails. It has its
 //! number, so that whoever finds it in two places reads it once.
 
-use fsgather_core::lock;
-use fsgather_core::sys::clock;
 use std::{
     collections::BTreeSet,
     fmt,
@@ -14,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::GatherId;
+use fsgather_core::{GatherId, lock, sys::clock};
 
 use crate::{
     directory::rendezvous_directory,

@@ -2,8 +2,9 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use fsgather_core::sys::clock;
-use fsgather_core::{Error, Mailbox, MailboxFactory, ProcessId, Rank, WorldSize, read_message};
+use fsgather_core::{
+    Error, Mailbox, MailboxFactory, ProcessId, Rank, WorldSize, read_message, sys::clock,
+};
 use uuid::Uuid;
 
 use crate::{

@@ -7,10 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::sys::clock;
 use fsgather_core::{
     Beat, Error, InboundMessage, Mailbox, ProcessId, Progress, Rank, Retirement, StorageCause,
-    duration_text, lock,
+    duration_text, lock, sys::clock,
 };
 
 use crate::{

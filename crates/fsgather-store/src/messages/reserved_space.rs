@@ -1,13 +1,12 @@
 //! Room that a rank sets aside for its messages on a disk that is full: [`ReservedSpace`].
 
-use fsgather_core::lock;
 use std::{
     io,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard},
 };
 
-use fsgather_core::Rank;
+use fsgather_core::{Rank, lock};
 use rustix::io::Errno;
 
 use crate::{

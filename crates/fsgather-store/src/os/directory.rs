@@ -7,8 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fsgather_core::sys::files;
-use fsgather_core::{Error, StorageCause};
+use fsgather_core::{Error, StorageCause, sys::files};
 use rustix::{
     fs::{AtFlags, CWD, FileType},
     io::Errno,

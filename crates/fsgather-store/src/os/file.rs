@@ -11,8 +11,7 @@ use std::{
     path::Path,
 };
 
-use fsgather_core::sys::files;
-use fsgather_core::{Error, bytes_text};
+use fsgather_core::{Error, bytes_text, sys::files};
 use rustix::{
     fs::{CWD, FileType, OFlags},
     io::Errno,

@@ -6,8 +6,7 @@
 
 use std::{io, os::fd::AsFd, path::Path};
 
-use fsgather_core::Error;
-use fsgather_core::sys::files;
+use fsgather_core::{Error, sys::files};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fsgather_core::sys::clock;
-use fsgather_core::{AwakeClock, Backoff, Deadline, Error, Progress};
+use fsgather_core::{AwakeClock, Backoff, Deadline, Error, Progress, sys::clock};
 
 /// The longest sleep between two calls of the progress hook: how fast a wait can be interrupted.
 const SLICE: Duration = Duration::from_millis(100);

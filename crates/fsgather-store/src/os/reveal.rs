@@ -3,8 +3,7 @@
 
 use std::{io, path::Path};
 
-use fsgather_core::sys::files;
-use fsgather_core::{Error, StorageCause};
+use fsgather_core::{Error, StorageCause, sys::files};
 use rustix::{
     fs::{AtFlags, CWD},
     io::Errno,

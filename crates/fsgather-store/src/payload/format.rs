@@ -48,8 +48,10 @@
 
 use std::fmt;
 
-use fsgather_core::hash::{Hash64, Hash128};
-use fsgather_core::{ChannelId, Epoch, Rank, WorldSize};
+use fsgather_core::{
+    ChannelId, Epoch, Rank, WorldSize,
+    hash::{Hash64, Hash128},
+};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 

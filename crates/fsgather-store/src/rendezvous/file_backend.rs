@@ -8,9 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::sys::clock;
 use fsgather_core::{
-    Error, GatherId, KeyHash, ProcessId, RendezvousBackend, Salt, StorageCause, lock,
+    Error, GatherId, KeyHash, ProcessId, RendezvousBackend, Salt, StorageCause, lock, sys::clock,
 };
 
 use crate::{

@@ -13,8 +13,7 @@
 //! | 20 + p | r | the record, opaque to the store |
 //! | 20 + p + r | 16 | xxh3-128 of all bytes before |
 
-use fsgather_core::hash::Hash128;
-use fsgather_core::{ProcessId, read_message};
+use fsgather_core::{ProcessId, hash::Hash128, read_message};
 
 const MAGIC: [u8; 8] = *b"\x89FSR\r\n\x1a\n";
 const VERSION: u16 = 1;

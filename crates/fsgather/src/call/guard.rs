@@ -9,9 +9,10 @@ use std::{
 use bytes::Bytes;
 use fsgather_core::{Call, Contribution, Error, Phase, Rank, Round, Ticket, Verdict};
 
-use crate::group_state::GroupState;
-use crate::payload::header::PayloadHeader;
-use crate::payload::stream::OwnMoved;
+use crate::{
+    group_state::GroupState,
+    payload::{header::PayloadHeader, stream::OwnMoved},
+};
 use fsgather_observe::call_log::Brought;
 
 /// How long nothing may move in a ring once the communicator has failed.

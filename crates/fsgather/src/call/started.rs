@@ -3,7 +3,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::join::local_context::is_dispensable;
 use fsgather_control::mesh::Begun;
 use fsgather_core::{Call, Error, Rank, Verdict};
 use fsgather_observe::trace::record::Way;
@@ -12,6 +11,7 @@ use fsgather_store::Payload;
 use crate::{
     call::guard::CallGuard,
     group_state::GroupState,
+    join::local_context::is_dispensable,
     parts::{Parts, Take},
     payload::{
         bound::Bound,

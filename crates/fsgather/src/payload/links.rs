@@ -1,17 +1,14 @@
 //! This process's direct connections to other ranks: [`Links`].
 
-use fsgather_core::lock;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use fsgather_control::{
     fresh,
     mesh::{Mesh, MeshConfig},
 };
-use fsgather_core::Error;
+use fsgather_core::{Error, lock};
 
-use crate::join::local_context::LinkSettings;
-
-use crate::world_state::WorldState;
+use crate::{join::local_context::LinkSettings, world_state::WorldState};
 
 /// This process's direct connections to other ranks: one listener, with the world's rank numbers, for the world
 /// and all its groups.

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use fsgather_core::hash::{Hash64, Hash128};
-use fsgather_core::{ChannelId, Epoch, Error, Rank, Ticket};
+use fsgather_core::{
+    ChannelId, Epoch, Error, Rank, Ticket,
+    hash::{Hash64, Hash128},
+};
 use fsgather_store::PayloadName;
 use uuid::Uuid;
 

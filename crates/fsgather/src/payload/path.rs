@@ -8,11 +8,12 @@ use std::{
     },
 };
 
-use fsgather_core::{CallId, ChannelId, Epoch, Error, GatherId, Peer, Rank, Ticket};
 use fsgather_store::{Care, CollectPolicy, GatherDir, PayloadId, PayloadName, free_bytes};
 use serde::{Deserialize, Serialize};
 
-use fsgather_core::{bytes_text, lock};
+use fsgather_core::{
+    CallId, ChannelId, Epoch, Error, GatherId, Peer, Rank, Ticket, bytes_text, lock,
+};
 
 use crate::payload::mesh::MeshPath;
 

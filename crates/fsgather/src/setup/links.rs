@@ -14,15 +14,17 @@ use std::sync::Arc;
 use fsgather_control::mesh::{Mesh, MeshAddress};
 use fsgather_core::Error;
 
-use crate::join::sharing::Talk;
 use fsgather_config::settings::{Transport, Verify};
 
-use crate::payload::{
-    mesh::MeshPath,
-    path::PayloadPath,
-    ring_order::{RingOrder, numbered},
+use crate::{
+    join::sharing::Talk,
+    payload::{
+        mesh::MeshPath,
+        path::PayloadPath,
+        ring_order::{RingOrder, numbered},
+    },
+    setup::{SetUp, checksums, warn_once},
 };
-use crate::setup::{SetUp, checksums, warn_once};
 
 /// A rank tries so many other hosts at most, since each takes time and a connection on both sides.
 const MOST_TRIED: usize = 32;

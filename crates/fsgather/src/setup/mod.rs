@@ -33,11 +33,6 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use crate::join::{
-    exact_path,
-    local_context::is_dispensable,
-    sharing::{self, Talk},
-};
 use bytes::Bytes;
 use fsgather_core::{
     Call, ChannelId, Contribution, Error, Operation, Phase, ProcessId, Rank, Round, lock,
@@ -50,6 +45,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     group_state::GroupState,
+    join::{
+        exact_path,
+        local_context::is_dispensable,
+        sharing::{self, Talk},
+    },
     payload::{
         path::{FilesPath, PathId, PayloadPath},
         path_request::PathRequest,

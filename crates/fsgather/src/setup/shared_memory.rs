@@ -7,14 +7,13 @@
 //!
 //! Later nobody has to be asked any more: who shares memory is the same for all ranks, and for all groups of them.
 
-use crate::join::sharing::Talk;
 use fsgather_arena::{Host, MOST_RANKS, MeetingPoint, Visitor};
 use fsgather_config::settings::Transport;
 use fsgather_control::fresh;
 use fsgather_core::{Call, Error, ProcessId, Rank};
 use serde::{Deserialize, Serialize};
 
-use crate::{group_state::GroupState, setup::SetUp};
+use crate::{group_state::GroupState, join::sharing::Talk, setup::SetUp};
 
 /// What a rank tells the others.
 #[derive(Serialize, Deserialize)]

@@ -1,11 +1,10 @@
 //! Tests of what a rank finds out by itself while it sets up.
 
-use crate::join::local_context::LocalContext;
 use fsgather_core::{Peer, Site};
 use uuid::Uuid;
 
 use super::*;
-use crate::world_state::WorldState;
+use crate::{join::local_context::LocalContext, world_state::WorldState};
 
 /// A rank that brings this along.
 fn rank(context: LocalContext) -> Arc<GroupState> {
