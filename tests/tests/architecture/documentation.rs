@@ -1,6 +1,6 @@
 //! Compares pages of documentation with the sources: the tests, files and functions that they name exist.
 
-use std::{collections::BTreeSet, fmt::Write, path::Path};
+use std::{collections::BTreeSet, fmt::Write, fs, path::Path};
 
 use super::{
     promises::{Place, TestName, ends_with, names_of_promises, names_with_file},
@@ -65,6 +65,23 @@ fn python_tests(file: &SourceFile) -> Vec<String> {
         .filter(|name| name.starts_with("test_"))
         .map(str::to_owned)
         .collect()
+}
+
+#[test]
+fn changelog_has_the_numbers_of_formats() {
+    let changelog = fs::read_to_string(root().join("CHANGELOG.md")).expect("the changelog");
+    for (name, path) in [
+        ("Wire protocol", "crates/fsgather-control/src/wire.rs"),
+        ("Last calls", "crates/fsgather-store/src/calls/mod.rs"),
+    ] {
+        let code = fs::read_to_string(root().join(path)).expect("the code");
+        let number = code
+            .split_once("const VERSION: u16 = ")
+            .and_then(|(_, rest)| rest.split_once(';'))
+            .map(|(number, _)| number);
+        let line = format!("- {name}: {},", number.expect("a number"));
+        assert!(changelog.contains(&line), "CHANGELOG.md lacks `{line}`");
+    }
 }
 
 /// Of code the compiler sees to it.

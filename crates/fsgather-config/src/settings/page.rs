@@ -11,7 +11,7 @@ const PAGE: &str = "../../docs/reference/environment.md";
 const HEAD: &str = "\
 # Environment variables
 
-This page is generated from the tables in the code. To write it anew: `UPDATE_DOCS=1 cargo test -p fsgather-config page`.
+This page is generated from the tables in the code. To write it anew: `UPDATE_DOCS=1 cargo test --workspace --lib -- page`.
 
 Arguments win over variables, our variables over older ones of the Python original, and those over the launcher's. Variables are read when the
 first communicator is made; an empty one counts as not set. An invalid value is an error with a valid example, an unknown name that begins with
@@ -94,7 +94,7 @@ fn the_reference_page_says_what_the_tables_say() {
     let written = fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(
         written, page,
-        "docs/reference/environment.md is out of date; run UPDATE_DOCS=1 cargo test -p fsgather-config page"
+        "docs/reference/environment.md is out of date; run UPDATE_DOCS=1 cargo test --workspace --lib -- page"
     );
 }
 

@@ -52,7 +52,8 @@ pub use question::{LONGEST_ANSWER, Question};
 
 const MAGIC: [u8; 8] = *b"\x89FSB\r\n\x1a\n";
 /// 1: the first. 2: why a call was not decided with all its ranks. 3: of a record texts have a checksum of their own, which the other
-/// one contains. 4: what a rank is called.
+/// one contains. 4: what a rank is called. 5: no calls without all
+/// ranks.
 const VERSION: u16 = 5;
 const FIXED_LEN: usize = 16;
 const CHECKSUM_LEN: usize = 16;
