@@ -24,6 +24,7 @@ mod interruption;
 mod invocation;
 mod kept_names;
 mod log;
+pub mod log_filter;
 mod membership;
 mod output;
 mod progress;

@@ -10,7 +10,6 @@ use fsgather_config::{
 use fsgather_core::StandardError;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::{
-    filter::Targets,
     fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
     prelude::*,
     registry::LookupSpan,
@@ -18,6 +17,7 @@ use tracing_subscriber::{
 
 use crate::{
     colour::{Hue, Paint},
+    log_filter,
     output::Stream,
 };
 
@@ -125,11 +125,7 @@ pub(crate) fn start() -> Result<(), Error> {
 pub(crate) fn start_with(settings: &Settings) -> Result<(), Error> {
     let asked = LOUDNESS.get().and_then(|loudness| loudness.filter());
     let text = asked.unwrap_or(&settings.log.value);
-    let filter = text.parse::<Targets>().map_err(|error| {
-        Error::config(format!(
-            "FSGATHER_LOG: {text:?} is not a valid log filter ({error}); write one such as warn or fsgather=debug"
-        ))
-    })?;
+    let filter = log_filter::parse(text)?;
     let levels = filter.iter().map(|(_, level)| level);
     let line = Line {
         rank: settings.detection.rank.get(),

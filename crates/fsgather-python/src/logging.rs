@@ -10,7 +10,6 @@ use std::{
     sync::{Mutex, OnceLock},
 };
 
-use fsgather::Error;
 use fsgather_config::environment::Variables;
 use fsgather_core::{lock, plain_text};
 use pyo3::{exceptions::PyException, prelude::*};
@@ -19,7 +18,7 @@ use tracing::{
     field::{Field, Visit},
     level_filters::LevelFilter,
 };
-use tracing_subscriber::{Layer, filter::Targets, layer::Context, prelude::*};
+use tracing_subscriber::{Layer, layer::Context, prelude::*};
 
 use crate::errors;
 
@@ -53,12 +52,8 @@ pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
         .get("FSGATHER_LOG")
         .filter(|text| !text.is_empty());
     let filter = text.unwrap_or("warn");
-    let filter = filter.parse::<Targets>().map_err(|error| {
-        let message = format!(
-            "FSGATHER_LOG: {filter:?} is not a valid log filter ({error}); write one such as warn or fsgather=debug"
-        );
-        errors::raise(py, &Error::Config { message })
-    })?;
+    let filter =
+        fsgather_cli::log_filter::parse(filter).map_err(|error| errors::raise(py, &error))?;
     if text.is_some() {
         let levels = filter.iter().map(|(_, level)| level);
         let highest = levels.chain(filter.default_level()).max();

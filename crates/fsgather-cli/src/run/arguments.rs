@@ -66,11 +66,13 @@ Output:
   A line of more than 64 KiB comes in pieces of 64 KiB, a line each.
 
 With --json, standard output carries one document when all is over:
-  {schema_version, job, world_size, directory, exit_code, seconds, cause,
-   ranks: [{rank, pid, exit_code, signal}]}
-  `cause` is the sentence that says why the job failed, or null. Of a rank,
-  `exit_code` is null when a signal ended it; `signal` is its name, else null.
-  `ranks` lists those that were started.";
+  {schema_version, job, world_size, directory, exit_code, seconds,
+   failed_first, cause, ranks: [{rank, pid, exit_code, signal, error}]}
+  `failed_first` is the rank that failed first, and `cause` the sentence that
+  says why the job failed; null if no rank failed. The `exit_code` of a rank is
+  null if a signal ended it; `signal` is its name, else null; `error` is the
+  last error that it reported. `ranks` lists those that were started. Invalid
+  arguments print no document.";
 
 /// Start N ranks on this machine, and end them together.
 #[derive(Args, Debug)]

@@ -28,8 +28,13 @@ pub(super) fn choose(given: Option<&Path>) -> Result<PathBuf, Error> {
 pub(crate) fn named(given: Option<&Path>) -> Result<Option<PathBuf>, Error> {
     if let Some(given) = given {
         if !given.is_dir() {
+            let reason = if given.exists() {
+                "it is not a directory; name one"
+            } else {
+                "no such directory; make it first, with `mkdir -p`"
+            };
             return Err(Error::config(format!(
-                "--dir {}: no such directory; make it first, with `mkdir -p`",
+                "--dir {}: {reason}",
                 given.display()
             )));
         }

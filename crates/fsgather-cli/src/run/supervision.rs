@@ -174,12 +174,7 @@ impl Supervision {
             }
             Input::Errors(errors) => self.errors = errors,
             Input::Signal(signal) => self.signalled(now, signal, &mut actions),
-            Input::OutputFailed(kind) => {
-                self.cause.get_or_insert(Cause::Output(kind));
-                if matches!(self.stage, Stage::Running | Stage::Grace(_)) {
-                    self.terminate(now, &mut actions);
-                }
-            }
+            Input::OutputFailed(kind) => self.output_failed(now, kind, &mut actions),
             Input::Drained => {
                 self.drained = true;
                 if matches!(self.stage, Stage::Leftovers(_)) {
@@ -304,6 +299,26 @@ impl Supervision {
         }
     }
 
+    /// A reader that went away wants no more output, so the ranks are terminated. After another failure they may end by themselves, as
+    /// after the failure of a rank: the terminal of the job may have been closed, and its signal is about to arrive.
+    fn output_failed(&mut self, now: Instant, kind: io::ErrorKind, actions: &mut Vec<Action>) {
+        self.cause.get_or_insert(Cause::Output(kind));
+        if kind == io::ErrorKind::BrokenPipe {
+            if matches!(self.stage, Stage::Running | Stage::Grace(_)) {
+                self.terminate(now, actions);
+            }
+            return;
+        }
+        let mut line = format!("standard output failed: {kind}");
+        // Ranks that got a signal take the time that they need.
+        if matches!(self.stage, Stage::Running) && self.passed_on.is_none() {
+            let grace = self.policy.grace;
+            self.stage = Stage::Grace(Deadline::after(now, grace));
+            line = format!("{line}; the ranks have {} to end", duration_text(grace));
+        }
+        actions.push(Action::Say(line));
+    }
+
     fn signalled(&mut self, now: Instant, signal: Signal, actions: &mut Vec<Action>) {
         match (self.stage, self.passed_on) {
             (Stage::Finished, _) => {}
@@ -316,6 +331,12 @@ impl Supervision {
             (_, None) if self.is_empty() => self.clear_up(now, actions),
             (_, None) => {
                 self.passed_on = Some((signal, signal, now));
+                if matches!(
+                    (self.stage, self.cause),
+                    (Stage::Grace(_), Some(Cause::Output(_)))
+                ) {
+                    self.stage = Stage::Running;
+                }
                 actions.push(Action::SignalRunning(signal));
                 actions.push(Action::Say(format!(
                     "{} passed on to {}; a second signal kills",

@@ -225,6 +225,40 @@ fn a_reader_that_went_away_ends_the_ranks() {
 }
 
 #[test]
+fn failed_output_is_reported_and_gives_ranks_time_to_end() {
+    let mut run = Script::new(1);
+    let actions = run.on(Input::OutputFailed(io::ErrorKind::StorageFull));
+    assert_eq!(sent(&actions), []);
+    assert!(
+        format!("{actions:?}").contains("standard output failed: no storage space"),
+        "{actions:?}"
+    );
+    run.ended(&[(0, RankOutcome::Code(0))]);
+    assert_eq!(run.close(), 1);
+}
+
+#[test]
+fn handlers_of_a_signal_are_not_cut_short_by_failed_output() {
+    // A closed terminal fails the output and sends a signal, in either order.
+    for is_output_first in [true, false] {
+        let mut run = Script::new(1);
+        let failed = Input::OutputFailed(io::ErrorKind::Other);
+        let signal = Input::Signal(Signal::HUP);
+        let (first, second) = if is_output_first {
+            (failed, signal)
+        } else {
+            (signal, failed)
+        };
+        let mut actions = run.on(first);
+        actions.extend(run.on(second));
+        assert_eq!(sent(&actions), [Signal::HUP]);
+        run.now += Duration::from_secs(3600);
+        assert_eq!(sent(&run.on(Input::Due)), []);
+        run.ended(&[(0, RankOutcome::Code(0))]);
+    }
+}
+
+#[test]
 fn ranks_already_started_end_when_one_cannot_be() {
     let mut run = Script::new(2);
     let actions = run.supervision.start_failed(run.now, 126);
