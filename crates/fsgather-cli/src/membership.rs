@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use fsgather::{Builder, Communicator, Interrupt, Transport};
-use fsgather_config::{environment::Variables, error_file, launcher::Family, settings::Settings};
+use fsgather_config::{environment::Variables, error_file, settings::Settings};
 
 use crate::{
     duration::positive_duration, failure::Failure, interruption::Interruption,
@@ -67,12 +67,6 @@ impl Membership {
     ) -> Result<Self, Failure> {
         let settings = Settings::resolve(&Variables::of_process())?;
         log::start_with(&settings)?;
-        if settings.detection.family == Family::Alone && settings.detection.warning.is_none() {
-            tracing::warn!(
-                "a world of one: no launcher says both rank and world size. Start several with srun, mpirun, torchrun or fsgather run; \
-                 where one is meant, FSGATHER_RANK=0 FSGATHER_WORLD_SIZE=1 says so"
-            );
-        }
         let mut builder = Communicator::builder();
         if let Some(dir) = &arguments.dir {
             builder = builder.directory(dir);

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 
 import pytest
 
-from conftest import World
+from conftest import LIMIT, World
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -37,6 +38,36 @@ def test_worker_processes_disturb_nothing(world: World, method: str) -> None:
     expected = ["Config", "Config"] if method == "fork" else [1, 2]
     assert told == [[expected]] * 2
     assert world.left() in ([], ["all_gather_via_filesys"])
+
+
+ALONE = """
+import fsgather
+
+for number in range(2):
+    print(fsgather.all_gather_object(number))
+    fsgather.close()
+"""
+
+
+def run_alone(**variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs a process that no launcher has started."""
+    launchers = ("FSGATHER_", "SLURM_", "OMPI_", "PMI", "RANK", "WORLD_SIZE")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(launchers)}
+    return subprocess.run([sys.executable, "-c", ALONE], env={**environment, **variables}, capture_output=True, text=True, timeout=LIMIT)
+
+
+def test_process_without_a_launcher_warns_once() -> None:
+    ended = run_alone()
+    assert ended.stdout == "[0]\n[1]\n"
+    (warning,) = ended.stderr.splitlines()
+    assert warning.startswith("this process works alone, in a world of one: ")
+    assert run_alone(FSGATHER_WORLD_SIZE="1").stderr == ""
+
+
+def test_partly_passed_launcher_variables_are_an_error() -> None:
+    ended = run_alone(SLURM_JOB_ID="7", SLURM_PROCID="1")
+    assert ended.stdout == ""
+    assert "Config: this process is one of several, but which one of how many is not known: SLURM_PROCID=1 " in ended.stderr
 
 
 def test_a_forked_child_that_ends_by_itself_leaves_the_world_alone(world: World) -> None:

@@ -307,8 +307,8 @@ impl Builder {
             }
         }
         tracing::info!("{}", settings.detection.summary());
-        if let Some(warning) = &settings.detection.warning {
-            fsgather_core::warn!("{warning}");
+        if let Some(warning) = settings.detection.warning.clone() {
+            setup::warn_once(warning);
         }
         settings.log();
         let process = this_process()?;

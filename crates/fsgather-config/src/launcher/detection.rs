@@ -39,7 +39,7 @@ pub struct Detection {
     pub others: Vec<Family>,
     /// What was chosen and why, what was passed over, and what else was there, for one line of the log.
     pub notes: Vec<String>,
-    /// What the user should know: this is a world of one where a job of several may be meant.
+    /// A warning for the user: this is a world of one, although no variable asks for it.
     pub warning: Option<String>,
 }
 

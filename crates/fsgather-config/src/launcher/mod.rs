@@ -22,7 +22,8 @@ use crate::environment::{self, Variables, refusal};
 /// Finds out who this rank is: the first family of launchers that says both rank and world size.
 ///
 /// A family that says only half of it is passed over with a note, and so are all families after the first
-/// complete one, which are not even read. Where there is none, this is a world of one.
+/// complete one, which are not even read. If there is none, this is a world of one, with a
+/// [warning](Detection::warning) unless `FSGATHER_WORLD_SIZE=1` asks for it.
 ///
 /// ```
 /// use fsgather_config::{environment::Variables, launcher::{Family, detect}};
@@ -40,7 +41,7 @@ use crate::environment::{self, Variables, refusal};
 /// # Errors
 ///
 /// [`Error::Config`] when a value is not a number, or a rank lies outside of its world; when no family is
-/// complete, yet one that is half set speaks of more than one rank; and when `RANK` and `WORLD_SIZE` come
+/// complete, yet a variable of one proves that there is more than one rank; and when `RANK` and `WORLD_SIZE` come
 /// from no torchrun and contradict an MPI launcher.
 pub fn detect(variables: &Variables) -> Result<Detection, Error> {
     let mut skipped = Vec::new();
@@ -62,10 +63,7 @@ pub fn detect(variables: &Variables) -> Result<Detection, Error> {
     }
 
     let mut detection = match found {
-        None => Detection {
-            warning: slurm::warning_for_a_shell(variables),
-            ..Detection::alone()
-        },
+        None => Detection::alone(),
         Some((row, rank, world_size)) => {
             check_against_mpi(variables, row, rank, world_size)?;
             Detection::claimed(variables, row, rank, world_size)
@@ -75,11 +73,12 @@ pub fn detect(variables: &Variables) -> Result<Detection, Error> {
         // The world size that it goes by is ours: nothing is half-set then.
         halves.retain(|half| half.row.family != Family::Fsgather);
     }
-    if let (Family::Alone, Some(half)) = (
-        detection.family,
-        halves.iter().find(|half| half.speaks_of_several()),
-    ) {
-        return Err(half.error());
+    if detection.family == Family::Alone && !asks_for_one(variables) {
+        if let Some(half) = halves.iter().find(|half| half.speaks_of_several()) {
+            return Err(half.error());
+        }
+        let shell = slurm::warning_for_a_shell(variables);
+        detection.warning = Some(shell.unwrap_or_else(|| ALONE.into()));
     }
     for half in &halves {
         skipped.push(format!("ignored {}: {}", half.row.family, half.text()));
@@ -128,6 +127,17 @@ pub fn explicit(
     Ok(detection)
 }
 
+/// The warning of a world of one that no variable asks for.
+const ALONE: &str = "this process works alone, in a world of one: no launcher's variables say a rank and a world size. Start \
+     ranks with srun, mpirun, torchrun or fsgather run, or set FSGATHER_RANK and FSGATHER_WORLD_SIZE; if one process is meant, \
+     FSGATHER_WORLD_SIZE=1 silences this warning";
+
+/// Whether the user says that this process is the only one.
+fn asks_for_one(variables: &Variables) -> bool {
+    let size = variables.get(environment::WORLD_SIZE);
+    size.is_some_and(|size| size.trim() == "1")
+}
+
 /// What one family says.
 enum Claim {
     /// Nothing.
@@ -140,23 +150,30 @@ enum Claim {
     Complete(Rank, WorldSize),
 }
 
-/// One variable of a family whose other one is missing.
+/// One variable of a family that does not say everything.
 struct Half {
     row: &'static LauncherRow,
     set: &'static str,
     value: String,
+    lack: String,
 }
 
 impl Half {
+    fn new(row: &'static LauncherRow, set: &'static str, value: &str, lack: String) -> Self {
+        let value = value.to_owned();
+        Self {
+            row,
+            set,
+            value,
+            lack,
+        }
+    }
+
     /// Whether the one variable alone shows that there is more than one rank.
     fn speaks_of_several(&self) -> bool {
+        let is_size = self.set == self.row.world_size;
         let number = self.value.trim().parse::<u64>().unwrap_or(0);
-        if self.set == self.row.world_size {
-            number > 1
-        } else {
-            // `RANK` alone is too common a word: there are other things that have ranks.
-            number > 0 && self.row.family != Family::Torchrun
-        }
+        number > u64::from(is_size)
     }
 
     fn missing(&self) -> &'static str {
@@ -168,12 +185,7 @@ impl Half {
     }
 
     fn text(&self) -> String {
-        format!(
-            "{}={} is set without {}",
-            self.set,
-            self.value,
-            self.missing()
-        )
+        format!("{}={} is set {}", self.set, self.value, self.lack)
     }
 
     fn error(&self) -> Error {
@@ -184,10 +196,12 @@ impl Half {
             format!("set {missing} too, or unset {}", self.set)
         } else {
             format!(
-                "start the program by a launcher that sets both, set {} and {}, or unset {}",
+                "start the program by a launcher that sets both, and hand all its variables on, or set {} and {}; if this process \
+                 works alone, unset {} or set {}=1",
                 environment::RANK,
                 environment::WORLD_SIZE,
-                self.set
+                self.set,
+                environment::WORLD_SIZE,
             )
         };
         Error::config(format!(
@@ -203,6 +217,10 @@ fn claim(variables: &Variables, row: &'static LauncherRow) -> Result<Claim, Erro
         Family::Slurm => match slurm::place(variables) {
             SlurmPlace::Outside => return Ok(Claim::Absent),
             SlurmPlace::Shell(how) => {
+                if let Some((name, value)) = slurm::proof_of_a_task(variables) {
+                    let lack = format!("in what looks like a shell, because {how}");
+                    return Ok(Claim::Half(Half::new(row, name, value, lack)));
+                }
                 return Ok(Claim::NotARank(format!(
                     "this is a batch or interactive shell, not a task of a step, because {how}"
                 )));
@@ -216,15 +234,15 @@ fn claim(variables: &Variables, row: &'static LauncherRow) -> Result<Claim, Erro
         }
         _ => {}
     }
-    let half = |set, value: &str| {
-        let value = value.to_owned();
-        Ok(Claim::Half(Half { row, set, value }))
+    let half = |set, value: &str, missing: &str| {
+        let lack = format!("without {missing}");
+        Ok(Claim::Half(Half::new(row, set, value, lack)))
     };
     match (variables.get(row.rank), variables.get(row.world_size)) {
         (None, None) => Ok(Claim::Absent),
         (None, Some(_)) if !row.owns_world_size => Ok(Claim::Absent),
-        (None, Some(size)) => half(row.world_size, size),
-        (Some(rank), None) => half(row.rank, rank),
+        (None, Some(size)) => half(row.world_size, size, row.rank),
+        (Some(rank), None) => half(row.rank, rank, row.world_size),
         (Some(rank), Some(size)) => {
             let (rank, world_size) = checked(row, rank, size)?;
             Ok(Claim::Complete(rank, world_size))

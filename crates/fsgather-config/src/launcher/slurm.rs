@@ -71,6 +71,14 @@ pub(super) fn warning_for_a_shell(variables: &Variables) -> Option<String> {
     ))
 }
 
+/// A variable that no shell has, only a task of several: Slurm's number of a shell is 0.
+pub(super) fn proof_of_a_task(variables: &Variables) -> Option<(&'static str, &str)> {
+    ["SLURM_PROCID", "SLURM_LOCALID"]
+        .into_iter()
+        .filter(|name| number(variables, name).is_some_and(|number| number > 0))
+        .find_map(|name| Some((name, variables.get(name)?)))
+}
+
 /// How many tasks of the step run on this node.
 ///
 /// Tasks need not be spread evenly, so that this cannot be had from the number of nodes.

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod incomplete;
+
 /// What is expected of each recorded environment: family, rank/world size, local rank/local size, master,
 /// job, attempt.
 const RECORDED: &[(&str, &str)] = &[
@@ -232,67 +234,6 @@ fn the_note_says_what_was_chosen_and_what_else_was_there() {
 }
 
 #[test]
-fn a_half_set_family_is_passed_over_with_a_note() {
-    let detection = detect(&changed("slurm-srun-rank3", "WORLD_SIZE=4")).unwrap();
-    assert_eq!((detection.family, detection.rank.get()), (Family::Slurm, 3));
-    let summary = detection.summary();
-    assert!(
-        summary.contains("ignored torchrun: WORLD_SIZE=4 is set without RANK"),
-        "{summary}"
-    );
-
-    let detection = detect(&changed("openmpi-5-rank2", "FSGATHER_RANK=0")).unwrap();
-    assert_eq!(detection.family, Family::OpenMpi);
-    let summary = detection.summary();
-    assert!(
-        summary.contains("FSGATHER_RANK=0 is set without FSGATHER_WORLD_SIZE"),
-        "{summary}"
-    );
-}
-
-#[test]
-fn a_half_set_family_of_several_ranks_is_an_error_when_no_other_is_complete() {
-    for (text, named) in [
-        ("WORLD_SIZE=4", "RANK"),
-        ("FSGATHER_WORLD_SIZE=4", "FSGATHER_RANK"),
-        ("FSGATHER_RANK=1", "FSGATHER_WORLD_SIZE"),
-        ("OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE"),
-        ("PMI_SIZE=2", "PMI_RANK"),
-        ("JOB_COMPLETION_INDEX=2", "FSGATHER_WORLD_SIZE"),
-        // In the batch shell, where srun was forgotten.
-        (
-            "SLURM_JOB_ID=3 SLURM_PROCID=0 SLURM_NTASKS=4 WORLD_SIZE=4",
-            "RANK",
-        ),
-    ] {
-        let message = refused(text);
-        let half = text.rsplit(' ').next().unwrap();
-        assert!(
-            message.contains(&format!("{half} is set without {named}")),
-            "{message}"
-        );
-    }
-}
-
-#[test]
-fn a_half_set_family_that_may_be_of_one_rank_is_no_error() {
-    for text in [
-        "WORLD_SIZE=1",
-        "FSGATHER_WORLD_SIZE=1",
-        "FSGATHER_RANK=0",
-        "JOB_COMPLETION_INDEX=0",
-        // Not a rank in this sense at all.
-        "RANK=16",
-        "RANK=high",
-        "WORLD_SIZE=large",
-    ] {
-        let detection = detect(&variables(text)).unwrap();
-        assert_eq!(detection.family, Family::Alone, "{text}");
-        assert!(detection.summary().contains("is set without"), "{text}");
-    }
-}
-
-#[test]
 fn kubernetes_completes_our_world_size() {
     let detection = detect(&variables("JOB_COMPLETION_INDEX=0 FSGATHER_WORLD_SIZE=3")).unwrap();
     assert_eq!(detection.family, Family::Kubernetes);
@@ -458,7 +399,9 @@ fn slurm_counts_inside_a_step_only() {
             "SLURM_GTIDS has 1 entries where it says 3",
         ),
     ] {
-        let detection = detect(&changed("slurm-srun-rank3", change)).unwrap();
+        // A shell has number 0.
+        let shell = changed("slurm-srun-rank3", &format!("SLURM_PROCID=0 {change}"));
+        let detection = detect(&shell).unwrap();
         assert_eq!(detection.family, Family::Alone, "{change}");
         let summary = detection.summary();
         assert!(summary.contains("ignored Slurm"), "{summary}");
@@ -469,8 +412,12 @@ fn slurm_counts_inside_a_step_only() {
             "{warning}"
         );
     }
-    let single = changed("slurm-srun-rank3", "SLURM_STEP_ID= SLURM_NTASKS=1");
-    assert_eq!(detect(&single).unwrap().warning, None);
+    let single = changed(
+        "slurm-srun-rank3",
+        "SLURM_PROCID=0 SLURM_STEP_ID= SLURM_NTASKS=1",
+    );
+    let warning = detect(&single).unwrap().warning.unwrap();
+    assert!(!warning.contains("SLURM_NTASKS"), "{warning}");
     let last_step = changed("slurm-srun-rank3", "SLURM_STEP_ID=4294967289");
     assert_eq!(detect(&last_step).unwrap().family, Family::Slurm);
 }
