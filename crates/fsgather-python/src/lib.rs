@@ -39,7 +39,7 @@ mod _fsgather {
         payloads::Payloads,
         pending::Pending,
         places::{interface_of, list_afresh, make_rendezvous, own_addresses},
-        switches::{choose_path, join_timeout, warn_of_empty_lists},
+        switches::{choose_path, join_timeout, launched_rank, warn_of_empty_lists},
         tracing::draw_trace,
         waiting::Stop,
     };

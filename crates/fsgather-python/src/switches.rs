@@ -1,10 +1,14 @@
-//! Asks variables for Python code: the way that the function `all_gather` goes, [`choose_path`], and [`join_timeout`].
+//! Asks variables for Python code: the way that the function `all_gather` goes, [`choose_path`], [`join_timeout`] and [`launched_rank`].
 
 use std::sync::OnceLock;
 
 use fsgather::{Rank, WorldSize};
 use fsgather_config::{
-    environment::Variables, path_choice::GatherPath, settings::Settings, switches::Switches,
+    environment::Variables,
+    launcher::{self, Family},
+    path_choice::GatherPath,
+    settings::Settings,
+    switches::Switches,
 };
 use pyo3::prelude::*;
 
@@ -53,4 +57,18 @@ pub(crate) fn join_timeout(py: Python<'_>) -> PyResult<f64> {
     let settings = Settings::resolve_as(Rank::ZERO, WorldSize::ONE, &Variables::of_process());
     let settings = settings.map_err(|error| errors::raise(py, &error))?;
     Ok(settings.join_timeout.value.as_secs_f64())
+}
+
+/// Rank and world size of this process by its launcher, and the sentence that says so; `None` without a launcher.
+#[pyfunction]
+pub(crate) fn launched_rank() -> Option<(u32, u32, String)> {
+    let found = launcher::detect(&Variables::of_process()).ok()?;
+    let (rank, size) = (found.rank.get(), found.world_size.get());
+    (found.family != Family::Alone).then(|| {
+        (
+            rank,
+            size,
+            found.notes.into_iter().next().unwrap_or_default(),
+        )
+    })
 }

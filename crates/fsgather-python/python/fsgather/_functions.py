@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Optional, TypedDict, TypeVar
 
-from fsgather import _arguments, _fsgather, _own
+from fsgather import _arguments, _default, _fsgather
 from fsgather._arguments import PathLike, Seconds
 from fsgather._communicator import Communicator
 from fsgather._results import Gathering, Parts, Pending
@@ -30,7 +30,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-class _How(TypedDict):
+class How(TypedDict, total=False):
     """What calls of this module have in common."""
 
     timeout: Seconds
@@ -41,8 +41,12 @@ class _How(TypedDict):
 def default_communicator() -> Communicator:
     """The process's own communicator, on which the functions of this module work; the first call makes it.
 
-    Where an engine such as Dask has this process take part in several runs, each has its own. In a job in which ``torch.distributed`` is initialised its ranks are that job's, and meet through that job's
-    store. Else they are what the launcher and the variables ``FSGATHER_*`` say.
+    Where an engine such as Dask has this process take part in several runs, each has its own. If ``torch.distributed`` is initialised
+    when it is made, its ranks are torch's, and meet through torch's store; else they are what the launcher and the variables
+    ``FSGATHER_*`` say. It stays until :func:`close`, whatever is initialised later.
+
+    Raises:
+        fsgather.Config: torch's world is another than the launcher's; the message says how to choose.
     """
     return _communicator_of(None)
 
@@ -51,16 +55,11 @@ def _communicator_of(group: Any) -> Communicator:
     """The communicator of a group: ours, torch's, or of all ranks."""
     if isinstance(group, Communicator):
         return group
-    if group is not None or _torch_is_up():
-        from fsgather._switch import meeting
+    if group is None:
+        return _default.communicator()
+    from fsgather._switch import meeting
 
-        return meeting.communicator_of(group)
-    return _own.communicator()
-
-
-def _torch_is_up() -> bool:
-    distributed = sys.modules.get("torch.distributed")
-    return distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return meeting.communicator_of(group)
 
 
 def all_gather(
@@ -106,11 +105,17 @@ def all_gather(
         fsgather.Error: on every rank alike.
     """
     filesys_save_dir = _arguments.path("filesys_save_dir", filesys_save_dir)
-    communicator = _communicator_of(None)
+    how: How = {"timeout": timeout, "tag": tag, "allow_pickle": allow_pickle}
+    return all_gather_by_path(_communicator_of(None), data, force_cpu, force_filesys, filesys_save_dir, how)
+
+
+def all_gather_by_path(
+    communicator: Communicator, data: T, force_cpu: bool, force_filesys: bool, filesys_save_dir: Optional[PathLike], how: How
+) -> list[T]:
+    """:func:`all_gather` on a communicator."""
     path = _fsgather.choose_path(communicator._member, force_cpu, force_filesys)
     if path == "solo":
         return [data]
-    how: _How = {"timeout": timeout, "tag": tag, "allow_pickle": allow_pickle}
     if path == "memory":
         return communicator.with_options(transport="memory").all_gather(data, **how)
     if path == "auto":
@@ -149,10 +154,16 @@ def all_gather_via_filesys(
         fsgather.Error: on every rank alike.
     """
     filesys_save_dir = _arguments.path("filesys_save_dir", filesys_save_dir)
-    communicator = _communicator_of(None)
+    how: How = {"timeout": timeout, "tag": tag, "allow_pickle": allow_pickle}
+    return all_gather_by_files(_communicator_of(None), data, filesys_save_dir, gather_to_rank_0_only, how)
+
+
+def all_gather_by_files(
+    communicator: Communicator, data: T, filesys_save_dir: Optional[PathLike], gather_to_rank_0_only: bool, how: How
+) -> list[T]:
+    """:func:`all_gather_via_filesys` on a communicator."""
     if communicator.world_size == 1:
         return [data]
-    how: _How = {"timeout": timeout, "tag": tag, "allow_pickle": allow_pickle}
     files = communicator.with_options(transport="filesys", directory=filesys_save_dir)
     if gather_to_rank_0_only:
         return files.gather_object(data, **how) or []
@@ -326,7 +337,7 @@ def close() -> None:
     Where ranks meet through ``torch.distributed``, which ends what is whole with its process groups, it gives up what has failed on any of
     them: the next call on such a group has its ranks meet anew.
     """
-    _own.close()
+    _default.close()
     meeting = sys.modules.get("fsgather._switch.meeting")
     if meeting is not None:
         meeting.give_up_failed()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from typing import Hashable, Optional
 
@@ -10,7 +11,7 @@ from fsgather import _errors
 from fsgather._communicator import Communicator
 from fsgather.bootstraps import _runs
 
-__all__ = ["close", "communicator", "end_run"]
+__all__ = ["close", "communicator", "end_run", "living"]
 
 
 class _Place:
@@ -23,6 +24,18 @@ class _Place:
 
 _lock = threading.Lock()
 _places: dict[Optional[Hashable], _Place] = {}
+
+
+def living() -> Optional[Communicator]:
+    """The communicator that this process has made for the run of this thread, and that has not been closed."""
+    run = _runs.taken_part_in()
+    with _lock:
+        place = _places.get(run) if _places else None
+    if place is None:
+        return None
+    with place.lock:
+        made = place.communicator
+    return made if made is not None and not made.closed and made._pid == os.getpid() else None
 
 
 def communicator() -> Communicator:

@@ -440,6 +440,15 @@ def the_launcher_names_the_rank_that_failed(directory: Path) -> None:
 
 
 @proof
+def engine_with_its_own_world_is_noticed(directory: Path) -> None:
+    start("engine_world.py", directory / "first", SWITCH_CASE="at_once")
+    told = results(directory / "first")
+    assert all(f"rank 0 of 1, but this process is {rank.replace('-', ' ')} of 4" in said for rank, said in told.items()), told
+    start("engine_world.py", directory / "later", SWITCH_CASE="after_a_call")
+    assert results(directory / "later") == {f"rank-{r}": f"['0', '1', '2', '3']\n['{r}']" for r in range(RANKS)}
+
+
+@proof
 def groups_threads_and_forks_do_not_mix(directory: Path) -> None:
     """Several groups at the same time, made anew, and children with a job of their own."""
     said = start("concurrently.py", directory / "out", FSGATHER_PATCH="torch")

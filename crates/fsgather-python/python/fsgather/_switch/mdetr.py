@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, Optional
 
+from fsgather import _arguments, _functions
 from fsgather._switch import meeting, replacing
 from fsgather._switch.replacing import Call
 from fsgather._switch.selection import Selection
@@ -40,11 +41,11 @@ def all_gather(
     filesys_save_dir: Optional[str] = None,
 ) -> Any:
     """By the path that arguments and variables choose, in the original's order."""
-    if meeting.of(None) is None:
+    member = meeting.of(None)
+    if member is None:
         return call.original()
-    import fsgather
-
-    return fsgather.all_gather(data, force_cpu, force_filesys, filesys_save_dir)
+    filesys_save_dir = _arguments.path("filesys_save_dir", filesys_save_dir)
+    return _functions.all_gather_by_path(member.communicator(), data, force_cpu, force_filesys, filesys_save_dir, {})
 
 
 def all_gather_via_filesys(
@@ -54,11 +55,11 @@ def all_gather_via_filesys(
     gather_to_rank_0_only: bool = False,
 ) -> Any:
     """Through files; with ``gather_to_rank_0_only`` the list is empty on other ranks."""
-    if meeting.of(None) is None:
+    member = meeting.of(None)
+    if member is None:
         return call.original()
-    import fsgather
-
-    return fsgather.all_gather_via_filesys(data, filesys_save_dir, gather_to_rank_0_only)
+    filesys_save_dir = _arguments.path("filesys_save_dir", filesys_save_dir)
+    return _functions.all_gather_by_files(member.communicator(), data, filesys_save_dir, gather_to_rank_0_only, {})
 
 
 def gather_to_rank_0_via_filesys(
