@@ -167,7 +167,7 @@ fn a_job_that_is_not_there_is_answered_with_those_that_are() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(
-        said.contains("no calls of job absent lie in ") && said.contains("; there are calls of: "),
+        said.contains("no calls of job absent are in ") && said.contains("; there are calls of: "),
         "{said}"
     );
 }

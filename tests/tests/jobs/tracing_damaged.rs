@@ -88,7 +88,7 @@ fn of_a_file_that_was_cut_no_older_call_is_taken_for_the_last_one() {
     let (status, said) = trace(place.path());
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains(", 2 ranks on "), "{said}");
-    let what = ": 4 of its last 21 calls, which are missing or damaged";
+    let what = ": 4 of its last 21 calls are missing or damaged";
     assert!(said.contains(what), "{said}");
     // None that can be read: they are there nevertheless.
     for file in &files {

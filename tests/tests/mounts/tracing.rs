@@ -31,7 +31,7 @@ fn calls_are_written_on_this_host_and_copied_to_a_server_when_something_fails() 
     assert_eq!(left.len(), 2, "{left:?}\n{}", stage.transcript());
     let text = said(&["trace"], &mount.behind());
     assert!(
-        text.contains("rank 1: has ended after barrier #1 at "),
+        text.contains("rank 1: ended after barrier #1 at "),
         "{text}"
     );
 }

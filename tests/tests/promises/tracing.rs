@@ -1,4 +1,4 @@
-//! Tests the last calls of ranks: who finds them, when they stay, and what `ps` and `trace` make of them.
+//! Tests the last calls of ranks: where they are found, when they stay, and what `ps` and `trace` show.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::common::{
     DESYNC, PEER_FAILED, Stage, World,
     build::command_line_tool,
-    everybody, others, place,
+    everybody, others, place, strangers,
     tracing::{calls_in, document, said, wait_for_two_in, with_one_late},
 };
 
@@ -16,7 +16,7 @@ use crate::common::{
 const CONTROLS: [&str; 2] = ["tcp", "markers"];
 
 #[test]
-fn ps_tells_who_waits_for_whom_and_what_they_are_doing() {
+fn ps_shows_what_each_rank_does_and_waits_for() {
     for control in &CONTROLS[..cases(1, 2)] {
         let place = place();
         let world = World::new(3, place.path()).with("FSGATHER_CONTROL", control);
@@ -48,12 +48,8 @@ fn ps_tells_who_waits_for_whom_and_what_they_are_doing() {
         });
         stage.wait_until("the line of rank 1", || {
             let text = said(&["ps", "--stacks"], place.path());
-            let mut lines = text
-                .lines()
-                .filter_map(|line| line.strip_prefix("  rank 1: "));
-            let after =
-                |line: &str| line.starts_with(doing) && line.contains(" after all_gather #2 at ");
-            lines.any(after)
+            let mut lines = text.lines().map(str::trim_start);
+            lines.any(|line| line.strip_prefix("rank 1: ") == Some(doing))
         });
         stage.go(1);
         stage.succeed(everybody(3));
@@ -63,7 +59,40 @@ fn ps_tells_who_waits_for_whom_and_what_they_are_doing() {
 }
 
 #[test]
-fn a_rank_that_keeps_no_calls_is_not_blamed() {
+fn ps_shows_only_jobs_of_the_named_directory() {
+    let places = [place(), place()];
+    let mut stage = Stage::new();
+    for (job, place) in places.iter().enumerate() {
+        // Without files in the directory, calls are kept in the private directory of this host.
+        let address = format!("tcp://127.0.0.1:{}", strangers::free_port());
+        let world = World::new(2, place.path())
+            .with("FSGATHER_RENDEZVOUS", &address)
+            .with("FSGATHER_TRANSPORT", "memory");
+        stage.start_all(&world, |_| "join barrier at:here close".into());
+        stage.wait_at([2 * job, 2 * job + 1], "here");
+    }
+    for place in &places {
+        assert!(!place.path().join("all_gather_via_filesys").exists());
+        let directory = place.path().to_str().expect("text");
+        let mut by_variable = Command::new(command_line_tool());
+        by_variable.args(["ps", "--json"]).env_clear();
+        let output = process::output(by_variable.env("FSGATHER_DIR", directory));
+        let by_variable = output.expect("a program").stdout;
+        let by_variable: Value = serde_json::from_slice(&by_variable).expect("JSON");
+        for seen in [document(&["ps", "--json"], place.path()), by_variable] {
+            assert_eq!(seen["jobs"].as_array().map(Vec::len), Some(1), "{seen}");
+            assert_eq!(seen["jobs"][0]["directory"], directory, "{seen}");
+        }
+        let text = said(&["ps"], place.path());
+        let head = format!(" in {directory}: 2 ranks, met ");
+        assert!(text.contains(&head), "{text}");
+    }
+    stage.go_all(everybody(4));
+    stage.succeed(everybody(4));
+}
+
+#[test]
+fn ranks_without_calls_are_not_blamed() {
     let place = place();
     let world = World::new(3, place.path());
     let mut stage = Stage::new();
@@ -95,7 +124,7 @@ fn a_rank_that_keeps_no_calls_is_not_blamed() {
 }
 
 #[test]
-fn a_program_that_gets_over_an_error_leaves_nothing() {
+fn program_that_recovers_from_an_error_leaves_nothing() {
     let place = place();
     let world = World::new(2, place.path());
     let in_a_group = "join group:0,1 HERE fails:timed_barrier:300 leave_group close";
@@ -152,7 +181,7 @@ fn calls_survive_their_processes_and_the_error_names_them() {
         "{text}"
     );
     assert!(
-        text.contains("  rank 1: has ended after all_gather #2 at "),
+        text.contains("  rank 1: ended after all_gather #2 at "),
         "{text}"
     );
     // The next attempt leaves them where they are, and cleaning does not.
@@ -224,8 +253,15 @@ fn run_draws_its_ranks_and_leaves_nothing_else() {
     assert_eq!(calls_in(place.path()), [""; 0].map(PathBuf::from));
 }
 
+/// Whether `trace` shows that these ranks were in another second call than the others.
+fn shows_other_call(text: &str, call: &str, ranks: &str) -> bool {
+    let end = format!(" has failed (ranks were in different calls): {ranks}");
+    let mut lines = text.lines();
+    lines.any(|line| line.starts_with(&format!("{call} #2 at ")) && line.ends_with(&end))
+}
+
 #[test]
-fn ranks_in_different_calls_are_told_with_each_of_them() {
+fn trace_shows_the_different_calls_of_ranks() {
     for control in &CONTROLS[..cases(1, 2)] {
         let place = place();
         let world = World::new(3, place.path()).with("FSGATHER_CONTROL", control);
@@ -240,24 +276,15 @@ fn ranks_in_different_calls_are_told_with_each_of_them() {
         });
         stage.fail_alike(everybody(3), DESYNC);
         let text = said(&["trace"], place.path());
-        let lines: Vec<&str> = text
-            .lines()
-            .skip_while(|line| *line != "ranks were in different calls:")
-            .collect();
-        assert!(
-            lines[1].starts_with("  ranks 0 2: barrier #2 at "),
-            "{control}: {text}"
-        );
-        assert!(
-            lines[2].starts_with("  rank 1: all_gather #2 at "),
-            "{control}: {text}"
-        );
+        for (call, ranks) in [("barrier", "ranks 0 2"), ("all_gather", "rank 1")] {
+            assert!(shows_other_call(&text, call, ranks), "{control}: {text}");
+        }
         said(&["clean", "--execute"], place.path());
     }
 }
 
 #[test]
-fn a_rank_that_comes_once_the_others_are_told_is_told_with_its_call_as_well() {
+fn trace_shows_the_different_call_of_a_late_rank() {
     for control in &CONTROLS[..cases(1, 2)] {
         let place = place();
         let world = World::new(3, place.path()).with("FSGATHER_CONTROL", control);
@@ -275,16 +302,12 @@ fn a_rank_that_comes_once_the_others_are_told_is_told_with_its_call_as_well() {
         stage.go(2);
         assert_eq!(stage.fail_alike([2], DESYNC).0, told, "{control}");
         let text = said(&["trace"], place.path());
-        let lines = text.lines();
-        let mut lines = lines.skip_while(|line| *line != "ranks were in different calls:");
-        lines.next();
-        for call in [
-            "rank 0: barrier #2 at ",
-            "rank 1: all_gather #2 at ",
-            "rank 2: gather #2 at ",
+        for (call, ranks) in [
+            ("barrier", "rank 0"),
+            ("all_gather", "rank 1"),
+            ("gather", "rank 2"),
         ] {
-            let line = lines.next().unwrap_or_default();
-            assert!(line.trim_start().starts_with(call), "{control}: {text}");
+            assert!(shows_other_call(&text, call, ranks), "{control}: {text}");
         }
         said(&["clean", "--execute"], place.path());
     }

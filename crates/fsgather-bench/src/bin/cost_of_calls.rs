@@ -30,6 +30,7 @@ fn main() {
         world_size: 4,
         began: 0,
         job: None,
+        directory: None,
     };
     let (file, path) = calls::create(&place, &header, recorder::LEN).expect("a file");
     let recorder = Recorder::begin_in(&file, &path, Instant::now()).expect("a mapping");

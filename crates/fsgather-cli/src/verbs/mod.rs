@@ -3,6 +3,7 @@
 pub(crate) mod barrier;
 pub(crate) mod bench;
 pub(crate) mod broadcast;
+mod calls_search;
 pub(crate) mod clean;
 pub(crate) mod completions;
 pub(crate) mod demo;

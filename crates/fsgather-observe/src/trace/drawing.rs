@@ -1,15 +1,12 @@
-//! The file of a trace, in the form that its name asks for: [`drawing`].
+//! The file of a trace, in the format of its extension: [`drawing`].
 
 use std::path::Path;
 
 use crate::trace::{
-    black_box::{BlackBox, World},
-    chrome, page,
-    text::summary,
-    timeline::Timeline,
+    black_box::BlackBox, chrome, page, text::summary, timeline::Timeline, world::World,
 };
 
-/// What goes into a file: a page where its name ends in `.html`, else what Chrome and Perfetto read.
+/// Returns the contents of a file: a page if its name ends in `.html`, else JSON for Chrome and Perfetto.
 #[must_use]
 pub fn drawing(file: &Path, timeline: &Timeline, end: i64, summary: &str) -> String {
     if file.extension().is_some_and(|form| form == "html") {
@@ -19,8 +16,8 @@ pub fn drawing(file: &Path, timeline: &Timeline, end: i64, summary: &str) -> Str
     }
 }
 
-/// The same of what ranks have handed over, each the bytes of its file and how many calls it had made before; and what it
-/// comes to, as text. None of them are open: who hands over has come to the end.
+/// Returns the contents of a file and the summary of what ranks have handed over: each the bytes of its file, and how many calls it
+/// had made before. Calls that have not ended are left out: only the call that hands over is open.
 #[must_use]
 pub fn drawing_of(file: &Path, ranks: &[(u64, Vec<u8>)]) -> Option<(String, String)> {
     let boxes: Vec<BlackBox> = ranks

@@ -1,43 +1,44 @@
-//! Worlds by job: [`Jobs`]. Pure.
+//! The worlds of each job: [`Jobs`]. Pure.
 
-use crate::trace::black_box::World;
+use crate::trace::world::World;
 
-/// Worlds by job, those of a job without an id each on their own. The job with the latest world is the last one, and of
-/// each the oldest world is the first.
+/// Worlds by job. A job without an id has one world. The job with the latest world is the last one, and the oldest world of each
+/// is its first.
 #[derive(Clone, Debug)]
 pub struct Jobs(Vec<Vec<World>>);
 
 impl Jobs {
-    /// Sorts worlds of which calls were found.
+    /// Sorts the worlds of which calls were found.
     #[must_use]
-    pub fn of(worlds: Vec<World>) -> Self {
-        let mut worlds: Vec<World> = worlds
-            .into_iter()
-            .filter(|world| !world.boxes.is_empty())
-            .collect();
+    pub fn of(mut worlds: Vec<World>) -> Self {
+        worlds.retain(|world| !world.boxes.is_empty());
         worlds.sort_by_key(World::began);
         let mut jobs: Vec<Vec<World>> = Vec::new();
         for world in worlds {
-            let id = world.job();
-            let is_same = |job: &Vec<World>| id.is_some() && id_of(job) == id;
-            let mut all = jobs.iter().position(is_same).map(|at| jobs.remove(at));
-            all.get_or_insert_default().push(world);
-            jobs.extend(all);
+            let is_same = |job: &Vec<World>| {
+                let known = job.first().filter(|known| known.job().is_some());
+                known.is_some_and(|known| {
+                    (known.job(), known.directory()) == (world.job(), world.directory())
+                })
+            };
+            let mut job = jobs.iter().position(is_same).map(|at| jobs.remove(at));
+            job.get_or_insert_default().push(world);
+            jobs.extend(job);
         }
         Self(jobs)
     }
 
-    /// The worlds of the job with this id, or of the last one where none is given; and how many others there are.
+    /// Returns the worlds of the last job, or of the last one with this id, and the number of earlier jobs that were passed over.
     #[must_use]
-    pub fn chosen(&self, job: Option<&str>) -> Option<(&[World], usize)> {
-        match job {
-            None => Some((self.0.last()?, self.0.len() - 1)),
-            // Who names it knows that there may be others.
-            Some(_) => Some((self.0.iter().find(|worlds| id_of(worlds) == job)?, 0)),
+    pub fn chosen(&self, id: Option<&str>) -> Option<(&[World], usize)> {
+        let mut jobs = self.0.iter();
+        match id {
+            None => Some((jobs.next_back()?, jobs.len())),
+            Some(_) => Some((jobs.rfind(|worlds| id_of(worlds) == id)?, 0)),
         }
     }
 
-    /// The id of each.
+    /// Returns the id of each job.
     #[must_use]
     pub fn ids(&self) -> Vec<Option<&str>> {
         self.0.iter().map(|worlds| id_of(worlds)).collect()
@@ -56,7 +57,7 @@ mod tests {
     use crate::trace::timeline::tests::left;
 
     #[test]
-    fn a_job_has_all_its_worlds_and_the_last_one_is_chosen_where_none_is_named() {
+    fn last_job_is_chosen_by_default_with_all_its_worlds() {
         let world = |(number, job): (u64, Option<&str>)| {
             let mut world = World::new(Uuid::from_u128(number.into()));
             let mut left = left(0, number, Vec::new());

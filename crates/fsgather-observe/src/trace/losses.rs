@@ -1,112 +1,119 @@
 //! The time that ranks have cost the others by coming last: [`losses`]. Pure.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use fsgather_core::Rank;
+use serde_json::{Value, json};
 
 use crate::trace::{record::CallRecord, timeline::Timeline};
 
-/// What a rank has cost the others.
+/// The time that one rank has cost the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loss {
+pub struct RankLoss {
     /// The rank.
     pub rank: Rank,
-    /// In how many calls it came last.
+    /// The number of calls in which it came last.
     pub last: usize,
-    /// How long the others have waited in those for it alone, all of them together, in nanoseconds.
+    /// The time that all others together have waited in those calls for it alone, in nanoseconds.
     pub cost: u64,
-    /// Between which two places of its program most of that was, and how much.
-    pub between: Option<(String, String, u64)>,
+    /// The two places of its program between which it lost most of that.
+    pub between: Option<(String, String)>,
 }
 
-/// What is known of the time that ranks have lost.
+impl RankLoss {
+    /// Returns the entry of `losses` in the JSON of `trace`.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let (from, to) = self.between.clone().unzip();
+        json!({
+            "rank": self.rank,
+            "came_last": self.last,
+            "cost_seconds": Duration::from_nanos(self.cost).as_secs_f64(),
+            "from": from,
+            "to": to,
+        })
+    }
+}
+
+/// The time that ranks have lost by waiting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// How many calls were compared.
+    /// The number of calls that were compared.
     pub calls: usize,
-    /// The ranks that have cost the others something, the dearest first.
-    pub ranks: Vec<Loss>,
+    /// The ranks that came last, the most expensive first.
+    pub ranks: Vec<RankLoss>,
 }
 
-/// What was lost between two places.
-type Places = BTreeMap<(String, String), u64>;
+/// The cost of one rank between each two places of its program.
+type CostByPlace<'a> = BTreeMap<(&'a str, &'a str), u64>;
 
 /// Compares all calls that were decided.
 ///
-/// A rank that comes last costs each of the others the time between the last but one and itself: that is what the one of
-/// them waits that has waited least. No clocks of different hosts are compared for that.
+/// The last rank costs each of the others the time between the second-to-last arrival and its own: the time that the
+/// second-to-last rank waits. No clocks of different hosts are compared for that.
 #[must_use]
 pub fn losses(timeline: &Timeline) -> Losses {
     let mut compared = 0;
-    let mut ranks: BTreeMap<Rank, (usize, Places)> = BTreeMap::new();
-    for (_, records) in timeline.calls() {
-        let decided: Vec<_> = records
+    let mut ranks: BTreeMap<Rank, (usize, CostByPlace<'_>)> = BTreeMap::new();
+    for records in timeline.calls().values() {
+        let waits: Vec<_> = records
             .iter()
             .filter_map(|(line, record)| Some((*line, *record, record.waited()?)))
             .collect();
-        let Some((line, latest)) = last_of(timeline, &decided) else {
+        let Some((line, latest)) = last_of(timeline, &waits) else {
             continue;
         };
         compared += 1;
-        let others = decided.iter().filter(|(other, ..)| *other != line);
+        let others = waits.iter().filter(|(other, ..)| *other != line);
         let least = others.map(|(.., waited)| *waited).min().unwrap_or_default();
         let others = u64::from(latest.ranks.saturating_sub(1));
-        let place = (place_before(timeline, line, latest), latest.site.clone());
-        let rank = timeline.lines[line].of.rank();
-        let (count, places) = ranks.entry(rank).or_default();
+        let (count, places) = ranks.entry(timeline.lines[line].of.rank()).or_default();
         *count += 1;
+        let place = (place_before(timeline, line, latest), latest.site.as_str());
         *places.entry(place).or_default() += least.saturating_mul(others);
     }
-    let mut ranks: Vec<Loss> = ranks
-        .into_iter()
-        .map(|(rank, (last, places))| Loss {
-            rank,
-            last,
-            cost: places.values().sum(),
-            between: places
-                .into_iter()
-                .max_by_key(|(_, cost)| *cost)
-                .filter(|((from, _), cost)| *cost > 0 && !from.is_empty())
-                .map(|((from, to), cost)| (from, to, cost)),
-        })
-        .collect();
-    ranks.sort_by_key(|loss| (std::cmp::Reverse(loss.cost), loss.rank));
+    let loss = |(rank, (last, places)): (Rank, (usize, CostByPlace<'_>))| RankLoss {
+        rank,
+        last,
+        cost: places.values().sum(),
+        between: places
+            .into_iter()
+            .max_by_key(|(_, cost)| *cost)
+            .filter(|((from, _), cost)| *cost > 0 && !from.is_empty())
+            .map(|((from, to), _)| (from.to_owned(), to.to_owned())),
+    };
+    let mut ranks: Vec<RankLoss> = ranks.into_iter().map(loss).collect();
+    ranks.sort_by_key(|loss| (Reverse(loss.cost), loss.rank));
     Losses {
         calls: compared,
         ranks,
     }
 }
 
-/// The line of the rank that came last, if that is known, and its record.
+/// Returns the line of the rank that came last, if it is known, and its record.
 fn last_of<'a>(
     timeline: &Timeline,
-    decided: &[(usize, &'a CallRecord, u64)],
+    waits: &[(usize, &'a CallRecord, u64)],
 ) -> Option<(usize, &'a CallRecord)> {
-    if decided.len() < 2 {
+    if waits.len() < 2 {
         return None;
     }
-    let told = decided.iter().find_map(|(_, record, _)| record.last);
-    let is_told = |line: usize| {
-        let rank = timeline.lines[line].of.rank().get();
-        told.is_some_and(|told| told == rank)
-    };
-    let named = decided.iter().find(|(line, ..)| is_told(*line));
-    // Where nobody was told, it is the one that has waited least.
-    let least = || decided.iter().min_by_key(|(.., waited)| *waited);
-    let (line, record, _) = match (named, told) {
-        (Some(named), _) => Some(named),
-        (None, None) => least(),
-        (None, Some(_)) => None,
+    let (line, record, _) = match waits.iter().find_map(|(_, record, _)| record.last) {
+        Some(last) => waits
+            .iter()
+            .find(|(line, ..)| timeline.lines[*line].of.rank().get() == last),
+        // If no rank knows which came last, it is the one that has waited least.
+        None => waits.iter().min_by_key(|(.., waited)| *waited),
     }?;
     Some((*line, record))
 }
 
-/// Where a rank was before a call: the place of the call before, if there is one.
-fn place_before(timeline: &Timeline, line: usize, call: &CallRecord) -> String {
+/// Returns the place of the call before, if there is one.
+fn place_before<'a>(timeline: &'a Timeline, line: usize, call: &CallRecord) -> &'a str {
     let records = &timeline.lines[line].of.records;
     let at = records.partition_point(|record| record.count < call.count);
     let before = at.checked_sub(1).and_then(|before| records.get(before));
-    before.map_or_else(String::new, |before| before.site.clone())
+    before.map_or("", |before| before.site.as_str())
 }
 
 #[cfg(test)]
@@ -115,7 +122,7 @@ mod tests {
     use crate::trace::timeline::tests::{call, left};
 
     #[test]
-    fn who_comes_last_costs_the_others_what_the_last_but_one_waits() {
+    fn last_rank_costs_the_others_the_second_to_last_wait() {
         // Rank 2 is 300 microseconds behind rank 1, and that 100 behind rank 0, in each of two calls.
         let one = |rank: u64| {
             let ready = 1000 + [0, 100, 400][usize::try_from(rank).unwrap()];
@@ -134,11 +141,11 @@ mod tests {
             (Rank::new(2), 2, 1_200_000)
         );
         let between = loss.between.clone().unwrap();
-        assert_eq!(between, ("eval.py:80".into(), "eval.py:95".into(), 600_000));
+        assert_eq!(between, ("eval.py:80".into(), "eval.py:95".into()));
     }
 
     #[test]
-    fn a_last_rank_that_has_left_nothing_blames_nobody_else() {
+    fn an_unseen_last_rank_leaves_the_others_without_blame() {
         let of = |rank| {
             let mut record = call(0, "a", [1, 2, 9]);
             record.last = Some(2);

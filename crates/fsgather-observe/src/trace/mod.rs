@@ -1,20 +1,21 @@
 //! The last calls of each rank: kept in a file that survives the process, read, put on one time axis, and drawn.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | [`recorder`] | writes a rank's calls as they go on |
-//! | [`record`] | one call, as it lies in the file |
-//! | [`cause`] | why a call has failed |
-//! | [`black_box`] | what a rank has left, read |
-//! | [`jobs`] | which of that belongs to one job |
+//! | [`recorder`] | writes the calls of a rank |
+//! | [`record`] | one call in the file |
+//! | [`cause`] | the reason for which a call has failed |
+//! | [`black_box`] | the calls that one rank has left |
+//! | [`world`] | the calls that the ranks of one world have left |
+//! | [`jobs`] | the worlds of each job |
 //! | [`timeline`] | the calls of all ranks on one time axis |
-//! | [`losses`] | who came last how often, and what that cost the others |
-//! | [`now`] | what each rank is at, and whom it waits for |
-//! | [`roll_call`] | what all ranks are doing, as it travels to who has asked |
-//! | [`text`], [`chrome`], [`page`] | that as text, for Perfetto, and as a page with a picture |
-//! | [`drawing`] | a file in one of these forms |
+//! | [`status`] | the state of each rank, and the ranks that it waits for |
+//! | [`losses`] | the ranks that came last, and what that cost the others |
+//! | [`roll_call`] | the activities of all ranks as text, for the process that has asked |
+//! | [`text`], [`chrome`], [`page`] | a trace as text, for Perfetto, and as a page with a picture |
+//! | [`drawing`] | a file in one of these formats |
 //!
-//! All but the first and the third are pure.
+//! All but [`recorder`] and [`world`] are pure.
 
 pub mod black_box;
 pub mod cause;
@@ -22,10 +23,11 @@ pub mod chrome;
 pub mod drawing;
 pub mod jobs;
 pub mod losses;
-pub mod now;
 pub mod page;
 pub mod record;
 pub mod recorder;
 pub mod roll_call;
+pub mod status;
 pub mod text;
 pub mod timeline;
+pub mod world;

@@ -18,7 +18,7 @@ class trace:
     >>> with fsgather.trace("step.html") as traced:  # doctest: +SKIP
     ...     results = evaluate(model)
     >>> print(traced.summary)  # doctest: +SKIP
-    rank 5 came last in 312 of 400 calls and cost the others 41 min, between eval.py:80 and eval.py:95
+    rank 5 came last in 312 of 400 calls and cost the others 41 min, mostly between eval.py:80 and eval.py:95
 
     When the block ends, its ranks hand over what they have called in it, the last 1000 calls at most, and rank 0 writes the
     file. All ranks have to come to its end, as to a call. If it ends with an exception on some rank nothing is drawn, which rank 0 is warned

@@ -7,7 +7,7 @@
 //! | offset | size | field |
 //! | --- | --- | --- |
 //! | 0 | 8 | magic `89 46 53 42 0d 0a 1a 0a` |
-//! | 8 | 2 | version, 4 |
+//! | 8 | 2 | version, 6 |
 //! | 10 | 2 | zero |
 //! | 12 | 4 | length n of what follows |
 //! | 16 | n | whose it is, [`CallsHeader`] in postcard |
@@ -51,10 +51,9 @@ use crate::{
 pub use question::{LONGEST_ANSWER, Question};
 
 const MAGIC: [u8; 8] = *b"\x89FSB\r\n\x1a\n";
-/// 1: the first. 2: why a call was not decided with all its ranks. 3: of a record texts have a checksum of their own, which the other
-/// one contains. 4: what a rank is called. 5: no calls without all
-/// ranks.
-const VERSION: u16 = 5;
+/// 2: the reason for which a call was not decided. 3: a checksum of the texts of a record. 4: the name of a rank. 5: no calls
+/// without all ranks. 6: the directory.
+const VERSION: u16 = 6;
 const FIXED_LEN: usize = 16;
 const CHECKSUM_LEN: usize = 16;
 
@@ -69,6 +68,9 @@ const MAX_LEN: u64 = 1 << 20;
 
 /// The longest job id that is kept, in bytes.
 const LONGEST_JOB: usize = 512;
+
+/// The longest name of a directory that is kept, in bytes.
+const MAX_DIRECTORY_BYTES: usize = 2048;
 
 /// Whose calls a file has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +89,8 @@ pub struct CallsHeader {
     pub began: u64,
     /// What tells the job apart from others.
     pub job: Option<String>,
+    /// The directory that the ranks gather through, if there is one, by its absolute name on this host.
+    pub directory: Option<String>,
 }
 
 impl CallsHeader {
@@ -106,6 +110,10 @@ impl CallsHeader {
             job.truncate(floor_boundary(&job, LONGEST_JOB));
             job
         });
+        // A part of a name would be another directory.
+        short
+            .directory
+            .take_if(|directory| directory.len() > MAX_DIRECTORY_BYTES);
         let body = postcard::to_stdvec(&short).ok()?;
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -419,6 +427,7 @@ pub(crate) mod tests {
             world_size: 4,
             began: 1_800_000_000_000_000_000,
             job: Some("4711".into()),
+            directory: None,
         }
     }
 

@@ -91,6 +91,7 @@ mod tests {
             world_size: 3,
             began: 5,
             job: None,
+            directory: None,
         };
         let (file, path) = calls::create(own.path(), &header, recorder::LEN).unwrap();
         let recorder = Recorder::begin_in(&file, &path, Instant::now()).unwrap();

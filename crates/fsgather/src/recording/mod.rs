@@ -17,7 +17,7 @@ mod worker;
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -92,6 +92,7 @@ impl Recording {
     ) -> Result<Self, Error> {
         let world = &inner.world;
         let shared = shared_place(inner);
+        let directory = gather_directory(inner, shared.as_deref());
         let is_local = |place: &PathBuf| FileSystem::of(place).is_ok_and(|of| of.is_mappable());
         let made = |place: PathBuf| make_rendezvous(place.parent()?).ok();
         let own = match shared.clone().filter(is_local).and_then(made) {
@@ -115,6 +116,7 @@ impl Recording {
             world_size: inner.exchange.world_size().get(),
             began: u64::try_from(began.as_nanos()).unwrap_or(u64::MAX),
             job: world.context.job.clone(),
+            directory: directory.map(|directory| directory.to_string_lossy().into_owned()),
         };
         let (file, path) = calls::create(&own, &header, recorder::LEN)?;
         let recorder = Recorder::begin_in(&file, &path, origin).map_err(|error| {
@@ -224,6 +226,16 @@ fn shared_place(inner: &GroupState) -> Option<PathBuf> {
     let uses_files = inner.world.request().transport != Transport::Memory;
     let named = context.named.as_deref().filter(|_| uses_files);
     known.or_else(|| named.map(layout::rendezvous_path))
+}
+
+/// Returns the directory that the ranks of this world gather through, by its absolute name: that of `shared`, their rendezvous directory,
+/// else the one that was named.
+fn gather_directory(inner: &GroupState, shared: Option<&Path>) -> Option<PathBuf> {
+    let used = shared.and_then(Path::parent);
+    // Nothing has used a directory that was only named: its file system might hang.
+    let real = used.and_then(|used| used.canonicalize().ok());
+    let named = used.or(inner.world.context.named.as_deref());
+    real.or_else(|| path::absolute(named?).ok())
 }
 
 fn is_first_of_host(inner: &GroupState) -> bool {

@@ -346,6 +346,7 @@ mod tests {
             world_size,
             began: 0,
             job: None,
+            directory: None,
         }
     }
 

@@ -1,65 +1,64 @@
-//! Shows people what ranks are at.
+//! The text of `ps`.
 
-use std::{collections::BTreeMap, fmt::Write, time::Duration};
+use std::{collections::BTreeMap, fmt::Write};
 
-use fsgather_core::{Rank, RollCall, bytes_text, duration_text, rank_ranges};
-use fsgather_observe::trace::now::{Doing, Standing};
+use fsgather_core::{Rank, bytes_text, rank_ranges};
+use fsgather_observe::trace::{
+    status::{RankState, RankStatus},
+    text::{job_text, time_text},
+};
 
-use super::Seen;
+use super::job::ObservedJob;
 use crate::{
     colour::Hue,
     table::{Cell, Narrowing, Side, TableStyle, TextTable, plain},
 };
 
-/// So many ranks have a row each; of more, those that are alike share one.
-const MOST_ROWS: usize = 12;
+/// Maximum number of ranks that have a row each; more share rows.
+const MAX_SINGLE_ROWS: usize = 12;
 
-/// All jobs that were seen.
-pub(super) fn text(seen: &[Seen], long: bool, look: &TableStyle) -> String {
-    let jobs: Vec<String> = seen.iter().map(|seen| job(seen, long, look)).collect();
+/// Maximum number of jobs that cannot be read and are listed.
+const MAX_UNREAD_JOBS: usize = 10;
+
+/// Returns the text of all jobs.
+pub(super) fn text(jobs: &[ObservedJob], long: bool, style: &TableStyle) -> String {
+    let jobs: Vec<String> = jobs.iter().map(|job| job_table(job, long, style)).collect();
     jobs.join("\n")
 }
 
-/// How many jobs are told of that cannot be read.
-const MOST_UNREAD: usize = 10;
-
-/// Of jobs of which nothing can be read: why. Nothing where there are none.
+/// Returns the reasons for which jobs cannot be read; empty without one.
 pub(super) fn unread(files: &[String]) -> String {
     let mut text = String::new();
-    for why in files.iter().take(MOST_UNREAD) {
+    for why in files.iter().take(MAX_UNREAD_JOBS) {
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "  not read: {}", plain(why));
     }
-    if let more @ 1.. = files.len().saturating_sub(MOST_UNREAD) {
+    if let more @ 1.. = files.len().saturating_sub(MAX_UNREAD_JOBS) {
         let _ = writeln!(text, "  and {more} more");
     }
     text
 }
 
-fn job(seen: &Seen, long: bool, look: &TableStyle) -> String {
-    let world = &seen.world;
-    let name = world.job().map_or_else(
-        || "a job without an id".to_owned(),
-        |job| format!("job {}", plain(job)),
-    );
-    let (known, size) = (seen.standings.len(), world.size());
+fn job_table(job: &ObservedJob, long: bool, style: &TableStyle) -> String {
+    let world = &job.world;
+    let (known, size) = (job.statuses.len(), world.size());
     let ranks = if u32::try_from(known) == Ok(size) {
         format!("{size} ranks")
     } else {
         format!("{known} of {size} ranks seen from here")
     };
-    let mut text = format!("{name}: {ranks}, met {} ago\n", coarse(seen.age));
-    text += &table(&seen.standings, long, look);
+    let age = time_text(job.age);
+    let mut text = format!("{}: {ranks}, met {age} ago\n", job_text(world));
+    text += &table(&job.statuses, long, style);
     for why in &world.unread {
-        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "  not read: {}", plain(why));
     }
-    match (&seen.stacks, &seen.problem) {
-        (Some(told), _) if told.is_empty() => {
-            text += "  no rank says what it is doing; FSGATHER_STACKS=0 may be set\n";
+    match (&job.stacks, &job.problem) {
+        (Some(stacks), _) if stacks.is_empty() => {
+            text += "  no rank reports what it does; FSGATHER_STACKS=0 may be set\n";
         }
-        (Some(told), _) => {
-            text += &stacks(told, &seen.standings);
+        (Some(stacks), _) => {
+            let _ = writeln!(text, "{}", stacks.to_string().trim_start_matches('\n'));
         }
         (None, Some(problem)) => {
             let _ = writeln!(text, "  {problem}");
@@ -69,51 +68,17 @@ fn job(seen: &Seen, long: bool, look: &TableStyle) -> String {
     text
 }
 
-/// What ranks are doing, and since when those that are outside of calls.
-fn stacks(told: &RollCall, standings: &[Standing]) -> String {
-    let mut text = String::new();
-    // A line for each group, and one for what is left out.
-    let lines = told.to_string();
-    let mut groups = told.groups.iter();
-    for line in lines.lines().filter(|line| !line.is_empty()) {
-        let ranks = groups.next().map_or(&[][..], |(ranks, _)| ranks);
-        let after = after(ranks, standings).unwrap_or_default();
-        let _ = writeln!(text, "{line}{after}");
-    }
-    text
-}
-
-/// After which call some ranks have gone on with their program, and for how long, if that is the same call for all of them:
-/// `, 41 min after all_gather #312 at eval.py:95`.
-fn after(ranks: &[Rank], standings: &[Standing]) -> Option<String> {
-    let of = |rank: &Rank| standings.iter().find(|one| one.rank == *rank);
-    let all: Option<Vec<&Standing>> = ranks.iter().map(of).collect();
-    let all = all?;
-    let call = all.first()?.call.as_ref()?;
-    let is_alike = |one: &&Standing| {
-        let its = one.call.as_ref();
-        one.doing == Doing::Computing
-            && its.is_some_and(|its| its.name() == call.name() && its.site == call.site)
-    };
-    let since = all.iter().map(|one| one.since).max()?;
-    let place = plain(&format!("{} at {}", call.name(), call.site));
-    let since = coarse(since);
-    all.iter()
-        .all(is_alike)
-        .then(|| format!(", {since} after {place}"))
-}
-
-/// What ranks that are alike have in common.
+/// What the ranks of a row have in common.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Alike<'a> {
-    doing: Doing,
+struct RowKey<'a> {
+    state: RankState,
     call: Option<(String, &'a str)>,
     waits_for: &'a [Rank],
     may_wait_for: &'a [Rank],
     is_unclear: bool,
 }
 
-fn table(standings: &[Standing], long: bool, look: &TableStyle) -> String {
+fn table(statuses: &[RankStatus], long: bool, style: &TableStyle) -> String {
     let mut table = TextTable::new(&[
         ("RANK", Side::Left),
         ("HOST", Side::Left),
@@ -125,11 +90,11 @@ fn table(standings: &[Standing], long: bool, look: &TableStyle) -> String {
         ("MOVED", Side::Right),
         ("WAITS FOR", Side::Left),
     ]);
-    let mut rows: BTreeMap<(usize, Alike<'_>), Vec<&Standing>> = BTreeMap::new();
-    let is_each = long || standings.len() <= MOST_ROWS;
-    for (at, one) in standings.iter().enumerate() {
-        let alike = Alike {
-            doing: one.doing,
+    let mut rows: BTreeMap<(usize, RowKey<'_>), Vec<&RankStatus>> = BTreeMap::new();
+    let is_single = long || statuses.len() <= MAX_SINGLE_ROWS;
+    for (at, one) in statuses.iter().enumerate() {
+        let key = RowKey {
+            state: one.state,
             call: one
                 .call
                 .as_ref()
@@ -138,16 +103,16 @@ fn table(standings: &[Standing], long: bool, look: &TableStyle) -> String {
             may_wait_for: &one.may_wait_for,
             is_unclear: one.is_unclear,
         };
-        let own = if is_each { at } else { 0 };
-        rows.entry((own, alike)).or_default().push(one);
+        let own = if is_single { at } else { 0 };
+        rows.entry((own, key)).or_default().push(one);
     }
     let mut rows: Vec<_> = rows.into_iter().collect();
     rows.sort_by_key(|(_, all)| all.first().map(|one| one.rank));
-    for ((_, alike), all) in rows {
-        table.row(row(&alike, &all), None);
+    for ((_, key), all) in rows {
+        table.row(row(&key, &all), None);
     }
     table.fitted(
-        look,
+        style,
         &[
             Narrowing::Shorten("AT"),
             Narrowing::Drop("MOVED"),
@@ -157,7 +122,7 @@ fn table(standings: &[Standing], long: bool, look: &TableStyle) -> String {
     )
 }
 
-fn row(alike: &Alike<'_>, all: &[&Standing]) -> Vec<Cell> {
+fn row(key: &RowKey<'_>, all: &[&RankStatus]) -> Vec<Cell> {
     let numbers = |ranks: &[Rank]| {
         let ranks: Vec<u32> = ranks.iter().map(|rank| rank.get()).collect();
         rank_ranges(&ranks)
@@ -174,48 +139,39 @@ fn row(alike: &Alike<'_>, all: &[&Standing]) -> Vec<Cell> {
         [one] => one.process.pid.to_string(),
         _ => String::new(),
     };
-    let hue = match alike.doing {
-        Doing::Ended => Hue::Bad,
-        Doing::Waiting | Doing::Closed => Hue::Stale,
+    let hue = match key.state {
+        RankState::Ended => Hue::Bad,
+        RankState::Waiting | RankState::Closed => Hue::Stale,
         _ => Hue::Good,
     };
     let longest = all.iter().map(|one| one.since).max().unwrap_or_default();
     let moved = all.iter().map(|one| one.moved).fold(0, u64::saturating_add);
-    let (call, site) = match &alike.call {
+    let (call, site) = match &key.call {
         Some((call, site)) => (call.clone(), plain(site)),
         None => (String::new(), String::new()),
     };
-    let call = match alike.doing {
-        Doing::Computing if !call.is_empty() => format!("after {call}"),
+    let call = match key.state {
+        RankState::Computing if !call.is_empty() => format!("after {call}"),
         _ => call,
     };
-    let mut whom = numbers(alike.waits_for);
-    for rank in numbers(alike.may_wait_for).split_whitespace() {
-        let space = if whom.is_empty() { "" } else { " " };
-        let _ = write!(whom, "{space}{rank}?");
+    let mut awaited = numbers(key.waits_for);
+    for rank in numbers(key.may_wait_for).split_whitespace() {
+        let space = if awaited.is_empty() { "" } else { " " };
+        let _ = write!(awaited, "{space}{rank}?");
     }
-    if alike.is_unclear && whom.is_empty() {
-        whom += "others";
+    if key.is_unclear && awaited.is_empty() {
+        awaited += "others";
     }
     let short = site.rsplit('/').next().unwrap_or_default().to_owned();
     vec![
         numbers(&ranks).into(),
         host.into(),
         pid.into(),
-        Cell::painted(alike.doing.word(), hue),
-        coarse(longest).into(),
+        Cell::painted(key.state.word(), hue),
+        time_text(longest).into(),
         plain(&call).into(),
         Cell::or(site, short),
         bytes_text(moved).into(),
-        whom.into(),
+        awaited.into(),
     ]
-}
-
-/// A time, in whole seconds above one.
-fn coarse(nanoseconds: u64) -> String {
-    let time = Duration::from_nanos(nanoseconds);
-    if time < Duration::from_secs(1) {
-        return format!("{} ms", time.as_millis());
-    }
-    duration_text(Duration::from_secs(time.as_secs()))
 }

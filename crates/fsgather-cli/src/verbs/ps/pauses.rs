@@ -1,4 +1,4 @@
-//! Pauses that a signal ends: [`Patience`].
+//! Pauses that a signal ends: [`Pauses`].
 
 use std::{
     sync::mpsc::{self, Receiver},
@@ -9,53 +9,53 @@ use fsgather::Interrupt;
 
 use crate::{failure::Failure, interruption::Interruption, invocation::Invocation, verbs::inspect};
 
-/// Waits between two looks. Where there is something to clear away, a signal ends the wait rather than the process.
+/// Pauses between two looks. If files have to be removed at the end, a signal ends the pause instead of the process.
 #[derive(Default)]
-pub(super) struct Patience(Option<Watched>);
+pub(super) struct Pauses(Option<SignalWatch>);
 
-struct Watched {
+struct SignalWatch {
     interruption: Interruption,
     raised: Receiver<()>,
-    /// As long as this is held somebody can say that a signal has come.
+    /// Keeps the sender of `raised`.
     _interrupt: Interrupt,
 }
 
-impl Patience {
-    /// One that a signal ends, so that whoever waits can clear away what it has left for others.
+impl Pauses {
+    /// Returns pauses that a signal ends, so that the caller can remove its files.
     ///
     /// # Errors
     ///
-    /// When signals cannot be watched for.
-    pub(super) fn that_heeds_signals(invocation: &Invocation) -> Result<Self, Failure> {
+    /// When signals cannot be watched.
+    pub(super) fn until_signal(invocation: &Invocation) -> Result<Self, Failure> {
         let interrupt = Interrupt::default();
         let (sender, raised) = mpsc::channel();
         interrupt.on_raise(move |_| {
-            // Nobody listens when the verb has ended meanwhile.
+            // The verb may have ended.
             let _ = sender.send(());
         });
         let interruption =
             Interruption::watch(&interrupt, invocation.early_end()).map_err(|error| {
                 fsgather::Error::config(format!("signals cannot be watched for: {error}"))
             })?;
-        Ok(Self(Some(Watched {
+        Ok(Self(Some(SignalWatch {
             interruption,
             raised,
             _interrupt: interrupt,
         })))
     }
 
-    /// Waits so long, or until a signal comes.
+    /// Pauses, until a signal arrives at the latest.
     pub(super) fn pause(&self, pause: Duration) {
         match &self.0 {
             None => inspect::pause(pause),
-            // Whether it has come, who waits asks.
-            Some(watched) => drop(watched.raised.recv_timeout(pause)),
+            // The caller asks whether a signal has arrived.
+            Some(watch) => drop(watch.raised.recv_timeout(pause)),
         }
     }
 
-    /// The code to end with, if a signal has come.
+    /// Returns the exit code of the signal that has arrived, if there is one.
     pub(super) fn ended(&self) -> Option<u8> {
-        let watched = self.0.as_ref()?;
-        watched.interruption.signal().map(|(_, code)| code)
+        let watch = self.0.as_ref()?;
+        watch.interruption.signal().map(|(_, code)| code)
     }
 }
