@@ -31,7 +31,7 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   fsgather ps /shared/scratch
-      what each rank of the jobs that run there does, and for which ranks it waits
+      what each rank of the jobs there does, and for which ranks it waits
   fsgather ps --stacks /shared/scratch
       also functions, lines and system calls
   fsgather ps --watch
