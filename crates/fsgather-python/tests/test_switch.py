@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 from types import ModuleType
-from typing import Iterator
+from typing import Any, Iterator
 
+import numpy
 import pytest
 from fsgather import _leaving
-from fsgather._switch import callers, custom, finder, meeting, notices, replacing, selection
+from fsgather._switch import callers, custom, finder, meeting, notices, replacing, selection, trial
 
 
 @pytest.fixture(autouse=True)
@@ -147,6 +149,60 @@ def test_functions_are_replaced_where_they_are_as_known(caplog: pytest.LogCaptur
 )
 def test_single_functions_are_told_by_their_parameters(name: str, parameters: tuple[str, ...], is_known: bool) -> None:
     assert (custom._recognise(name, parameters) is not None) == is_known
+
+
+class Member:
+    """The only process group, whose ranks 1 and 0 have the same verdict, unless rank 1 has another one."""
+
+    ranks = (0, 1)
+    rank = 0
+    verdict_of_rank_1: Any = None
+
+    def call(self, _name: str, verdict: Any, site: str) -> list[Any]:
+        return [verdict, verdict if self.verdict_of_rank_1 is None else self.verdict_of_rank_1]
+
+
+@pytest.mark.parametrize(
+    ("returned", "gathered", "verdict_of_rank_1", "ran", "warned"),
+    [
+        ({"a": 1}, {"a": 1}, None, ["ours", "original", "ours"], ""),
+        ([2, 1], [2, 1], None, ["ours", "original", "ours"], ""),
+        ([[1.0, math.nan]], [[1.0, math.nan]], None, ["ours", "original", "ours"], ""),
+        ([numpy.ones(2)], [numpy.ones(2)], None, ["ours", "original", "ours"], ""),
+        # As from a function that sorts and drops repetitions.
+        ([1, 2], [1, 2], None, ["ours", "original", "ours", "original"], ""),
+        ([1, 2, 3], [[1], [2, 3]], None, ["ours", "original", "original"], "on rank 0 it returns list of 3 instead of list of 2"),
+        ({"a": 1}, [{"a": 1}], None, ["ours", "original", "original"], "on rank 0 it returns dict of 1 instead of list of 1"),
+        ([True, 3], [1, 3], None, ["ours", "original", "original"], "on rank 0 it returns list of 2 with another content"),
+        ([numpy.ones(2)], [numpy.zeros(2)], None, ["ours", "original", "original"], "on rank 0 it returns list of 1 with another content"),
+        ([2, 1], [2, 1], "list of 7", ["ours", "original", "original"], "on rank 1 it returns list of 7"),
+    ],
+    ids=range(10),
+)
+def test_first_call_shows_whether_a_function_gathers(
+    returned: Any,
+    gathered: Any,
+    verdict_of_rank_1: Any,
+    ran: list[str],
+    warned: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    member = Member()
+    member.verdict_of_rank_1 = verdict_of_rank_1
+    monkeypatch.setattr(meeting, "of", lambda group: member)
+    calls: list[str] = []
+
+    def ours(call: replacing.Call, data: int) -> Any:
+        calls.append("ours")
+        return gathered
+
+    replacement = trial.on_trial("mine:gather", ours)
+    call = replacing.Call(lambda: calls.append("original") or returned, "here.py:1")
+    for _ in range(2):
+        assert replacement(call, data=1) is (returned if calls[-1] == "original" else gathered)
+    assert calls == ran
+    assert caplog.messages == ([] if not warned else [f"FSGATHER_PATCH: mine:gather is left as it is, because it does not return what a gather does: {warned}"])
 
 
 def test_a_module_that_no_job_has_imported_is_named_at_its_end(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

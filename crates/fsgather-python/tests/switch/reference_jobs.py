@@ -59,8 +59,10 @@ def main() -> None:
         lines.append("dpr, too large: went well")
     except ValueError:
         lines.append("dpr, too large: ValueError")
-    note("own", own_gathers.all_gather(mine))
-    note("own gather", own_gathers.gather(mine, size - 1))
+    for _ in range(3):
+        note("own", own_gathers.all_gather(mine))
+        note("own gather", own_gathers.gather(mine, size - 1))
+        note("own flat", own_gathers.all_gather_flat([rank, rank]))
     note("own tensors", all_gather_tensors(torch.ones(2)))
     with open(os.path.join(directory, f"rank-{rank}"), "w") as output:
         output.write("\n".join(lines) + "\n")
@@ -68,7 +70,8 @@ def main() -> None:
     modules += [sys.modules["dpr.utils.dist_utils"], own_gathers]
     with open(os.path.join(directory, f"calls-{rank}"), "w") as output:
         for module in modules:
-            output.write(f"{module.__name__}: {sorted(set(module.CALLS))}\n")
+            calls = {name: module.CALLS.count(name) for name in sorted(set(module.CALLS))}
+            output.write(f"{module.__name__}: {calls}\n")
     dist.barrier()
     dist.destroy_process_group()
 

@@ -1,7 +1,7 @@
 """Single functions, named as ``package.module:function``.
 
-What a function does can only be told from its name and its parameters. These are taken for gathers of objects;
-everything else is left alone, with a warning:
+A function looks like a gather of objects by its name and its parameters, as below; all others are left alone, with a warning. Its first
+call shows whether it is one (:mod:`~fsgather._switch.trial`).
 
 ========================================== ============================ ==================================
 parameters                                 name                         result
@@ -25,7 +25,7 @@ import re
 from types import ModuleType
 from typing import Any, Callable, Optional
 
-from fsgather._switch import dpr, mdetr, meeting, notices, replacing
+from fsgather._switch import dpr, mdetr, meeting, notices, replacing, trial
 from fsgather._switch.replacing import Call
 from fsgather._switch.selection import Selection
 
@@ -49,7 +49,7 @@ def install(selection: Selection, name: str, module: ModuleType) -> None:
             "knows; it is left as it is"
         )
         return
-    replacing.replace(module, name, selection, ours)
+    replacing.replace(module, name, selection, trial.on_trial(full_name, ours))
 
 
 def _recognise(name: str, found: tuple[str, ...]) -> Optional[replacing.Replacement]:

@@ -25,6 +25,12 @@ def gather(data: Any, dst: int = 0, group: Any = None) -> list[Any]:
     return gathered or []
 
 
+def all_gather_flat(data: list[Any]) -> list[Any]:
+    """One list: no gather, although it looks like one."""
+    CALLS.append("all_gather_flat")
+    return [entry for part in all_gather(data) for entry in part]
+
+
 def all_gather_tensors(tensor: Any) -> Any:
     """Not objects: to be left alone."""
     CALLS.append("all_gather_tensors")
