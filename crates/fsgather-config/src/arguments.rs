@@ -11,6 +11,7 @@ use crate::{
         Transport, Verify,
     },
     words::{FromWord, Word},
+    working_directory::absolute,
 };
 
 macro_rules! define_arguments {
@@ -104,6 +105,14 @@ impl Arguments {
     }
 }
 
+/// A place to meet, with an absolute path.
+fn absolute_place(rendezvous: RendezvousSetting) -> RendezvousSetting {
+    match rendezvous {
+        RendezvousSetting::File(directory) => RendezvousSetting::File(absolute(directory)),
+        other => other,
+    }
+}
+
 /// A time-out that a program gives.
 fn above_zero(timeout: Duration) -> Result<Duration, Error> {
     if timeout.is_zero() {
@@ -124,6 +133,20 @@ mod tests {
             compression: Some(setting),
             ..Arguments::default()
         }
+    }
+
+    #[test]
+    fn relative_paths_of_a_program_become_absolute() {
+        let here = std::env::current_dir().unwrap();
+        let arguments = Arguments {
+            directory: Some("gathers".into()),
+            rendezvous: Some(Some(RendezvousSetting::File("met".into()))),
+            ..Arguments::default()
+        };
+        let settings = arguments.settle(&Variables::default()).unwrap();
+        assert_eq!(settings.directory.value, Some(here.join("gathers")));
+        let met = RendezvousSetting::File(here.join("met"));
+        assert_eq!(settings.rendezvous.value, Some(met));
     }
 
     #[test]

@@ -7,9 +7,12 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fmt,
+    path::{Path, PathBuf},
 };
 
 use fsgather_core::Error;
+
+use crate::working_directory;
 
 /// Defines the name of each variable once, as a documented constant and in [`NAMES`].
 macro_rules! define_names {
@@ -84,6 +87,8 @@ pub struct Variables {
     texts: BTreeMap<String, String>,
     /// Names of variables whose values are not text.
     garbled: BTreeSet<String>,
+    /// The directory to which relative paths belong; `None`: they stay as they are.
+    base: Option<PathBuf>,
 }
 
 impl Variables {
@@ -91,7 +96,14 @@ impl Variables {
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "this is the one reader")]
     pub fn of_process() -> Self {
-        Self::from_os(std::env::vars_os())
+        let mut variables = Self::from_os(std::env::vars_os());
+        variables.base = working_directory::remember().map(Path::to_owned);
+        variables
+    }
+
+    /// A path that a variable names, as an absolute one.
+    pub(crate) fn path(&self, text: impl AsRef<Path>) -> PathBuf {
+        working_directory::absolute_in(self.base.as_deref(), text.as_ref())
     }
 
     /// Sorts raw variables into those that are text and those that are not.
@@ -191,6 +203,7 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Variables {
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
             garbled: BTreeSet::new(),
+            base: None,
         }
     }
 }
@@ -258,6 +271,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::settings::{RendezvousSetting, SecretSetting, Settings};
 
     fn warnings_of(name: &str) -> Vec<String> {
         Variables::from_iter([(name, "1")]).warnings()
@@ -346,6 +360,22 @@ mod tests {
     fn the_debug_form_shows_no_values() {
         let variables = Variables::from_iter([("FSGATHER_SECRET", "hunter2")]);
         assert_eq!(format!("{variables:?}"), "{\"FSGATHER_SECRET\"}");
+    }
+
+    #[test]
+    fn relative_variables_belong_to_first_working_directory() {
+        let mut variables = Variables::from_iter([(DIR, "gathers"), (RENDEZVOUS, "file://met")]);
+        variables.base = Some("/start".into());
+        let settings = Settings::resolve(&variables).unwrap();
+        assert_eq!(settings.directory.value, Some("/start/gathers".into()));
+        let met = RendezvousSetting::File("/start/met".into());
+        assert_eq!(settings.rendezvous.value, Some(met));
+        let mut variables = Variables::from_iter([(EXP_DIR, "exp"), (SECRET_FILE, "key")]);
+        variables.base = Some("/start".into());
+        let settings = Settings::resolve(&variables).unwrap();
+        assert_eq!(settings.directory.value, Some("/start/exp".into()));
+        let key = SecretSetting::File("/start/key".into());
+        assert_eq!(settings.secret.value, Some(key));
     }
 
     #[test]

@@ -13,8 +13,9 @@
 //! | [`launcher`] | rank and world size by the variables of Slurm, MPI, torchrun, Kubernetes and others |
 //! | [`settings`] | [`settings::Settings`]: each setting parsed, with its origin |
 //! | [`words`] | what a program of another language says of a setting |
+//! | [`working_directory`] | relative paths, made absolute when they are read |
 //!
-//! Everything but [`environment::Variables::of_process`] is a pure function over a set of variables.
+//! Everything but [`environment::Variables::of_process`] and [`working_directory`] is a pure function over a set of variables.
 
 #[macro_use]
 mod table;
@@ -27,3 +28,4 @@ pub mod path_choice;
 pub mod settings;
 pub mod switches;
 pub mod words;
+pub mod working_directory;

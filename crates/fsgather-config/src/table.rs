@@ -31,13 +31,13 @@ macro_rules! settings_table {
                 variable {
                     DIR = "FSGATHER_DIR" or EXP_DIR:
                     "The directory in which `all_gather_via_filesys/` is made, for joining and payloads. An unusable default is skipped, unless `FSGATHER_TRANSPORT` is `filesys`." [
-                        "a path",
+                        "a path, relative to the directory in which the process has begun",
                         "`/tmp/fsgather-<uid>` when the launcher says that all ranks are on one host, else the working directory; for ranks that a program's own channel introduces the former where they see the same mounts, else none"
                     ]
                 }
                 help { "the directory, if no --dir is given; else EXP_DIR" }
                 value { take read::directory, show show::directory }
-                argument { directory: PathBuf = |path| Ok(Some(path)) }
+                argument { directory: PathBuf = |path| Ok(Some(absolute(path))) }
             }
             dir_mode: DirMode {
                 variable {
@@ -82,8 +82,8 @@ macro_rules! settings_table {
                     "Where ranks meet; at a loopback address, or `localhost`, only those of one host. With `ray:`, `dask:`, `spark:`, `jax:`, `mpi:` or a package's own name the engine of a Python program introduces them." ["the directory of `FSGATHER_DIR`"]
                 }
                 help { "where ranks meet, if not in the directory" }
-                value { default None, such as "tcp://node1:60001", show show::rendezvous }
-                argument { rendezvous: Option<RendezvousSetting> = Ok }
+                value { read read::rendezvous, show show::rendezvous }
+                argument { rendezvous: Option<RendezvousSetting> = |place| Ok(place.map(absolute_place)) }
             }
             job: Option<String> {
                 variable {

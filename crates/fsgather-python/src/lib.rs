@@ -46,6 +46,8 @@ mod _fsgather {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Programs such as those of Hydra change it before they gather.
+        fsgather_config::working_directory::remember();
         fsgather_plain::buffer::register(module)?;
         fsgather_plain::register(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from conftest import World
 
 
@@ -41,3 +43,31 @@ def test_ranks_that_ask_for_different_ways_are_told_so(world: World) -> None:
         """,
     ).told()
     assert told[0] == told[1] and "different transports" in str(told[0]), told
+
+
+def test_relative_directories_outlive_a_change_of_the_working_directory(world: World) -> None:
+    relative = os.path.relpath(world.directory)
+    told = world.start(
+        2,
+        """
+        start = os.getcwd()
+        os.chdir("/")
+        sizes = [[len(part) for part in fsgather.all_gather_object(bytes(300_000))]]
+        os.chdir(start)
+        other = fsgather.default_communicator().with_options(directory=os.environ["FSGATHER_DIR"] + "/other")
+        if rank == 0:
+            os.mkdir(os.environ["FSGATHER_DIR"] + "/other")
+        fsgather.barrier()
+        os.chdir("/")
+        sizes.append([len(part) for part in other.all_gather(bytes(300_000))])
+        os.chdir("/proc")
+        sizes.append([len(part) for part in fsgather.all_gather_object(bytes(3_000_000))])
+        fsgather.close()
+        tell(sizes)
+        """,
+        FSGATHER_DIR=relative,
+        FSGATHER_TRANSPORT="filesys",
+        FSGATHER_SHARED_MEMORY="0",
+    ).told()
+    assert told == [[[[300_000] * 2, [300_000] * 2, [3_000_000] * 2]]] * 2
+    assert [path for path in world.left() if "payload" in path] == []

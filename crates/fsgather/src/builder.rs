@@ -11,6 +11,7 @@ use fsgather_config::{
     environment::Variables,
     settings::{CompressionSetting, Control, Transport, Verify},
     words::Word,
+    working_directory::absolute,
 };
 use fsgather_core::{Call, Error, Interrupt, Operation, RankNames, Site};
 use fsgather_observe::call_log::CallLog;
@@ -150,6 +151,10 @@ impl Builder {
     /// # Ok::<(), fsgather::Error>(())
     /// ```
     pub fn rendezvous(mut self, rendezvous: Rendezvous) -> Self {
+        let rendezvous = match rendezvous {
+            Rendezvous::File(directory) => Rendezvous::File(absolute(directory)),
+            other => other,
+        };
         self.arguments.rendezvous = Some(rendezvous.setting());
         self.rendezvous = Some(rendezvous);
         self

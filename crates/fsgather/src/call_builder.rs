@@ -2,7 +2,7 @@
 
 use std::{ops::Deref, panic::Location, path::PathBuf, sync::Arc, time::Duration};
 
-use fsgather_config::settings::Transport;
+use fsgather_config::{settings::Transport, working_directory};
 use fsgather_core::{Call, Error, Operation, Rank, Site};
 
 use crate::{
@@ -96,7 +96,7 @@ impl<C: Clone> Communicator<C> {
     #[must_use]
     pub fn with_directory(&self, directory: impl Into<PathBuf>) -> Self {
         let mut handle = self.handle(Arc::clone(&self.inner), self.codec.clone());
-        handle.options.directory = Some(directory.into());
+        handle.options.directory = Some(working_directory::absolute(directory.into()));
         handle
     }
 }

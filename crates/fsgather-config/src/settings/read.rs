@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use fsgather_core::{Error, Rank, WorldSize};
 
-use super::{Origin, Secret, SecretSetting, Setting, Transport, value::SettingValue};
+use super::{
+    Origin, RendezvousSetting, Secret, SecretSetting, Setting, Transport, value::SettingValue,
+};
 use crate::{
     environment::{self, Variables, refusal},
     launcher::{Detection, Family},
@@ -101,9 +103,20 @@ pub(super) fn directory(from: &SettingReader<'_>) -> Setting<Option<PathBuf>> {
     let names = [environment::DIR, environment::EXP_DIR];
     let path = names.into_iter().find_map(|name| {
         let path = from.variables.get(name)?;
-        Some(Setting::variable(Some(path.into()), name))
+        Some(Setting::variable(Some(from.variables.path(path)), name))
     });
     path.unwrap_or(Setting::default(None))
+}
+
+/// `FSGATHER_RENDEZVOUS`.
+pub(super) fn rendezvous(
+    from: &SettingReader<'_>,
+) -> Result<Setting<Option<RendezvousSetting>>, Error> {
+    let mut setting = from.or(environment::RENDEZVOUS, "tcp://node1:60001", None)?;
+    if let Some(RendezvousSetting::File(path)) = &mut setting.value {
+        *path = from.variables.path(&path);
+    }
+    Ok(setting)
 }
 
 /// The original's switches, the file system's first.
@@ -160,7 +173,7 @@ pub(super) fn secret(from: &SettingReader<'_>) -> Result<Setting<Option<SecretSe
     Ok(match variables.get(environment::SECRET_FILE) {
         None => Setting::default(None),
         Some(path) => Setting::variable(
-            Some(SecretSetting::File(path.into())),
+            Some(SecretSetting::File(variables.path(path))),
             environment::SECRET_FILE,
         ),
     })

@@ -60,7 +60,9 @@ class DirectoryRendezvous(RendezvousHandler):
     """A rendezvous of agents that know nothing of each other but a directory."""
 
     def __init__(self, params: RendezvousParameters) -> None:
-        place = params.endpoint.removeprefix("file://") or os.environ.get("FSGATHER_DIR", "")
+        place = params.endpoint.removeprefix("file://")
+        if not place and os.environ.get("FSGATHER_DIR"):
+            place = os.path.abspath(os.environ["FSGATHER_DIR"])
         if not os.path.isabs(place):
             raise ValueError(f"--rdzv-endpoint={params.endpoint} is not the path of a directory that all hosts share, such as /shared/scratch")
         # Its store of keys is the one that ranks use as well.
