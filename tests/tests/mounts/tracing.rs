@@ -6,7 +6,7 @@ use crate::common::{
     Stage,
     double_mount::DoubleMount,
     everybody,
-    tracing::{calls_in, said},
+    tracing::{calls_in, document, said},
 };
 
 #[test]
@@ -24,6 +24,13 @@ fn calls_are_written_on_this_host_and_copied_to_a_server_when_something_fails() 
     }
     stage.wait_at([1], "here");
     assert_eq!(calls_in(&mount.behind()), [""; 0].map(PathBuf::from));
+    let seen = document(&["ps", "--json"], &mount.directory());
+    assert_eq!(seen["jobs"].as_array().map(Vec::len), Some(1), "{seen}");
+    let directory = mount.directory();
+    assert_eq!(
+        seen["jobs"][0]["directory"],
+        directory.to_str().expect("text")
+    );
     stage.kill(1);
     stage.end_all(everybody(2));
     // Rank 0 has copied what rank 1 has left.

@@ -9,46 +9,46 @@ use crate::trace::{
     timeline::{Row, Timeline},
 };
 
-/// The document of a trace. What is open lasts until `end`, on the axis.
+/// Returns the document of a trace. Calls that are open last until `end`, on the axis.
 #[must_use]
 pub fn trace(timeline: &Timeline, end: i64) -> Value {
     let mut events = Vec::new();
-    for (at, row) in timeline.rows().iter().enumerate() {
-        events.push(json!({"name": "process_name", "ph": "M", "pid": at, "args": {"name": name(timeline, row)}}));
-        events.push(
-            json!({"name": "process_sort_index", "ph": "M", "pid": at, "args": {"sort_index": at}}),
-        );
-        let mut calls: Vec<Slot<'_>> = Vec::new();
-        for line in &row.lines {
-            for record in &timeline.lines[*line].of.records {
-                let on_axis = |time: Option<u64>| time.map_or(end, |time| timeline.at(*line, time));
-                calls.push(Slot {
-                    line: *line,
-                    record,
-                    begun: on_axis(Some(record.begun)),
-                    over: on_axis(record.ended),
-                });
-            }
-        }
-        calls.sort_by_key(|call| call.begun);
-        let lanes = lanes(calls.iter().map(|call| (call.begun, call.over)));
-        for (call, lane) in calls.iter().zip(lanes) {
-            add(&mut events, timeline, (at, lane), call, end);
+    for (process, row) in timeline.rows().iter().enumerate() {
+        let name = name(timeline, row);
+        events.extend([
+            json!({"name": "process_name", "ph": "M", "pid": process, "args": {"name": name}}),
+            json!({"name": "process_sort_index", "ph": "M", "pid": process, "args": {"sort_index": process}}),
+        ]);
+        let mut lanes = Lanes::default();
+        for (line, record) in &row.calls {
+            let on_axis = |time: Option<u64>| time.map_or(end, |time| timeline.at(*line, time));
+            let begun = on_axis(Some(record.begun));
+            let over = on_axis(record.ended).max(begun);
+            let handed_in = record.handed_in.map_or(over, |time| on_axis(Some(time)));
+            let handed_in = handed_in.clamp(begun, over);
+            let decided = record.decided.map_or(over, |time| on_axis(Some(time)));
+            let times = [begun, handed_in, decided.clamp(handed_in, over), over];
+            let thread = lanes.add(begun, over);
+            let slices = slices(row, record, times);
+            events.extend(slices.into_iter().map(|(name, [from, to], details)| {
+                json!({
+                    "name": name,
+                    "cat": "fsgather",
+                    "ph": "X",
+                    "pid": process,
+                    "tid": thread,
+                    "ts": microseconds(from),
+                    "dur": microseconds(to - from),
+                    "args": details,
+                })
+            }));
         }
     }
     json!({"displayTimeUnit": "ms", "traceEvents": events})
 }
 
-/// A call, and its place on the axis.
-struct Slot<'a> {
-    line: usize,
-    record: &'a CallRecord,
-    begun: i64,
-    over: i64,
-}
-
-/// A rank, with the hosts and processes that it was in all worlds: `rank 3 on n1 (pid 4711)`.
-fn name(timeline: &Timeline, row: &Row) -> String {
+/// Returns the name of a rank with the hosts and processes that it was in: `rank 3 on n1 (pid 4711)`.
+fn name(timeline: &Timeline, row: &Row<'_>) -> String {
     let mut pids = Vec::new();
     for line in &row.lines {
         let pid = timeline.lines[*line].of.header.process.pid.to_string();
@@ -60,45 +60,30 @@ fn name(timeline: &Timeline, row: &Row) -> String {
     format!("{} ({word} {})", timeline.name(row), pids.join(", "))
 }
 
-/// Puts calls that overlap side by side: where each is, given when it begins and ends, those that begin first first.
-fn lanes(calls: impl Iterator<Item = (i64, i64)>) -> Vec<usize> {
-    let mut ends: Vec<i64> = Vec::new();
-    calls
-        .map(|(begun, over)| {
-            let free = ends.iter().position(|end| *end <= begun);
-            let lane = free.unwrap_or(ends.len());
-            match ends.get_mut(lane) {
-                Some(of_lane) => *of_lane = over,
-                None => ends.push(over),
-            }
-            lane
-        })
-        .collect()
+/// The threads of a process, for calls that overlap: the end of the last call of each.
+#[derive(Default)]
+struct Lanes(Vec<i64>);
+
+impl Lanes {
+    /// Returns the thread for a call; calls come in the order in which they begin.
+    fn add(&mut self, begun: i64, over: i64) -> usize {
+        let free = self.0.iter().position(|end| *end <= begun);
+        let lane = free.unwrap_or(self.0.len());
+        match self.0.get_mut(lane) {
+            Some(end) => *end = over,
+            None => self.0.push(over),
+        }
+        lane
+    }
 }
 
-fn add(
-    events: &mut Vec<Value>,
-    timeline: &Timeline,
-    (process, thread): (usize, usize),
-    call: &Slot<'_>,
-    end: i64,
-) {
-    let (line, record) = (call.line, call.record);
-    let on_axis = |time: Option<u64>| time.map_or(end, |time| timeline.at(line, time));
-    let mut slice = |name: &str, from: i64, to: i64, details: Value| {
-        events.push(json!({
-            "name": name,
-            "cat": "fsgather",
-            "ph": "X",
-            "pid": process,
-            "tid": thread,
-            "ts": microseconds(from),
-            "dur": microseconds((to - from).max(0)),
-            "args": details,
-        }));
-    };
-    let start = call.begun;
-    let over = call.over.max(start);
+/// Returns a call and its phases, each with its name, times and details. `times` are those of its begin, when this rank had handed in
+/// its part, when all had, and of its end.
+fn slices(
+    row: &Row<'_>,
+    record: &CallRecord,
+    [begun, handed_in, decided, over]: [i64; 4],
+) -> Vec<(String, [i64; 2], Value)> {
     let details = json!({
         "at": record.site,
         "ranks": record.ranks,
@@ -110,29 +95,25 @@ fn add(
         "outcome": record.outcome.word(),
         "cause": record.cause.words(),
     });
-    slice(&record.name(), start, over, details);
-    let handed_in = record.handed_in.map(|time| on_axis(Some(time)));
-    let handed_in = handed_in.unwrap_or(over).clamp(start, over);
-    let decided = record.decided.map(|time| on_axis(Some(time)));
-    let decided = decided.unwrap_or(over).clamp(handed_in, over);
-    slice("hand in", start, handed_in, json!({}));
+    let mut slices = vec![
+        (record.name(), [begun, over], details),
+        ("hand in".to_owned(), [begun, handed_in], json!({})),
+    ];
     if decided > handed_in {
-        let whom = match record.last {
-            Some(last) if last == timeline.lines[line].of.rank().get() => "wait (came last)".into(),
+        let wait = match record.last {
+            Some(last) if last == row.rank.get() => "wait (came last)".to_owned(),
             Some(last) => format!("wait for rank {last}"),
             None => "wait".to_owned(),
         };
-        slice(&whom, handed_in, decided, json!({}));
+        slices.push((wait, [handed_in, decided], json!({})));
     }
     if over > decided && record.outcome != Outcome::Failed {
-        slice("read", decided, over, json!({}));
+        slices.push(("read".to_owned(), [decided, over], json!({})));
     }
+    slices
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "three digits behind the point are kept"
-)]
+#[expect(clippy::cast_precision_loss, reason = "three decimals are kept")]
 fn microseconds(nanoseconds: i64) -> f64 {
     nanoseconds as f64 / 1e3
 }
@@ -160,9 +141,10 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_overlap_lie_side_by_side() {
+    fn calls_that_overlap_are_in_different_threads() {
+        let mut lanes = Lanes::default();
         let calls = [(1, 51), (10, 13), (60, 63)];
-        assert_eq!(lanes(calls.into_iter()), [0, 1, 0]);
+        assert_eq!(calls.map(|(begun, over)| lanes.add(begun, over)), [0, 1, 0]);
     }
 
     #[test]

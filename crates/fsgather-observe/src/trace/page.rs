@@ -1,4 +1,4 @@
-//! A page with the picture of a trace, which loads nothing from elsewhere: [`page`]. Pure.
+//! A page with the picture of a trace, which loads nothing from other places: [`page`]. Pure.
 
 use serde_json::{Value, json};
 
@@ -6,38 +6,31 @@ use crate::trace::{record::CallRecord, timeline::Timeline};
 
 const TEMPLATE: &str = include_str!("page.html");
 
-/// The page of a trace. What is open lasts until `end`, on the axis; `summary` stands above the picture.
+/// Returns the page of a trace, with `summary` above the picture. Calls that are open last until `end`, on the axis.
 #[must_use]
 pub fn page(timeline: &Timeline, end: i64, summary: &str) -> String {
-    let ranks = timeline.rows().into_iter().map(|of| {
-        let mut calls: Vec<(i64, Value)> = Vec::new();
-        for line in &of.lines {
-            let records = timeline.lines[*line].of.records.iter();
-            calls.extend(records.map(|record| {
-                let begun = timeline.at(*line, record.begun);
-                (begun, row(timeline, *line, record))
-            }));
-        }
-        calls.sort_by_key(|(begun, _)| *begun);
-        let calls: Vec<Value> = calls.into_iter().map(|(_, call)| call).collect();
-        json!({"rank": of.rank.get(), "name": timeline.name(&of), "calls": calls})
+    let ranks = timeline.rows().into_iter().map(|row| {
+        let calls = row.calls.iter();
+        let calls = calls.map(|(line, record)| call(timeline, *line, record));
+        let calls: Vec<Value> = calls.collect();
+        json!({"rank": row.rank, "name": timeline.name(&row), "calls": calls})
     });
     let data = json!({"end": end / 1000, "ranks": ranks.collect::<Vec<_>>()});
-    // In a script, only `</` could end it, and `<!--` change what ends it.
+    // In a script, `</` could end it, and `<!--` change its end.
     let data = data.to_string().replace('<', "\\u003c");
     let [before, between, after] = parts();
     [before, &escaped(summary), between, &data, after].concat()
 }
 
-/// The template around its two gaps.
+/// Returns the template around its two gaps.
 fn parts() -> [&'static str; 3] {
     let (before, rest) = TEMPLATE.split_once("@SUMMARY@").unwrap_or((TEMPLATE, ""));
     let (between, after) = rest.split_once("@DATA@").unwrap_or((rest, ""));
     [before, between, after]
 }
 
-/// A call as the script wants it, in microseconds; -1 for what has not been.
-fn row(timeline: &Timeline, line: usize, record: &CallRecord) -> Value {
+/// Returns a call for the script of the page. Times are in microseconds, -1 for none.
+fn call(timeline: &Timeline, line: usize, record: &CallRecord) -> Value {
     let at = |time: Option<u64>| time.map_or(-1, |time| timeline.at(line, time) / 1000);
     json!([
         at(Some(record.begun)),
@@ -65,7 +58,7 @@ mod tests {
     use crate::trace::timeline::tests::{call, left};
 
     #[test]
-    fn names_of_others_are_no_part_of_the_page() {
+    fn names_of_others_are_escaped() {
         let records = vec![call(0, "</script><img src=x>", [1, 2, 400])];
         let timeline = Timeline::new(vec![left(0, 1, records)]);
         let page = page(&timeline, 400_000, "<b>job & all</b>");

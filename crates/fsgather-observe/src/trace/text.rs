@@ -1,6 +1,10 @@
 //! A trace in a few lines of text: [`summary`]. Pure.
 
-use std::{collections::BTreeMap, fmt::Write, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    time::Duration,
+};
 
 use fsgather_core::{Rank, duration_text, plain_line, rank_ranges};
 
@@ -68,7 +72,9 @@ fn head(worlds: &[World], timeline: &Timeline) -> String {
         hosts => format!("on {} hosts", hosts.len()),
     };
     let size = worlds.iter().map(World::size).max().unwrap_or_default();
-    let present = timeline.rows().len();
+    let lines = timeline.lines.iter();
+    let present: BTreeSet<Rank> = lines.map(|line| line.of.rank()).collect();
+    let present = present.len();
     let ranks = if u32::try_from(present).is_ok_and(|present| present < size) {
         format!("{present} of {size} ranks have left their calls")
     } else {

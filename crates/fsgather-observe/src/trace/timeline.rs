@@ -46,11 +46,13 @@ pub struct Line {
 
 /// All lines of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct Row<'a> {
     /// The rank.
     pub rank: Rank,
     /// The indices of its lines, the oldest first.
     pub lines: Vec<usize>,
+    /// Its calls in the order in which they began, each with the index of its line.
+    pub calls: Vec<(usize, &'a CallRecord)>,
 }
 
 impl Line {
@@ -135,21 +137,28 @@ impl Timeline {
 
     /// Returns the lines of each rank, by rank.
     #[must_use]
-    pub fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<Row<'_>> {
         let mut rows: BTreeMap<Rank, Vec<usize>> = BTreeMap::new();
         for (at, line) in self.lines.iter().enumerate() {
             rows.entry(line.of.rank()).or_default().push(at);
         }
         let rows = rows.into_iter().map(|(rank, mut lines)| {
             lines.sort_by_key(|line| self.lines.get(*line).map(|line| line.world));
-            Row { rank, lines }
+            let lines_of_calls = lines
+                .iter()
+                .filter_map(|at| Some((*at, self.lines.get(*at)?)));
+            let mut calls: Vec<(usize, &CallRecord)> = lines_of_calls
+                .flat_map(|(at, line)| line.of.records.iter().map(move |record| (at, record)))
+                .collect();
+            calls.sort_by_key(|(at, record)| self.at(*at, record.begun));
+            Row { rank, lines, calls }
         });
         rows.collect()
     }
 
     /// Returns a rank with the hosts that it was on: `rank 3 on n1`.
     #[must_use]
-    pub fn name(&self, row: &Row) -> String {
+    pub fn name(&self, row: &Row<'_>) -> String {
         let mut hosts: Vec<&str> = Vec::new();
         for line in row.lines.iter().filter_map(|line| self.lines.get(*line)) {
             let host = line.of.header.process.host.as_str();
