@@ -54,7 +54,7 @@ pub struct BlackBox {
 /// The calls that are missing in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Damage {
-    /// How many of how many calls are missing.
+    /// The numbers of missing and of kept calls, in words.
     pub(crate) text: String,
     /// Whether the last call is missing, so that an older one would be taken for it.
     pub(crate) has_lost_end: bool,

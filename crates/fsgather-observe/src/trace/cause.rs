@@ -2,15 +2,15 @@
 
 use fsgather_core::{Error, PeerFailure, Rank};
 
-/// What a call met with, as the record of it has it.
+/// The reason for which a call has failed, as in its record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// None: it has not failed.
+    /// The call has not failed.
     #[default]
     None,
     /// Ranks were in different calls.
     Desync,
-    /// Nothing moved for too long.
+    /// No rank made progress for too long.
     Timeout,
     /// A rank was lost, or could not be reached.
     Lost,
@@ -18,7 +18,7 @@ pub enum Cause {
     Departed,
     /// The program of a rank has raised an error.
     Raised,
-    /// Another error; the error itself tells which.
+    /// Another error.
     Other,
 }
 
@@ -33,7 +33,7 @@ impl Cause {
         Self::Other,
     ];
 
-    /// That of a call which has ended with this error.
+    /// Returns the cause of a call that has ended with this error.
     #[must_use]
     pub fn of(error: &Error) -> Self {
         match error.root_cause() {
@@ -48,11 +48,11 @@ impl Cause {
         }
     }
 
-    /// The rank that an error is about, as far as it names one that did something else than wait.
+    /// Returns the rank that caused an error, if the error names one.
     #[must_use]
     pub fn culprit(error: &Error) -> Option<Rank> {
         match error.root_cause() {
-            // Both ends of a link say that they have lost the other.
+            // Both ends of a link report that they have lost the other.
             Error::PeerFailed {
                 failure: PeerFailure::LinkLost { .. },
                 ..
@@ -62,7 +62,7 @@ impl Cause {
         }
     }
 
-    /// Words for it, which follow those for how the call has ended; empty where there is nothing to say.
+    /// Returns the cause in a few words; empty for none and for another error.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Cause {
         }
     }
 
-    /// The same where it is known whose doing it is.
+    /// Returns the cause in a few words that name the rank that caused it, if it is known.
     #[must_use]
     pub fn words_of(self, culprit: Option<Rank>) -> String {
         let words = self.words();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_doing_it_is_is_told_where_one_rank_is_named() {
+    fn culprit_is_the_one_rank_that_an_error_names() {
         let peer = |rank| Peer {
             rank: Rank::new(rank),
             host: "n1".into(),

@@ -1,27 +1,27 @@
-//! One call as it lies in a file: [`CallRecord`], which takes [`CallRecord::WORDS`] words. Pure.
+//! One call in a file: [`CallRecord`], which takes [`CallRecord::WORDS`] words. Pure.
 
 use fsgather_core::{Rank, ceil_boundary, floor_boundary, hash::Hash64, plain_text};
 
 use crate::trace::cause::Cause;
 
-/// How a call has ended.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It has not.
+    /// The call has not ended.
     #[default]
     Open,
-    /// With its result.
+    /// It has ended with its result.
     Done,
-    /// With an error.
+    /// It has ended with an error.
     Failed,
-    /// The program did not want its result any more.
+    /// The program has dropped its result.
     GivenUp,
 }
 
 impl Outcome {
     const ALL: [Self; 4] = [Self::Open, Self::Done, Self::Failed, Self::GivenUp];
 
-    /// A word for it, for programs.
+    /// Returns a word for it, for programs.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -33,13 +33,13 @@ impl Outcome {
     }
 }
 
-/// Which way a rank's payload has gone.
+/// The path of a rank's payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// It had none, or has not come so far.
+    /// The rank has no payload, or none yet.
     #[default]
     None,
-    /// With the message that says so.
+    /// In the contribution to the exchange.
     Message,
     /// As a file.
     File,
@@ -49,7 +49,7 @@ pub enum Way {
     SharedMemory,
     /// Through rank 0.
     Relay,
-    /// Nobody else receives it.
+    /// No other rank receives it.
     Kept,
 }
 
@@ -64,7 +64,7 @@ impl Way {
         Self::Kept,
     ];
 
-    /// A word for it; empty where there is none.
+    /// Returns a word for it; empty for none.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -82,64 +82,64 @@ impl Way {
 /// One call of one rank. Times are nanoseconds since the file was made, by the rank's clock that only goes forward.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallRecord {
-    /// Which of the process's calls it is, counted from 1.
+    /// The number of the call in its process, from 1.
     pub count: u64,
     /// The communicator; 0 is that of all ranks.
     pub channel: u64,
-    /// Its number in the communicator, the same on all ranks.
+    /// The number of the call in the communicator, the same on all ranks.
     pub epoch: u64,
-    /// Its number in messages.
+    /// The number of the call in messages.
     pub number: u64,
-    /// How many ranks take part.
+    /// The number of ranks that take part.
     pub ranks: u32,
-    /// How it has ended.
+    /// The result.
     pub outcome: Outcome,
-    /// Why it has failed, if it has.
+    /// The reason for which it has failed.
     pub cause: Cause,
-    /// Which way this rank's payload has gone.
+    /// The path of this rank's payload.
     pub way: Way,
-    /// When it was called.
+    /// The time when the call began.
     pub begun: u64,
-    /// When this rank had handed in its part.
+    /// The time when this rank had handed in its part.
     pub handed_in: Option<u64>,
-    /// When all had.
+    /// The time when all ranks had handed in their parts.
     pub decided: Option<u64>,
-    /// Since when a thread of the program waits for that, where the call was started before and goes on beside the program.
+    /// The time since which a thread of the program waits for all parts, if the call was started before.
     pub awaited: Option<u64>,
-    /// When it returned.
+    /// The time when the call returned.
     pub ended: Option<u64>,
-    /// How many bytes this rank has handed in.
+    /// Number of bytes that this rank has handed in.
     pub bytes: u64,
-    /// How many bytes it has moved.
+    /// Number of bytes that it has moved.
     pub moved: u64,
-    /// How many bytes it has moved in all calls before.
+    /// Number of bytes that it has moved in all calls before.
     pub moved_before: u64,
-    /// Who came last, as a rank of the world, as far as this rank was told.
+    /// The rank that came last, by its name in the job, if this rank knows it.
     pub last: Option<u32>,
-    /// Whose doing it is that it has failed before all had come, as a rank of the world, where the error names one.
+    /// The rank that made the call fail before all had arrived, by its name in the job, if the error names one.
     pub culprit: Option<u32>,
-    /// What was called.
+    /// The operation.
     pub operation: String,
-    /// Where in the program, as far as that fits.
+    /// The place in the program, shortened if necessary.
     pub site: String,
 }
 
-/// How many bytes operation and place take.
-const TEXT: usize = 80;
+/// Number of bytes for operation and place.
+const TEXT_BYTES: usize = 80;
 /// The word where they begin.
 const TEXT_AT: usize = 13;
-/// The last word, which tells whether the others belong together.
+/// The last word, the checksum of the others.
 const CHECKSUM_AT: usize = CallRecord::WORDS - 1;
 
 /// A record that is being written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecordWords {
     words: [u64; CallRecord::WORDS],
-    /// The texts' part of the checksum: they stay as they are.
+    /// The part of the checksum for the texts, which do not change.
     of_texts: u64,
 }
 
-/// A word of a record that changes while its call goes on.
+/// A word of a record that changes during its call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Field {
     Count = 0,
@@ -148,7 +148,7 @@ pub(crate) enum Field {
     Number = 3,
     Begun = 5,
     HandedIn = 6,
-    /// While the call is awaited: since when.
+    /// While a thread waits for a call that was started before: since when.
     Decided = 7,
     Ended = 8,
     Bytes = 9,
@@ -158,26 +158,26 @@ pub(crate) enum Field {
     Last = 12,
 }
 
-/// The word that holds several things: ranks, and in these bytes outcome, way and cause.
-const SEVERAL: usize = 4;
+/// The word that holds the number of ranks, and in these bytes outcome, way, whether it is awaited, and cause.
+const PACKED: usize = 4;
 const OUTCOME_BYTE: usize = 4;
 const WAY_BYTE: usize = 5;
 const AWAITED_BYTE: usize = 6;
 const CAUSE_BYTE: usize = 7;
 
 impl RecordWords {
-    /// One of a call of so many ranks.
+    /// Returns the record of a call of this number of ranks.
     pub(crate) fn new(operation: &str, site: &str, ranks: u32) -> Self {
-        let mut text = [0_u64; TEXT / size_of::<u64>()];
-        let operation = &operation.as_bytes()[..operation.len().min(TEXT / 2)];
+        let mut text = [0_u64; TEXT_BYTES / size_of::<u64>()];
+        let operation = &operation.as_bytes()[..operation.len().min(TEXT_BYTES / 2)];
         let at = operation.len() + 1;
-        let site = short(site, TEXT - at).as_bytes();
+        let site = short(site, TEXT_BYTES - at).as_bytes();
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut text);
         bytes[..operation.len()].copy_from_slice(operation);
         bytes[at..at + site.len()].copy_from_slice(site);
         let mut words = [0; CallRecord::WORDS];
         words[TEXT_AT..CHECKSUM_AT].copy_from_slice(&text);
-        words[SEVERAL] = u64::from(ranks);
+        words[PACKED] = u64::from(ranks);
         Self {
             words,
             of_texts: hash(&text),
@@ -196,27 +196,27 @@ impl RecordWords {
         self.set_byte(OUTCOME_BYTE, outcome as u8);
     }
 
-    /// Notes since when a thread waits for a call that was started before; none if that is over.
+    /// Sets since when a thread waits for a call that was started before; none if it does not wait any more.
     pub(crate) fn set_awaited(&mut self, since: Option<u64>) {
         self.set_byte(AWAITED_BYTE, u8::from(since.is_some()));
         self.set(Field::Decided, since.unwrap_or_default());
     }
 
-    /// Notes when all had come.
+    /// Sets when all ranks had arrived.
     pub(crate) fn set_decided(&mut self, at: u64) {
         self.set_awaited(None);
         self.set(Field::Decided, at);
     }
 
     pub(crate) fn is_decided(&self) -> bool {
-        self.get(Field::Decided) != 0 && self.words[SEVERAL].to_le_bytes()[AWAITED_BYTE] == 0
+        self.get(Field::Decided) != 0 && self.words[PACKED].to_le_bytes()[AWAITED_BYTE] == 0
     }
 
     pub(crate) fn set_cause(&mut self, cause: Cause) {
         self.set_byte(CAUSE_BYTE, cause as u8);
     }
 
-    /// Who came last, or, of a call that has failed before all had come, whose doing that is.
+    /// Sets the rank that came last, or the one that made the call fail before all had arrived.
     pub(crate) fn set_rank(&mut self, rank: Option<Rank>) {
         self.set(
             Field::Last,
@@ -229,29 +229,29 @@ impl RecordWords {
     }
 
     fn set_byte(&mut self, at: usize, value: u8) {
-        let mut bytes = self.words[SEVERAL].to_le_bytes();
+        let mut bytes = self.words[PACKED].to_le_bytes();
         bytes[at] = value;
-        self.words[SEVERAL] = u64::from_le_bytes(bytes);
+        self.words[PACKED] = u64::from_le_bytes(bytes);
     }
 
-    /// The words, the last of which tells that they belong together.
+    /// Returns the words with their checksum.
     pub(crate) fn sealed(&mut self) -> &[u64; CallRecord::WORDS] {
         self.words[CHECKSUM_AT] = hash(&self.words[..TEXT_AT]) ^ self.of_texts;
         &self.words
     }
 }
 
-/// Of words as they lie in memory: the file is of this host.
+/// Hashes words in the byte order of this host, which alone writes the file.
 fn hash(words: &[u64]) -> u64 {
     Hash64::of(bytemuck::cast_slice(words))
 }
 
-/// Of all words but the last one, that of the texts for itself.
+/// Returns the checksum of all words except the last one; the texts have their own part.
 fn checksum(words: &[u64; CallRecord::WORDS]) -> u64 {
     hash(&words[..TEXT_AT]) ^ hash(&words[TEXT_AT..CHECKSUM_AT])
 }
 
-/// As much of a place as fits into so many bytes: its end, from a directory on, where it is one of a file.
+/// Shortens a place to `room` bytes: to its end, from a directory on, if it is a line of a file, else to its beginning.
 fn short(site: &str, room: usize) -> &str {
     if site.len() <= room {
         return site;
@@ -267,12 +267,12 @@ fn short(site: &str, room: usize) -> &str {
 }
 
 impl CallRecord {
-    /// How many words it takes.
+    /// Number of words of a record.
     pub const WORDS: usize = 24;
-    /// And bytes.
+    /// Number of bytes of a record.
     pub const SIZE: usize = Self::WORDS * size_of::<u64>();
 
-    /// Reads words; none where no record was ever written, or one was being written.
+    /// Reads a record; none if it was never written, or was being written.
     #[must_use]
     pub fn from_words(words: &[u64; Self::WORDS]) -> Option<Self> {
         let get = |field: Field| words[field as usize];
@@ -280,7 +280,7 @@ impl CallRecord {
             return None;
         }
         let time = |field| Some(get(field)).filter(|time| *time != 0);
-        let several = words[SEVERAL].to_le_bytes();
+        let several = words[PACKED].to_le_bytes();
         let ranks = several.first_chunk().copied().unwrap_or_default();
         let is_awaited = several[AWAITED_BYTE] != 0;
         let text: Vec<u8> = words[TEXT_AT..CHECKSUM_AT]
@@ -320,13 +320,13 @@ impl CallRecord {
         })
     }
 
-    /// How long this rank has waited for others, if all have come.
+    /// Returns how long this rank has waited for others, in nanoseconds, if all have arrived.
     #[must_use]
     pub fn waited(&self) -> Option<u64> {
         Some(self.decided?.saturating_sub(self.handed_in?))
     }
 
-    /// How it has ended, in a few words, with the cause where there is one.
+    /// Returns its result in a few words, with the cause if there is one.
     #[must_use]
     pub fn ending(&self) -> String {
         match (self.outcome.word(), self.cause.words()) {
@@ -335,8 +335,7 @@ impl CallRecord {
         }
     }
 
-    /// Whether a thread of the program is in it, and waits for others; of a call that goes on beside the program, whether one
-    /// waits for it.
+    /// Whether a thread of the program waits in this call for other ranks, or for a call that continues beside the program.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         let is_open = self.outcome == Outcome::Open && self.handed_in.is_some();
@@ -344,19 +343,19 @@ impl CallRecord {
         is_open && self.decided.is_none() && !is_beside
     }
 
-    /// Whether it was started to go on beside the program.
+    /// Whether it was started to continue beside the program.
     #[must_use]
     pub fn is_beside(&self) -> bool {
         self.operation.starts_with("start_")
     }
 
-    /// Whether it has failed before all had come.
+    /// Whether it has failed before all ranks had arrived.
     #[must_use]
     pub fn failed_waiting(&self) -> bool {
         self.outcome == Outcome::Failed && self.handed_in.is_some() && self.decided.is_none()
     }
 
-    /// The operation with its number, as messages name it: `all_gather #2`.
+    /// Returns the operation with its number, as messages name it: `all_gather #2`.
     #[must_use]
     pub fn name(&self) -> String {
         match self.operation.as_str() {
@@ -389,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_call_that_has_failed_before_all_had_come_it_tells_whose_doing_that_is() {
+    fn record_of_an_early_failure_has_a_culprit_and_no_last_rank() {
         let mut words = words();
         words.set(Field::Decided, 0);
         words.set_outcome(Outcome::Failed);
@@ -414,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn since_when_a_call_is_awaited_is_told_until_it_is_decided() {
+    fn call_is_awaited_until_it_is_decided() {
         let mut words = RecordWords::new("start_gather", "eval.py:42", 4);
         words.set(Field::Count, 7);
         words.set(Field::HandedIn, 3_000);
@@ -451,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn long_places_keep_their_end_and_command_lines_their_beginning() {
+    fn long_places_keep_their_end_and_commands_their_beginning() {
         let deep = format!("{}/eval.py:42", "/directory".repeat(20));
         let kept = short(&deep, 40);
         assert!(

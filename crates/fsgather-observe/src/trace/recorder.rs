@@ -1,4 +1,4 @@
-//! Writes a rank's calls as they go on: [`Recorder`].
+//! Writes the calls of a rank: [`Recorder`].
 
 use std::{
     fs::File,
@@ -22,38 +22,38 @@ use crate::trace::{
     record::{CallRecord, Field, Outcome, RecordWords, Way},
 };
 
-/// How many calls are kept.
+/// Number of calls that are kept.
 pub const KEPT: u64 = 1000;
 
-/// How often bytes that move are noted.
-const EVERY: Duration = Duration::from_millis(100);
+/// Minimum time between two records of the bytes of a call.
+const MOVED_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How many calls can be open at a time that are followed; more than any program has.
-const MOST_OPEN: usize = 4096;
+/// Maximum number of open calls that are followed; more than any program has.
+const MAX_OPEN_CALLS: usize = 4096;
 
-/// Where records are written to.
+/// The storage of the records.
 #[derive(Debug)]
-enum Place {
+enum RecordStorage {
     /// Memory that the kernel writes to the file.
     Mapped(Words),
-    /// The file, where memory could end the process: see [`FileSystem::is_written_in_place`].
+    /// The file, if mapped memory could end the process: see [`FileSystem::is_written_in_place`].
     File(File),
 }
 
-impl Place {
-    /// How many calls have begun, where that costs no call of the system more; who reads looks at all places else.
+impl RecordStorage {
+    /// Writes the number of calls that have begun, unless that takes a system call; then readers look at all records.
     fn write_count(&self, count: u64) {
         if let Self::Mapped(all) = self {
             let _ = all.store(calls::COUNT_AT / size_of::<u64>(), &[count]);
         }
     }
 
-    /// One record, from this word of the file on.
+    /// Writes one record, from this word of the file on.
     fn write(&self, first: usize, words: &[u64; CallRecord::WORDS]) {
         match self {
-            // The checksum tells readers whether they have seen all of them.
+            // Readers verify the checksum.
             Self::Mapped(all) => drop(all.store(first, words)),
-            // Without room an older record stays, or a torn one, which its checksum tells.
+            // Without space an older record stays, or a torn one, which has a wrong checksum.
             Self::File(file) => {
                 let at = (first * size_of::<u64>()) as u64;
                 drop(file.write_all_at(bytemuck::cast_slice(words), at));
@@ -62,16 +62,16 @@ impl Place {
     }
 }
 
-/// A rank's last calls, in a file that outlives the process however it ends.
+/// A rank's last calls, in a file that survives the process, no matter how it ends.
 ///
-/// Where the file can be mapped a call costs a few hundred nanoseconds and no call of the system.
+/// If the file can be mapped, a call costs a few hundred nanoseconds and no system call.
 #[derive(Debug)]
 pub struct Recorder {
-    place: Place,
+    storage: RecordStorage,
     path: PathBuf,
     origin: Instant,
     state: Mutex<State>,
-    /// Grows with each change, so that who copies the file knows whether there is something to copy.
+    /// Grows with each change, so that the thread that copies the file knows whether there is something to copy.
     changes: AtomicU64,
     has_failed: AtomicBool,
 }
@@ -91,20 +91,20 @@ struct Open {
 }
 
 impl Recorder {
-    /// Begins with a file that [`calls::create`] has made at `path`, at the time `origin`.
+    /// Begins with a file that [`calls::create`] has made at `path`; times count from `origin`.
     ///
     /// # Errors
     ///
-    /// When there is no room for it, or it cannot be mapped.
+    /// When there is no space for it, or it cannot be mapped.
     pub fn begin_in(file: &File, path: &Path, origin: Instant) -> io::Result<Self> {
-        let place = if FileSystem::of(path).is_ok_and(|of| of.is_written_in_place()) {
-            Place::Mapped(Words::in_file(file, WORDS)?)
+        let storage = if FileSystem::of(path).is_ok_and(|of| of.is_written_in_place()) {
+            RecordStorage::Mapped(Words::in_file(file, WORDS)?)
         } else {
             file.set_len(LEN)?;
-            Place::File(file.try_clone()?)
+            RecordStorage::File(file.try_clone()?)
         };
         Ok(Self {
-            place,
+            storage,
             path: path.to_owned(),
             origin,
             state: Mutex::default(),
@@ -113,41 +113,41 @@ impl Recorder {
         })
     }
 
-    /// Where the file lies.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Notes that something has failed, so that the file is worth keeping.
+    /// Records that a call has failed, so that the file is worth keeping.
     pub fn fail(&self) {
         self.has_failed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether something has failed.
+    /// Whether a call has failed.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// How many calls have begun.
+    /// Returns the number of calls that have begun.
     #[must_use]
     pub fn count(&self) -> u64 {
         lock(&self.state).count
     }
 
-    /// How often something was written.
+    /// Returns the number of changes of the file.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// A call of so many ranks begins.
+    /// Records that a call of this number of ranks begins.
     pub fn begin(&self, ticket: &Ticket, ranks: u32) {
         self.add(ticket, ranks, false);
     }
 
-    /// The same where this rank hands in nothing: it waits at once.
+    /// Records that a call begins in which this rank hands in nothing: it waits at once.
     pub fn begin_waiting(&self, ticket: &Ticket, ranks: u32) {
         self.add(ticket, ranks, true);
     }
@@ -174,13 +174,13 @@ impl Recorder {
         words.set(Field::Count, state.count);
         words.set(Field::MovedBefore, state.moved);
         self.write(words, state.count);
-        self.place.write_count(state.count);
-        if state.open.len() < MOST_OPEN {
+        self.storage.write_count(state.count);
+        if state.open.len() < MAX_OPEN_CALLS {
             state.open.push(open);
         }
     }
 
-    /// So many bytes have moved.
+    /// Records that bytes have moved.
     pub fn moved(&self, ticket: &Ticket, bytes: u64) {
         if bytes == 0 {
             return;
@@ -192,14 +192,14 @@ impl Recorder {
             let moved = open.words.get(Field::Moved).saturating_add(bytes);
             open.words.set(Field::Moved, moved);
             let now = Instant::now();
-            if now.saturating_duration_since(open.noted) >= EVERY {
+            if now.saturating_duration_since(open.noted) >= MOVED_INTERVAL {
                 open.noted = now;
                 self.write(&mut open.words, count);
             }
         }
     }
 
-    /// This rank has handed in so many bytes, which go this way.
+    /// Records that this rank has handed in its part, and the path of its payload.
     pub fn handed_in(&self, ticket: &Ticket, bytes: u64, way: Way) {
         let mut state = lock(&self.state);
         let count = state.count;
@@ -218,7 +218,7 @@ impl Recorder {
         state.moved = state.moved.saturating_add(more);
     }
 
-    /// All have, last of them the rank that people call `last`.
+    /// Records that all ranks have handed in their parts, `last` in the job's names as the last.
     pub fn decided(&self, ticket: &Ticket, last: Option<Rank>) {
         self.change(ticket, |words, now| {
             words.set_decided(now);
@@ -226,7 +226,7 @@ impl Recorder {
         });
     }
 
-    /// A thread of the program waits from now on for a call that was started before, or does so no more.
+    /// Records that a thread of the program begins or ceases to wait for a call that was started before.
     pub fn awaited(&self, ticket: &Ticket, is_awaited: bool) {
         self.change(ticket, |words, now| {
             if !words.is_decided() {
@@ -235,7 +235,7 @@ impl Recorder {
         });
     }
 
-    /// All have come, last of them the rank that people call `last`, and with that the call is over.
+    /// Records that all ranks have arrived, `last` in the job's names as the last, and that the call is over with that.
     pub fn decided_and_done(&self, ticket: &Ticket, last: Option<Rank>) {
         self.close(ticket, |words, now| {
             words.set_decided(now);
@@ -244,12 +244,12 @@ impl Recorder {
         });
     }
 
-    /// The call is over.
+    /// Records that the call is over.
     pub fn end(&self, ticket: &Ticket, outcome: Outcome) {
         self.close(ticket, |words, _| words.set_outcome(outcome));
     }
 
-    /// The call is over, with this error.
+    /// Records that the call is over with this error.
     pub fn failed(&self, ticket: &Ticket, failure: &Error) {
         self.close(ticket, |words, _| {
             words.set_outcome(Outcome::Failed);
@@ -282,28 +282,28 @@ impl Recorder {
         }
     }
 
-    /// No time is 0, which stands for none.
+    /// Returns a time since the origin, in nanoseconds. No time is 0, which means none.
     fn time(&self, now: Instant) -> u64 {
         let since = now.saturating_duration_since(self.origin).as_nanos();
         u64::try_from(since).unwrap_or(u64::MAX).max(1)
     }
 
-    /// One writer at a time: the lock of the state is held. `count` calls have begun by now.
+    /// Writes a record. The caller holds the lock of the state, so there is one writer at a time. `count` calls have begun by now.
     fn write(&self, words: &mut RecordWords, count: u64) {
         let own = words.get(Field::Count);
         if own + KEPT <= count {
-            // The place of a call that took so long is a later one's.
+            // A later call has taken the place of a call that took this long.
             return;
         }
         let place = own.saturating_sub(1) % KEPT;
         let first = calls::HEADER_LEN / size_of::<u64>()
             + usize::try_from(place).unwrap_or_default() * CallRecord::WORDS;
-        self.place.write(first, words.sealed());
+        self.storage.write(first, words.sealed());
         self.changes.fetch_add(1, Ordering::Release);
     }
 }
 
-/// Where the last `most` of so many calls lie in the part of a file that holds records. Pure.
+/// Returns the places of the last `most` of `count` calls in the part of a file that holds records. Pure.
 #[must_use]
 pub fn places_of_last(count: u64, most: u64) -> Vec<Range<usize>> {
     let most = most.min(KEPT).min(count);
@@ -318,11 +318,11 @@ pub fn places_of_last(count: u64, most: u64) -> Vec<Range<usize>> {
     }
 }
 
-/// How long the part of a file that holds records is, in bytes.
+/// Length of the part of a file that holds records, in bytes.
 pub const LEN_OF_RECORDS: usize = KEPT_LEN * CallRecord::SIZE;
-/// And the whole.
+/// Length of the file, in bytes.
 pub const LEN: u64 = (calls::HEADER_LEN + LEN_OF_RECORDS) as u64;
-/// How many words it has.
+/// Number of words of the file.
 const WORDS: usize = (calls::HEADER_LEN + LEN_OF_RECORDS) / size_of::<u64>();
 #[expect(clippy::cast_possible_truncation, reason = "it is a thousand")]
 const KEPT_LEN: usize = KEPT as usize;
@@ -332,7 +332,7 @@ fn find<'a>(state: &'a mut State, ticket: &Ticket) -> Option<&'a mut Open> {
     state.open.get_mut(place)
 }
 
-/// Where the last one of this call stands.
+/// Returns the index of the last open call with this ticket.
 fn place(state: &State, ticket: &Ticket) -> Option<usize> {
     let key = (ticket.channel, ticket.epoch);
     state.open.iter().rposition(|open| open.key == key)
@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_calls_lie_where_they_were_written() {
+    fn last_calls_are_read_where_they_were_written() {
         let written = |count: u64| usize::try_from((count - 1) % KEPT).unwrap() * CallRecord::SIZE;
         for count in [
             0, 1, 5, 127, 128, 999, 1000, 1001, 1050, 1127, 1128, 2000, 5003,

@@ -1,24 +1,24 @@
-//! The doings of all ranks, as they travel to who has asked. Pure.
+//! The activities of all ranks as text, for the process that has asked. Pure.
 
 use fsgather_core::{RollCall, plain_line};
 
-/// As one line of so many bytes at most: of what does not fit it tells how many ranks that is.
+/// Returns a roll call as one line of at most `max_bytes` bytes. Ranks that do not fit are counted.
 #[must_use]
-pub fn to_text(told: &RollCall, most: usize) -> Option<String> {
-    let mut told = told.clone();
+pub fn to_text(all: &RollCall, max_bytes: usize) -> Option<String> {
+    let mut shown = all.clone();
     loop {
-        let text = serde_json::to_string(&told).ok()?;
-        if text.len() <= most || told.groups.is_empty() {
+        let text = serde_json::to_string(&shown).ok()?;
+        if text.len() <= max_bytes || shown.groups.is_empty() {
             return Some(text);
         }
-        told.leave_out();
+        shown.leave_out();
     }
 }
 
-/// Reads such a line; none if it is something else. Its texts may go to a terminal.
+/// Reads such a line; none if it is something else. Its texts cannot control a terminal.
 #[must_use]
 pub fn from_text(text: &str) -> Option<RollCall> {
-    // What steers terminals is in it as an escape sequence of JSON.
+    // Control characters are in it as escape sequences of JSON.
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
     serde_json::from_value(plain(value)).ok()
 }
@@ -45,27 +45,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_told_is_read_and_steers_no_terminal() {
+    fn a_roll_call_is_read_back_without_control_characters() {
         let frame = |function: &str| StackFrame {
             file: "eval.py".into(),
             line: Some(4),
             function: function.into(),
             is_own: true,
         };
-        let told = |function: &str| {
+        let roll_call = |function: &str| {
             let doing = Whereabouts::own(vec![frame(function)], None);
             RollCall::of([(Rank::new(1), Arc::new(doing))])
         };
-        let text = to_text(&told("load"), 1000).unwrap();
-        assert_eq!(from_text(&text), Some(told("load")));
+        let text = to_text(&roll_call("load"), 1000).unwrap();
+        assert_eq!(from_text(&text), Some(roll_call("load")));
         let steered = text.replace("load", r"lo\u001b[2J\nad");
         assert_ne!(steered, text);
-        assert_eq!(from_text(&steered), Some(told("lo?[2J?ad")));
+        assert_eq!(from_text(&steered), Some(roll_call("lo?[2J?ad")));
         assert_eq!(from_text("no"), None);
         assert!(!text.contains('\n'));
     }
+
     #[test]
-    fn what_does_not_fit_is_counted() {
+    fn ranks_that_do_not_fit_are_counted() {
         let frame = |line| StackFrame {
             file: "/home/ada/eval.py".into(),
             line: Some(line),

@@ -15,7 +15,7 @@ use crate::trace::{
     timeline::{CallKey, Line, Timeline},
 };
 
-/// What a rank does.
+/// The activity of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RankState {
     /// Its process has ended.
@@ -71,7 +71,7 @@ pub struct RankStatus {
     pub rank: Rank,
     /// Its process.
     pub process: ProcessId,
-    /// What it does.
+    /// Its activity.
     pub state: RankState,
     /// The call that a thread of it is in, or else the last one.
     pub call: Option<CallRecord>,
@@ -183,11 +183,11 @@ impl Absentees {
     fn new(timeline: &Timeline, key: CallKey, call: &CallRecord) -> Self {
         let of_world = timeline.lines.iter().filter(|line| line.world == key.world);
         let known: BTreeMap<Rank, &Line> = of_world.map(|line| (line.of.rank(), line)).collect();
-        let takes_part = |line: &Line| {
-            let mut records = line.of.records.iter();
-            records.any(|record| record.channel == key.channel)
-        };
-        let members: BTreeSet<Rank> = if key.channel == 0 {
+        let is_of_channel = |record: &CallRecord| record.channel == key.channel;
+        let takes_part =
+            |line: &Line| key.channel == 0 || line.of.records.iter().any(is_of_channel);
+        let is_renamed = |line: &&Line| line.of.rank() != line.of.header.rank;
+        let members: BTreeSet<Rank> = if key.channel == 0 && !known.values().any(is_renamed) {
             (0..call.ranks).map(Rank::new).collect()
         } else {
             let members = known.iter().filter(|(_, line)| takes_part(line));
@@ -280,6 +280,25 @@ mod tests {
         ]);
         assert_eq!(all[0].waits_for, [Rank::new(2)]);
         assert_eq!(all[0].may_wait_for, [Rank::new(1)]);
+    }
+
+    #[test]
+    fn ranks_of_a_part_of_a_job_are_named_as_in_the_job() {
+        let named = |rank: u32, records| {
+            let mut left = left(rank, 1, records);
+            left.header.called = Rank::new(rank + 4);
+            left
+        };
+        let mut waits = open("barrier");
+        waits.ranks = 2;
+        let first = call(0, "eval.py:80", [1, 2, 3]);
+        let all = of(vec![
+            named(0, vec![first.clone(), waits]),
+            named(1, vec![first]),
+        ]);
+        assert_eq!(all[0].rank, Rank::new(4));
+        assert_eq!(all[0].waits_for, [Rank::new(5)]);
+        assert!(all[0].may_wait_for.is_empty() && !all[0].is_unclear);
     }
 
     #[test]

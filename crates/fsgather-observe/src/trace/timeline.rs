@@ -40,7 +40,7 @@ pub struct Line {
     pub of: BlackBox,
     /// The number of the world, from 0 for the oldest.
     pub world: usize,
-    /// What is added to a time by the calendar of the rank, in nanoseconds.
+    /// The difference to be added to times by the calendar of the rank, in nanoseconds.
     offset: i128,
 }
 

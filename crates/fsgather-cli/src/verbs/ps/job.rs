@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use super::pauses::Pauses;
 use crate::{table::plain, verbs::trace::calendar};
 
-/// How long rank 0 may take to answer.
+/// Maximum time that rank 0 may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 
-/// How often an answer is looked for.
+/// Time between two looks for an answer.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A job whose calls were found.
@@ -30,7 +30,7 @@ pub(super) struct ObservedJob {
     /// The time since its ranks met, in nanoseconds.
     pub(super) age: u64,
     pub(super) stacks: Option<RollCall>,
-    /// Why there are no stacks.
+    /// The reason for which there are no stacks.
     pub(super) problem: Option<String>,
 }
 

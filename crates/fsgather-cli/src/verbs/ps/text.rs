@@ -68,7 +68,7 @@ fn job_table(job: &ObservedJob, long: bool, style: &TableStyle) -> String {
     text
 }
 
-/// What the ranks of a row have in common.
+/// The properties that the ranks of a row have in common.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct RowKey<'a> {
     state: RankState,
