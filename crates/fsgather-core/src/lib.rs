@@ -1,4 +1,5 @@
-//! The vocabulary of all crates of fsgather, without I/O, except [`sys`], [`process_state`], [`last_error`] and [`run_file`].
+//! The vocabulary of all crates of fsgather, without I/O, except [`sys`], [`process_state`], [`last_error`], [`ended_rank`] and
+//! [`run_file`].
 //!
 //! # Words
 //!
@@ -46,6 +47,7 @@ mod start;
 
 mod exchange;
 
+pub mod ended_rank;
 pub mod hash;
 pub mod last_error;
 pub mod process_state;

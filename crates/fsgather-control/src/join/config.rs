@@ -42,6 +42,9 @@ pub enum Meeting {
     },
 }
 
+/// Returns the failure of the rank that has ended first, if any rank that a function selects has ended.
+pub type FindEnded = dyn Fn(&dyn Fn(Rank) -> bool) -> Option<Error> + Send + Sync;
+
 /// All that joining needs to know.
 #[derive(Clone)]
 pub struct Config {
@@ -84,6 +87,8 @@ pub struct Config {
     pub interrupt: Interrupt,
     /// Tells whether a process of this host is running.
     pub is_running: Arc<IsRunning>,
+    /// Finds ranks of this job that are known to have ended; their launcher may report it.
+    pub find_ended: Arc<FindEnded>,
     /// Looks at this process or at another one of this host, for those who wait for it. Without it rank 0 asks nobody, and other
     /// ranks answer nothing.
     pub look: Option<Arc<Look>>,
@@ -113,6 +118,7 @@ impl Config {
             mailboxes: None,
             interrupt: Interrupt::default(),
             is_running: Arc::new(|_| true),
+            find_ended: Arc::new(|_| None),
             look: None,
         }
     }

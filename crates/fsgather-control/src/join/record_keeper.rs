@@ -10,7 +10,7 @@ use std::{
 };
 
 use fsgather_core::{
-    Backoff, ChannelId, Error, RendezvousBackend, duration_text, lock,
+    Backoff, ChannelId, Error, Rank, RendezvousBackend, duration_text, lock,
     sys::{clock, condition::Condition, thread},
 };
 use uuid::Uuid;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::{
     coordinator::Coordinator,
     join::{
-        config::{self, Config},
+        config::{self, Config, FindEnded},
         record::{Addressee, UnreachableReport},
         refusal,
     },
@@ -35,6 +35,7 @@ const TAKE_DOWN_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) struct RecordKeeper {
     board: Arc<dyn RendezvousBackend>,
     addressee: Addressee,
+    find_ended: Arc<FindEnded>,
     posted: Instant,
     look_back_after: Duration,
     has_looked_back: AtomicBool,
@@ -55,6 +56,7 @@ impl RecordKeeper {
         Self {
             board,
             addressee: config::addressee(config),
+            find_ended: Arc::clone(&config.find_ended),
             posted: clock::now(),
             look_back_after: refusal::looking_back_after(config.join_timeout),
             has_looked_back: AtomicBool::new(false),
@@ -82,7 +84,8 @@ impl RecordKeeper {
                 Vec::new()
             });
         Tended {
-            refusal: refusal::refusal_in(&others, &self.addressee),
+            refusal: refusal::refusal_in(&others, &self.addressee)
+                .or_else(|| (self.find_ended)(&|rank| rank != Rank::ZERO)),
             earlier,
         }
     }
@@ -163,6 +166,9 @@ pub(crate) fn is_settled(member: &Member, coordinator: Option<&Coordinator>) -> 
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
+    use fsgather_core::{ProcessId, WorldSize};
+    use fsgather_testkit::MemoryBackend;
+
     use super::*;
 
     /// Takes its record back once it is let.
@@ -188,6 +194,23 @@ mod tests {
         fn place(&self) -> String {
             "/shared".into()
         }
+    }
+
+    #[test]
+    fn rank_0_learns_of_ranks_that_have_ended() {
+        let board: Arc<dyn RendezvousBackend> = Arc::new(MemoryBackend::default());
+        let meeting = crate::join::Meeting::Board(Arc::clone(&board));
+        let world_size = WorldSize::new(2).unwrap();
+        let mut config = Config::new(Rank::ZERO, world_size, ProcessId::default(), meeting);
+        let refusal =
+            |config: &Config| RecordKeeper::new(config, Arc::clone(&board)).tend().refusal;
+        assert_eq!(refusal(&config), None);
+        config.find_ended = Arc::new(|is_wanted| {
+            let ended = is_wanted(Rank::new(1)) && !is_wanted(Rank::ZERO);
+            ended.then(|| Error::rendezvous("rank 1 has ended"))
+        });
+        let told = refusal(&config).unwrap().to_string();
+        assert!(told.contains("rank 1 has ended"), "{told}");
     }
 
     #[test]

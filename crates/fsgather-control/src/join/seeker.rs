@@ -169,6 +169,7 @@ pub(super) struct Seeker {
     pub(super) search: Search,
     /// When records are looked for again.
     look_at: Instant,
+    has_rank_0_ended: bool,
     listings: Backoff,
     tries: JoinSet<(String, JoinEvent)>,
     /// Worlds over TCP that are being tried.
@@ -192,6 +193,7 @@ impl Seeker {
         Self {
             search,
             look_at: clock::now(),
+            has_rank_0_ended: false,
             listings: Backoff::new(Duration::from_millis(20), Duration::from_secs(1)),
             tries: JoinSet::new(),
             tried: HashMap::new(),
@@ -205,8 +207,21 @@ impl Seeker {
         }
     }
 
+    /// Fails if rank 0 has ended without taking this rank in. An answer that it gave before is read first, so its end counts
+    /// when it is seen for the second time.
+    fn check_rank_0(&mut self) -> Result<(), JoinFailure> {
+        if self.forming.is_empty()
+            && let Some(ended) = (self.search.config.find_ended)(&|rank| rank == Rank::ZERO)
+            && std::mem::replace(&mut self.has_rank_0_ended, true)
+        {
+            return Err(JoinFailure::Own(ended));
+        }
+        Ok(())
+    }
+
     /// Starts a try of every candidate that is due for one.
     async fn look(&mut self) -> Result<(), JoinFailure> {
+        self.check_rank_0()?;
         for candidate in self.candidates().await? {
             let now = clock::now();
             let tries = self

@@ -2,6 +2,7 @@
 
 use std::{
     net::IpAddr,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -9,9 +10,14 @@ use std::{
     time::Duration,
 };
 
-use fsgather_config::{environment::Variables, settings::Settings};
+use fsgather_config::{
+    environment::{self, Variables},
+    settings::Settings,
+};
 use fsgather_control::{join, means_loopback_only};
-use fsgather_core::{Error, Exchange, Interrupt, Look, ProcessId, Start, plain_line};
+use fsgather_core::{
+    Error, Exchange, Interrupt, Look, ProcessId, Rank, Start, ended_rank::EndedRank, plain_line,
+};
 use fsgather_store::liveness;
 use uuid::Uuid;
 
@@ -86,7 +92,10 @@ pub(crate) fn join(request: Request<'_>) -> Result<Joined, Error> {
     let mut prepared = prepare(&settings, rendezvous.as_ref(), &key, &process)?;
     prepared.context.problem = prepared.context.problem.or(rival);
     let introduction = prepared.introduction.clone();
-    let config = config(&settings, process, start, interrupt, &mut prepared);
+    let mut config = config(&settings, process, start, interrupt, &mut prepared);
+    if !is_introduced {
+        config.find_ended = find_ended(&settings, variables, &config.process);
+    }
     let links = LinkSettings {
         ports: config.ports.clone(),
         interfaces: Arc::clone(&config.interfaces),
@@ -116,6 +125,32 @@ pub(crate) fn join(request: Request<'_>) -> Result<Joined, Error> {
         communicator: joined.communicator,
         processes: joined.processes,
         context,
+    })
+}
+
+/// Finds ranks whose end `fsgather run` has reported, if the ranks of this world are those that it has started.
+fn find_ended(
+    settings: &Settings,
+    variables: &Variables,
+    process: &ProcessId,
+) -> Arc<join::FindEnded> {
+    let detection = &settings.detection;
+    let job = settings.job.value.as_deref();
+    let is_said = |name, value: &str| variables.get(name).is_some_and(|said| said.trim() == value);
+    let is_of_run = is_said(environment::RANK, &detection.rank.to_string())
+        && is_said(environment::WORLD_SIZE, &detection.world_size.to_string())
+        && job.is_some_and(|job| is_said(environment::JOB, job));
+    let file = variables.get(environment::ERROR_FILE);
+    let Some(file) = file.filter(|_| is_of_run).map(PathBuf::from) else {
+        return Arc::new(|_| None);
+    };
+    let host = process.host.clone();
+    Arc::new(move |is_wanted| {
+        let ended = EndedRank::read(&file);
+        let mut ranks = ended.iter().map(|ended| Rank::new(ended.rank));
+        // Others may have ended because of the first one.
+        let first = ended.first().filter(|_| ranks.any(is_wanted));
+        first.map(|first| first.error(&host))
     })
 }
 
@@ -168,6 +203,7 @@ fn config(
         start,
         attempt: attempt.and_then(|count| count.trim().parse().ok()),
         problem: prepared.context.problem.clone(),
+        find_ended: Arc::new(|_| None),
         look: settings
             .stacks
             .value

@@ -1,0 +1,109 @@
+//! The end of a rank, as `fsgather run` reports it to the ranks that wait for it: [`EndedRank`].
+//!
+//! `run` appends a line to the file in which ranks leave their errors. Ranks that are joining read it.
+
+use std::{fs::OpenOptions, io::Read as _, path::Path};
+
+use crate::{
+    Activity, Error, Peer, PeerFailure, Phase, Rank, last_error::FILE_NAME, plain_line, run_file,
+};
+
+/// The first word of a line. Lines of errors begin with a number.
+const MARK: &str = "ended";
+
+/// A rank whose process has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedRank {
+    /// The rank.
+    pub rank: u32,
+    /// Its process id.
+    pub pid: u32,
+    /// How it ended: `exited with code 0`.
+    pub outcome: String,
+}
+
+impl EndedRank {
+    /// Returns the line that reports the end.
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        format!("{MARK}\t{}\t{}\t{}\n", self.rank, self.pid, self.outcome)
+    }
+
+    /// Reads the ends in the file at a path, in their order; none if `fsgather run` has not made that file.
+    #[must_use]
+    pub fn read(path: &Path) -> Vec<Self> {
+        let mut text = Vec::new();
+        let file = run_file::open(path, FILE_NAME, OpenOptions::new().read(true));
+        match file.and_then(|mut file| file.read_to_end(&mut text)) {
+            Ok(_) => Self::parse(&String::from_utf8_lossy(&text)),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the error of a rank that waits for this one, which runs on the same host.
+    #[must_use]
+    pub fn error(&self, host: &str) -> Error {
+        let peer = Peer {
+            rank: Rank::new(self.rank),
+            host: host.to_owned(),
+            pid: self.pid,
+        };
+        let how = format!("it {} before its first call", self.outcome);
+        let computing = Activity::outside(Phase::Computing);
+        Error::peer_failed(peer, computing, PeerFailure::Lost { how })
+    }
+
+    fn parse(text: &str) -> Vec<Self> {
+        // A line without an end is not whole yet.
+        let lines = text.split_inclusive('\n');
+        lines
+            .filter_map(|line| Self::from_line(line.strip_suffix('\n')?))
+            .collect()
+    }
+
+    fn from_line(line: &str) -> Option<Self> {
+        let mut parts = line.splitn(4, '\t');
+        if parts.next()? != MARK {
+            return None;
+        }
+        Some(Self {
+            rank: parts.next()?.parse().ok()?,
+            pid: parts.next()?.parse().ok()?,
+            outcome: plain_line(parts.next()?).into_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, io::Write as _, os::fd::AsRawFd as _};
+
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+
+    #[test]
+    fn ends_are_read_back_among_errors() {
+        let ended = EndedRank {
+            rank: 1,
+            pid: 7,
+            outcome: "exited with code 0".into(),
+        };
+        let mut file = File::from(memfd_create(FILE_NAME, MemfdFlags::CLOEXEC).unwrap());
+        let lines = format!(
+            "2\t\t1\tno room\n{}ended\tx\nended\t3\t4\tcut",
+            ended.to_line()
+        );
+        file.write_all(lines.as_bytes()).unwrap();
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        assert_eq!(
+            EndedRank::read(Path::new(&path)),
+            std::slice::from_ref(&ended)
+        );
+        assert_eq!(EndedRank::read(Path::new("/nowhere")), []);
+        assert_eq!(
+            ended.error("n1").to_string(),
+            "rank 1 on n1 (pid 7) was lost (it exited with code 0 before its first call) while computing"
+        );
+    }
+}
