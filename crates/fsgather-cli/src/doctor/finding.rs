@@ -72,7 +72,7 @@ impl Finding {
         Self::new(Level::Ok, topic, text)
     }
 
-    pub(super) fn note(topic: Topic, text: impl Into<String>) -> Self {
+    pub(crate) fn note(topic: Topic, text: impl Into<String>) -> Self {
         Self::new(Level::Note, topic, text)
     }
 
@@ -80,7 +80,7 @@ impl Finding {
         Self::new(Level::Warning, topic, text).advise(advice)
     }
 
-    pub(super) fn problem(topic: Topic, text: impl Into<String>, advice: &str) -> Self {
+    pub(crate) fn problem(topic: Topic, text: impl Into<String>, advice: &str) -> Self {
         Self::new(Level::Problem, topic, text).advise(advice)
     }
 

@@ -30,6 +30,8 @@ use fsgather_config::{
 use fsgather_core::{Error, Interrupt};
 
 pub(crate) use facts::{ConformanceFacts, RankFacts, SettingFact, WayFacts, WorldFacts};
+#[cfg(test)]
+pub(crate) use finding::Topic;
 pub(crate) use finding::{Conclusion, Finding, Level};
 
 use conformance::Plan;
@@ -94,7 +96,7 @@ impl Diagnosis {
 ///
 /// Under a launcher all ranks call this. They meet as a job does, within 30 seconds unless another time-out is set, and leave
 /// nothing in the directory but `all_gather_via_filesys/`, and not even that if this process is alone. With `calls`, they make
-/// so many calls by each way that messages can go, and compare every byte; the number on rank 0 counts.
+/// that number of calls by each way that messages can go, and compare every byte; the number on rank 0 counts.
 ///
 /// Problems are findings, not errors. A file system that does not answer is one after 20 seconds. The interrupt ends waiting
 /// for other ranks, and is then the [failure](Diagnosis::failure).

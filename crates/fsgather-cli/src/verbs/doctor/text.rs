@@ -15,19 +15,19 @@ use super::row::{HEAD, legend, row};
 
 /// The report. A rank that has not met the others reports only what is wrong, because all of them do.
 pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool, look: &TableStyle) -> String {
-    let mut text = format!("{}\n", conclusion(diagnosis, look));
     let ranks = &diagnosis.ranks[..];
     let have_met = diagnosis.world.is_some();
     let first = ranks.first();
     let is_brief = !is_verbose && !have_met && first.is_some_and(|first| first.world_size > 1);
-    if let Some(first) = first {
-        let _ = writeln!(text, "{}", head(first, ranks, diagnosis));
-    }
     let least = match (is_verbose, is_brief) {
         (true, _) => Level::Ok,
         (false, true) => Level::Warning,
         (false, false) => Level::Note,
     };
+    let mut text = format!("{}\n", conclusion(diagnosis, least, look));
+    if let Some(first) = first {
+        let _ = writeln!(text, "{}", head(first, ranks, diagnosis));
+    }
     let mut lines = String::new();
     for level in [Level::Problem, Level::Warning, Level::Note, Level::Ok] {
         let findings = diagnosis.findings.iter();
@@ -166,7 +166,8 @@ fn who(concerned: &[u32], ranks: &[RankFacts]) -> String {
     format!("{}: ", told.join(", "))
 }
 
-fn conclusion(diagnosis: &Diagnosis, look: &TableStyle) -> String {
+/// The conclusion, with the number of findings of each level that is shown.
+fn conclusion(diagnosis: &Diagnosis, least: Level, look: &TableStyle) -> String {
     let count = |level: Level, one: &str| {
         let findings = diagnosis.findings.iter();
         match findings.filter(|finding| finding.level == level).count() {
@@ -186,18 +187,20 @@ fn conclusion(diagnosis: &Diagnosis, look: &TableStyle) -> String {
     } else {
         Hue::Bad
     };
-    format!(
-        "{} ({}, {}, {})",
-        look.paint.on(hue, word),
+    let mut counts = vec![
         count(Level::Problem, "problem"),
         count(Level::Warning, "warning"),
-        count(Level::Note, "note")
-    )
+    ];
+    if least <= Level::Note {
+        counts.push(count(Level::Note, "note"));
+    }
+    format!("{} ({})", look.paint.on(hue, word), counts.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::Topic;
 
     fn on(rank: u32, host: &str) -> RankFacts {
         RankFacts {
@@ -205,6 +208,29 @@ mod tests {
             host: host.into(),
             ..RankFacts::default()
         }
+    }
+
+    #[test]
+    fn the_conclusion_counts_what_is_shown() {
+        let note = Finding::note(Topic::Directory, "x");
+        let problem = Finding::problem(Topic::Directory, "y", "z");
+        let diagnosis = |ranks| Diagnosis {
+            conclusion: Conclusion::BadDirectory,
+            findings: vec![note.clone(), problem.clone()],
+            ranks,
+            world: None,
+            is_reported_here: true,
+            failure: None,
+            has_met: false,
+        };
+        let of_two = RankFacts {
+            world_size: 2,
+            ..on(0, "n1")
+        };
+        let brief = text(&diagnosis(vec![of_two]), false, &TableStyle::PLAIN);
+        assert!(brief.contains("(1 problem, 0 warnings)"), "{brief}");
+        let alone = text(&diagnosis(vec![on(0, "n1")]), false, &TableStyle::PLAIN);
+        assert!(alone.contains("(1 problem, 0 warnings, 1 note)"), "{alone}");
     }
 
     #[test]
