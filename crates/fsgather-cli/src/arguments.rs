@@ -7,6 +7,7 @@ use std::ffi::OsString;
 
 use clap::{
     ArgAction, ColorChoice, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+    error::ErrorKind,
 };
 
 use crate::{exit, heeded_variables, log::Loudness, run, verbs};
@@ -73,6 +74,11 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    /// Whether `--json` has a meaning for it.
+    const fn has_document(&self) -> bool {
+        !matches!(self, Self::Completions(_) | Self::Manual(_))
+    }
+
     /// Whether it is done as a member of a world, where a signal may have to end it while it hangs.
     pub(crate) const fn may_be_left_behind(&self) -> bool {
         matches!(
@@ -128,6 +134,14 @@ impl Arguments {
         let words = std::iter::once(&name).chain(words);
         let matches = command().try_get_matches_from(words);
         let read = matches.and_then(|matches| Self::from_arg_matches(&matches));
+        let read = read.and_then(|read| {
+            if read.json && !read.verb.has_document() {
+                let refusal =
+                    "--json cannot be used with this verb: its output is a text for other programs";
+                return Err(clap::Error::raw(ErrorKind::ArgumentConflict, refusal));
+            }
+            Ok(read)
+        });
         read.map_err(|refusal| {
             let refusal = refusal.format(&mut command());
             // Nothing can be told when the stream for telling it is closed.
@@ -163,6 +177,19 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn verbs_without_a_document_refuse_json() {
+        for line in [
+            "completions bash --json",
+            "--json manual",
+            "manual run --json",
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(Arguments::read(&words).err(), Some(exit::USAGE), "{line}");
+        }
+        assert!(Arguments::read(&["ps".into(), "--json".into()]).is_ok());
     }
 
     #[test]
