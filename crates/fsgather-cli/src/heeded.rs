@@ -1,20 +1,20 @@
-//! Signals that a command hears: those that it was not told to ignore, and which of them are new.
+//! Selects the signals that a command handles: those that it does not ignore, and that are no echo.
 
 use std::{
     fs,
     time::{Duration, Instant},
 };
 
-/// The same signal once more within this time is the same wish: `timeout`, for example, signals both a
-/// process and its group, and some launchers pass a signal on that the whole group has got already.
-pub(crate) const ECHO: Duration = Duration::from_millis(300);
+/// The same signal again within this time is an echo: `timeout`, for example, signals both a process and its group, and some
+/// launchers pass on a signal that the whole group has received already. A user takes longer to press a key twice.
+pub(crate) const ECHO: Duration = Duration::from_millis(100);
 
-/// Whether a signal only repeats the one that came then.
+/// Whether a signal only repeats the earlier one.
 pub(crate) fn is_echo(signal: i32, (earlier, at): (i32, Instant), now: Instant) -> bool {
     signal == earlier && now.saturating_duration_since(at) < ECHO
 }
 
-/// Those of `signals` that are not ignored: `nohup`, and shells for what runs in the background, do that on purpose.
+/// Returns those of `signals` that are not ignored: `nohup`, and shells for background processes, ignore some on purpose.
 pub(crate) fn heeded(signals: &[i32]) -> Vec<i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let all = signals.iter().copied();
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_comes_twice_at_once_is_one_wish() {
+    fn a_repeated_signal_is_an_echo_for_a_moment() {
         let first = (SIGTERM, Instant::now());
         let later = |after| first.1 + after;
         assert!(is_echo(SIGTERM, first, later(ECHO / 2)));

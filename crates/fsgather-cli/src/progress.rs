@@ -2,7 +2,7 @@
 
 use fsgather::Error;
 use fsgather_config::{
-    environment::Variables,
+    environment::{self, Variables},
     settings::{Settings, ShowProgress},
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,7 +15,11 @@ use crate::{colour, log};
 ///
 /// [`Error::Config`] for a variable that is not valid.
 pub(crate) fn bar(length: u64, template: &str) -> Result<ProgressBar, Error> {
-    let settings = Settings::resolve(&Variables::of_process())?;
+    // This process is no rank: variables of a rank may mean another job.
+    let process = Variables::of_process();
+    let value = process.get(environment::PROGRESS);
+    let own = value.map(|value| (environment::PROGRESS, value));
+    let settings = Settings::resolve(&own.into_iter().collect())?;
     let is_wanted = !log::is_quiet() && settings.progress.value == ShowProgress::Auto;
     let target = if is_wanted && colour::has_cursor() {
         ProgressDrawTarget::stderr()

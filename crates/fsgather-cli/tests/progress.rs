@@ -106,6 +106,11 @@ fn ranks_are_asked_for_reports_by_a_terminal_alone() {
         found(on_terminal(200, &command).env("PLACE", &place))
     };
     assert!(on_terminal("").contains("FSGATHER_PROGRESS_FILE=/proc/"));
+    // Variables of a rank, which `run` replaces, need not be valid.
+    let command =
+        r#"FSGATHER_RANK=0 FSGATHER_WORLD_SIZE=0 exec "$TOOL" run -n 1 --dir "$PLACE" -- env"#;
+    let said = found(self::on_terminal(200, command).env("PLACE", &place));
+    assert!(said.contains("FSGATHER_WORLD_SIZE=1"), "{said}");
     let quiet = on_terminal("-q");
     assert!(!quiet.contains("FSGATHER_PROGRESS_FILE"), "{quiet}");
     for (name, value) in [("LOG", "error"), ("PROGRESS", "off")] {

@@ -11,7 +11,7 @@ mod common;
 use std::{
     collections::BTreeMap,
     fs,
-    io::{Read, Write},
+    io::Write,
     os::unix::fs::PermissionsExt,
     process::{Command, Stdio},
 };
@@ -112,64 +112,6 @@ fn the_directory_is_the_given_one_else_the_inherited_one_else_private() {
     assert_eq!(private, format!("/tmp/fsgather-{}", geteuid().as_raw()));
     let mode = fs::metadata(private).unwrap().permissions().mode();
     assert_eq!(mode & 0o022, 0);
-}
-
-#[test]
-fn lines_of_many_ranks_stay_whole() {
-    let script =
-        "i=0; while [ $i -lt 100 ]; do printf 'left '; printf 'right\\n'; i=$((i+1)); done";
-    let done = finish(&mut run_script(11, &[], script));
-    assert_eq!(done.code, Some(0));
-    let mut expected = Vec::new();
-    for rank in 0..11 {
-        expected.extend(std::iter::repeat_n(format!("[{rank:>2}] left right"), 100));
-    }
-    let mut lines = done.lines();
-    lines.sort();
-    assert_eq!(lines, expected);
-}
-
-#[test]
-fn streams_stay_apart_and_last_lines_are_completed() {
-    let done = finish(&mut run_script(
-        2,
-        &[],
-        "printf out; printf \"err $RANK\" >&2",
-    ));
-    let mut out = done.lines();
-    out.sort();
-    assert_eq!(out, ["[0] out", "[1] out"]);
-    let mut err: Vec<&str> = done.stderr.lines().collect();
-    err.sort_unstable();
-    assert_eq!(err, ["[0] err 0", "[1] err 1"]);
-}
-
-#[test]
-fn bytes_that_are_no_text_pass() {
-    let done = finish(&mut run_script(1, &[], r"printf '\377\200\0x\n'"));
-    assert_eq!(done.stdout, b"[0] \xff\x80\0x\n");
-}
-
-#[test]
-fn a_very_long_line_comes_in_pieces() {
-    let script = "head -c 200000 /dev/zero | tr '\\0' x; echo; echo end";
-    let done = finish(&mut run_script(1, &[], script));
-    let lengths: Vec<usize> = done.lines_of(0).iter().map(String::len).collect();
-    assert_eq!(lengths, [65536, 65536, 65536, 200_000 - 3 * 65536, 3]);
-}
-
-#[test]
-fn without_prefix_bytes_pass_unchanged() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("bytes");
-    let bytes: Vec<u8> = (0..1_000_000_u32)
-        .flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes())
-        .collect();
-    fs::write(&path, &bytes).unwrap();
-    let mut command = fsgather(&["run", "-n", "1", "--no-prefix", "--", "cat"]);
-    let output = process::output(command.arg(&path)).unwrap();
-    assert!(output.status.success());
-    assert!(output.stdout == bytes, "{} bytes", output.stdout.len());
 }
 
 #[test]
@@ -437,7 +379,7 @@ fn wrong_usage_ends_with_2_before_anything_starts() {
 }
 
 #[test]
-fn too_few_open_files_are_noticed_before_anything_starts() {
+fn too_few_open_files_are_reported_before_anything_starts() {
     let run = run_script(100, &[], "echo started");
     let mut command = Command::new("sh");
     command
@@ -450,6 +392,30 @@ fn too_few_open_files_are_noticed_before_anything_starts() {
 }
 
 #[test]
+fn the_limit_of_open_files_is_raised_for_ranks_too() {
+    let run = run_script(8, &[], "[ $(ulimit -Sn) = $(ulimit -Hn) ] && echo raised");
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -Sn 40; exec \"$0\" \"$@\""])
+        .arg(run.get_program());
+    let done = finish(command.args(run.get_args()));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(done.lines_of(7), ["raised"]);
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_is_reported_before_anything_starts() {
+    let options = ["--trace", "/no/such/directory/calls.html"];
+    let done = finish(&mut run_script(1, &options, "echo started"));
+    assert_eq!((done.code, done.lines().len()), (Some(12), 0));
+    assert!(
+        done.stderr.contains("/no/such/directory/calls.html"),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
 fn sixty_four_ranks_are_no_problem() {
     let done = finish(&mut run_script(64, &[], "echo $RANK of $WORLD_SIZE"));
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
@@ -459,24 +425,6 @@ fn sixty_four_ranks_are_no_problem() {
         .map(|rank| format!("[{rank:>2}] {rank} of 64"))
         .collect();
     assert_eq!(lines, expected);
-}
-
-#[test]
-fn when_the_reader_goes_away_the_ranks_are_ended() {
-    let mut command = run_script(2, &[], "echo pid $$ >&2; exec yes");
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = process::spawn(&mut command).unwrap();
-    let mut some = [0; 100];
-    let mut stdout = child.stdout.take().unwrap();
-    stdout.read_exact(&mut some).unwrap();
-    drop(stdout);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(141));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        said.contains("fsgather run: ending ranks 0 1 with SIGTERM"),
-        "{said}"
-    );
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 mod common;
 
-use std::fs;
+use std::{fs, process::Stdio};
 
 use common::{finish, run_script, start};
 
@@ -73,4 +73,33 @@ fn errors_of_ranks_that_succeeded_are_not_the_cause() {
     );
     let prefix = format!("{plain}; last error: cannot read missing");
     assert!(reported.starts_with(&prefix), "{reported}\n{}", done.stderr);
+}
+
+#[test]
+fn a_rank_that_ends_before_its_first_call_is_reported_to_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().display();
+    for ended in [0, 2] {
+        let script = format!("[ $RANK = {ended} ] || exec \"$TOOL\" barrier --dir '{path}'");
+        // Without a report the others would wait for all that time.
+        let options = ["--timeout", "10m", "--grace", "10m"];
+        let done = finish(&mut run_script(3, &options, &script));
+        assert_eq!(done.code, Some(11), "{}", done.stderr);
+        let said = format!("last error: rank {ended} on ");
+        assert!(done.stderr.contains(&said), "{}", done.stderr);
+        let said = "was lost (it exited with code 0 before its first call)";
+        assert_eq!(done.stderr.matches(said).count(), 3, "{}", done.stderr);
+    }
+}
+
+#[test]
+fn ranks_without_calls_may_end_at_different_times() {
+    let script = "echo end $RANK; [ $RANK != 0 ] || cat";
+    let mut running = start(run_script(4, &[], script).stdin(Stdio::piped()));
+    for rank in 0..4 {
+        running.wait_for(&format!("[{rank}] end {rank}"));
+    }
+    running.close_input();
+    let done = running.finish();
+    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
 }

@@ -1,18 +1,26 @@
 //! The arguments of `run`.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 use fsgather::{Error, WorldSize};
-use rustix::process::{Resource, getrlimit};
+use rustix::{
+    fs::{Access, access},
+    process::{Resource, getrlimit, setrlimit},
+};
 
 use crate::{
     duration::{duration, positive_duration},
+    failure::Failure,
     verbs::trace::trace_file,
 };
 
-/// The most ranks one machine is asked to run; a larger number is taken for a slip of the finger.
-const MOST_LOCAL_RANKS: u32 = 4096;
+/// Maximum number of ranks on one machine; a larger number is probably a typing error.
+const MAX_LOCAL_RANKS: u32 = 4096;
 
 /// Open files that `run` needs besides two for each rank.
 const OTHER_FILES: u64 = 32;
@@ -46,10 +54,16 @@ How it ends:
   When a rank fails, the others have --grace to end by themselves; then they
   get SIGTERM and, --kill-after later, SIGKILL. SIGINT, SIGTERM and SIGHUP are
   passed on to all ranks, which may then take as long as they need; a second
-  signal kills them. A signal that was ignored when `run` started (nohup) stays
-  ignored. What ranks leave behind in their process groups is ended with them.
-  If `run` itself is killed, the ranks are killed at once, with all that is in
-  their process groups.
+  signal kills them. The same signal again within 0.1 s is an echo of the first:
+  `timeout` signals a process and its group. A signal that was ignored when
+  `run` started (nohup) stays ignored. Processes that ranks leave behind in
+  their process groups are ended with them. A daemon that has left its group and
+  still holds the output of a rank is waited for, --kill-after at most, and
+  `run` says so. If `run` itself is killed, the ranks are killed at once, with
+  all that is in their process groups.
+
+  A rank that ends before its first call is reported to the ranks that wait for
+  it, which fail at once.
 
   The exit code is that of the first rank that failed, 128 + n for signal n.
   Code 11 says that another rank was lost: if a signal killed that other one,
@@ -62,8 +76,17 @@ Output:
   FSGATHER_PROGRESS=off or -q is given. -q and -v hold for the ranks as well,
   unless FSGATHER_LOG says otherwise.
 
-  Lines are printed whole; a rank's last line gets a line break if it has none.
-  A line of more than 64 KiB comes in pieces of 64 KiB, a line each.
+  Lines are printed whole. The beginning of a line that takes longer than 0.1 s,
+  such as a prompt or a progress bar, is passed on before its end; output of
+  another rank then begins a new line. A rank's last line gets a line break if
+  it has none. A line of more than 64 KiB is split into lines of 64 KiB. With
+  --no-prefix, bytes are passed on unchanged and at once.
+
+  A reader that stops reading standard output stops the ranks that write to it;
+  lines on standard error still appear. When all ranks have ended, `run` waits
+  until the rest of their output is read, and says so.
+
+  The limit of open files is raised to the hard limit, for the ranks too.
 
 With --json, standard output carries one document when all is over:
   {schema_version, job, world_size, directory, exit_code, seconds,
@@ -78,7 +101,7 @@ With --json, standard output carries one document when all is over:
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct RunArguments {
-    /// How many ranks to start.
+    /// Number of ranks to start.
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = local_ranks)]
     pub(super) ranks: WorldSize,
 
@@ -92,15 +115,15 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "D", value_parser = positive_duration)]
     pub(super) timeout: Option<Duration>,
 
-    /// How long the other ranks may go on after one has failed, so that they can print what they know.
+    /// Time for the other ranks to end by themselves after one has failed, so that they can report what they know.
     #[arg(long, value_name = "D", value_parser = duration, default_value = "5s")]
     pub(super) grace: Duration,
 
-    /// How long ranks have to end after SIGTERM, before SIGKILL.
+    /// Time from SIGTERM to SIGKILL for ranks that do not end.
     #[arg(long, value_name = "D", value_parser = duration, default_value = "5s")]
     pub(super) kill_after: Duration,
 
-    /// Pass on what ranks print as it is: no `[rank]` before a line, no line break added.
+    /// Pass on all output of the ranks unchanged and at once: no `[rank]` before a line, no line break added.
     #[arg(long)]
     pub(super) no_prefix: bool,
 
@@ -120,24 +143,33 @@ pub(crate) struct RunArguments {
 }
 
 impl RunArguments {
-    /// Finds out what cannot work before anything is started.
-    pub(super) fn check(&self, json: bool) -> Result<(), Error> {
+    /// Rejects arguments that cannot work, before anything is started.
+    pub(super) fn check(&self, json: bool) -> Result<(), Failure> {
         if json && self.no_prefix {
             return Err(Error::config(
                 "--json and --no-prefix cannot be combined: both want standard output for themselves",
-            ));
+            )
+            .into());
         }
-        check_open_files(self.ranks)
+        if let Some(file) = &self.trace {
+            check_trace_file(file)?;
+        }
+        allow_open_files(self.ranks)?;
+        Ok(())
     }
 }
 
-/// Finds out whether that many ranks can be relayed.
+/// Raises the limit of open files to the hard limit, for the ranks too, and checks that it suffices to relay the ranks.
 ///
 /// # Errors
 ///
 /// [`Error::Config`] when this process may not have as many open files as that takes.
-pub(crate) fn check_open_files(ranks: WorldSize) -> Result<(), Error> {
+pub(crate) fn allow_open_files(ranks: WorldSize) -> Result<(), Error> {
     let needed = 2 * u64::from(ranks.get()) + OTHER_FILES;
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where it cannot be raised, the limit stays as it is.
+    let _ = setrlimit(Resource::Nofile, limit);
     match getrlimit(Resource::Nofile).current {
         Some(allowed) if allowed < needed => Err(Error::config(format!(
             "{ranks} ranks need {needed} open files, but {allowed} are allowed; raise that with `ulimit -n {needed}`"
@@ -146,11 +178,24 @@ pub(crate) fn check_open_files(ranks: WorldSize) -> Result<(), Error> {
     }
 }
 
+/// Checks that a trace can be written to a file, without making it.
+fn check_trace_file(file: &Path) -> Result<(), Failure> {
+    if file.is_dir() {
+        let name = file.display();
+        let text = format!("--trace: {name} is a directory; name a file");
+        return Err(Failure::usage(text));
+    }
+    let parent = file.parent().filter(|parent| *parent != Path::new(""));
+    let directory = parent.unwrap_or(Path::new("."));
+    let written = if file.exists() { file } else { directory };
+    access(written, Access::WRITE_OK).map_err(|errno| Failure::file("write", file)(errno.into()))
+}
+
 fn local_ranks(text: &str) -> Result<WorldSize, String> {
-    let explain = || format!("write a number of ranks between 1 and {MOST_LOCAL_RANKS}");
+    let explain = || format!("write a number of ranks between 1 and {MAX_LOCAL_RANKS}");
     let ranks: u32 = text.parse().map_err(|_| explain())?;
     match WorldSize::new(ranks) {
-        Ok(world) if ranks <= MOST_LOCAL_RANKS => Ok(world),
+        Ok(world) if ranks <= MAX_LOCAL_RANKS => Ok(world),
         _ => Err(explain()),
     }
 }
@@ -184,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_option_is_not_taken_for_the_command() {
+    fn a_misspelt_option_is_not_the_command() {
         assert!(parse(&["-n", "2", "--tiemout", "5s", "--", "echo"]).is_err());
     }
 
@@ -204,6 +249,17 @@ mod tests {
         assert!(parse(&["--", "echo"]).is_err());
         assert!(parse(&["-n", "2"]).is_err());
         assert!(parse(&["-n", "2", "--"]).is_err());
+    }
+
+    #[test]
+    fn a_trace_file_is_checked_and_not_made() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("calls.html");
+        check_trace_file(&file).unwrap();
+        assert!(!file.exists());
+        assert!(check_trace_file(place.path()).is_err());
+        let nowhere = check_trace_file(Path::new("/nowhere/calls.html")).unwrap_err();
+        assert!(nowhere.to_string().contains("/nowhere/calls.html"));
     }
 
     #[test]

@@ -16,11 +16,23 @@ use fsgather_config::environment::{self, Variables};
 pub(super) fn choose(given: Option<&Path>) -> Result<PathBuf, Error> {
     match named(given)? {
         Some(named) => Ok(named),
-        None => fsgather::bindings::local_directory(),
+        None => fsgather::bindings::local_directory().map_err(advise_dir),
     }
 }
 
-/// The directory that somebody has named: the one given, else the inherited one. It is absolute.
+/// Adds to the failure of the default directory that another one can be named.
+fn advise_dir(mut error: Error) -> Error {
+    if let Error::Storage { cause, .. } = &mut error
+        && !cause.message.contains("; ")
+    {
+        cause
+            .message
+            .push_str("; name another directory with --dir");
+    }
+    error
+}
+
+/// The directory that is named: the one given, else the inherited one. It is absolute.
 ///
 /// # Errors
 ///
@@ -56,6 +68,18 @@ fn make_absolute(path: &Path) -> Result<PathBuf, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_default_directory_that_fails_is_reported_with_a_way_out() {
+        let error = std::io::Error::from(std::io::ErrorKind::ReadOnlyFilesystem);
+        let error = advise_dir(Error::storage("make directory", "/tmp/x", &error));
+        assert!(
+            error
+                .to_string()
+                .ends_with("; name another directory with --dir"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn a_given_directory_must_exist() {

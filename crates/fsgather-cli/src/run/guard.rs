@@ -4,11 +4,13 @@
 //! each run. It receives the process groups of the ranks on its standard input, whose end comes when `run` is gone.
 
 use std::{
+    ffi::OsStr,
     io::{self, Read},
     os::{
         fd::OwnedFd,
         unix::{net::UnixStream, process::CommandExt},
     },
+    path::Path,
     process::{Child, Stdio},
     sync::{Arc, atomic::AtomicBool},
 };
@@ -20,7 +22,7 @@ use signal_hook::{
 };
 
 use super::processes::signal_group;
-use crate::{exit, invocation::Invocation};
+use crate::{exit, failure::Failure, invocation::Invocation};
 
 /// The process that ends the process groups of all ranks when this one is gone.
 #[derive(Debug)]
@@ -31,17 +33,25 @@ pub(super) struct Guard {
 
 impl Guard {
     /// Starts the guard, in a process group of its own: signals to the group of `run` are not for it.
-    pub(super) fn start(invocation: &Invocation) -> io::Result<Self> {
-        let (channel, input) = UnixStream::pair()?;
-        let child = invocation
-            .again()?
-            .arg("guard-run")
-            .process_group(0)
-            .stdin(OwnedFd::from(input))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        Ok(Self { child, channel })
+    ///
+    /// # Errors
+    ///
+    /// If no process can be started. A path that is missing in a container or a chroot is named.
+    pub(super) fn start(invocation: &Invocation) -> Result<Self, Failure> {
+        let start = || {
+            let (channel, input) = UnixStream::pair()?;
+            let mut command = invocation.again()?;
+            let child = command
+                .arg("guard-run")
+                .process_group(0)
+                .stdin(OwnedFd::from(input))
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .map_err(|cause| name_missing_path(cause, command.get_program()))?;
+            Ok(Self { child, channel })
+        };
+        start().map_err(Failure::system("start a process"))
     }
 
     /// Where a rank sends its process group, as four bytes, before its command begins.
@@ -54,6 +64,18 @@ impl Guard {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Adds the path that does not exist to the failed start of a program.
+fn name_missing_path(cause: io::Error, program: &OsStr) -> io::Error {
+    let needed = [Path::new("/dev/null"), Path::new(program)];
+    let missing = needed.iter().find(|path| !path.exists());
+    match missing {
+        Some(path) if cause.kind() == io::ErrorKind::NotFound => {
+            io::Error::other(format!("{}: {cause}", path.display()))
+        }
+        _ => cause,
     }
 }
 
@@ -73,4 +95,18 @@ pub(crate) fn guard_run() -> u8 {
         signal_group(group, Signal::KILL);
     }
     exit::DONE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let text = |kind: io::ErrorKind| {
+            name_missing_path(kind.into(), OsStr::new("/proc/no/exe")).to_string()
+        };
+        assert!(text(io::ErrorKind::NotFound).starts_with("/proc/no/exe: "));
+        assert!(!text(io::ErrorKind::OutOfMemory).contains("/proc/no/exe"));
+    }
 }

@@ -1,13 +1,14 @@
 //! The verb `run`: starts ranks on this machine, forwards their output, and ends them together. Verbs that need ranks of
 //! their own start them with [`run_own`].
 //!
-//! There are three threads, however many ranks there are: the main thread starts ranks and acts on the decisions of
-//! [`Supervision`], which is pure; one thread forwards output; one waits for signals. Both send each other nothing but
-//! [`Event`]s to the main thread. One more process ends the ranks if this one is killed ([`Guard`]).
+//! There are four threads, however many ranks there are. The main thread starts ranks and acts on the decisions of
+//! [`Supervision`], which is pure; two threads forward output ([`Relay`]); one waits for signals. These send [`Event`]s to
+//! the main thread. One more process ends the ranks if this one is killed ([`Guard`]).
 
 mod arguments;
 mod directory;
-mod errors;
+mod error_file;
+mod event;
 mod guard;
 mod launch;
 mod lines;
@@ -15,15 +16,16 @@ mod outcome;
 mod processes;
 mod progress;
 mod python_patch;
+mod rank_ends;
 mod relay;
 mod report;
-mod signals;
+mod run_file;
+mod signal_watch;
 mod supervision;
 mod variables;
 
 use std::{
     ffi::OsString,
-    io,
     os::fd::OwnedFd,
     path::Path,
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
@@ -35,9 +37,8 @@ use fsgather_config::{
     environment,
     settings::{Choice as _, Trace},
 };
-use rustix::process::Signal;
 
-pub(crate) use arguments::{RunArguments, check_open_files};
+pub(crate) use arguments::{RunArguments, allow_open_files};
 pub(crate) use directory::named as named_directory;
 pub(crate) use guard::guard_run;
 
@@ -48,31 +49,17 @@ use crate::{
     output::{self, Stream},
     verbs::trace,
 };
-use errors::Errors;
+use error_file::ErrorFile;
+use event::Event;
 use guard::Guard;
 use lines::Lines;
 use processes::Processes;
 use progress::RunProgress;
 use relay::{OutputSource, Relay};
 use report::RunReport;
-use signals::SignalWatch;
-use supervision::{Action, Input, Policy, Supervision};
+use signal_watch::SignalWatch;
+use supervision::{Action, Policy, Supervision};
 use variables::Job;
-
-/// An event during a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
-    /// At least one child process may have ended.
-    ChildEnded,
-    /// This process received a signal that ends the job.
-    Signal(Signal),
-    /// Standard output has failed.
-    OutputFailed(io::ErrorKind),
-    /// All output of the ranks is closed and delivered.
-    Drained,
-    /// The relay has delivered everything and has ended.
-    RelayEnded,
-}
 
 /// What ranks execute, and how their output is forwarded.
 #[derive(Debug)]
@@ -176,13 +163,12 @@ fn execute(task: &Task<'_>, job: &Job, json: bool) -> Result<u8, Failure> {
     let (events, inbox) = mpsc::channel();
     // Before the first rank, so that no end of a rank is missed.
     let watch = SignalWatch::start(events.clone()).map_err(Failure::system("watch signals"))?;
-    let mut run = Run::start(task, job, events, &inbox)?;
+    let mut run = Run::start(task, job, &events, &inbox)?;
     run.supervise(&inbox);
     run.finish();
     watch.stop();
     if !run.is_abandoned {
-        let (ranks, elapsed) = (run.processes.pids(), started_at.elapsed());
-        let report = RunReport::new(job, &run.supervision, ranks, elapsed);
+        let report = RunReport::new(job, &run.supervision, started_at.elapsed());
         for line in report.lines() {
             output::say(&format!("fsgather {}: {line}", task.verb));
         }
@@ -199,7 +185,7 @@ struct Run {
     processes: Processes,
     guard: Guard,
     relay: Relay,
-    errors: Errors,
+    errors: ErrorFile,
     /// Whether the user did not want to wait until all output was delivered.
     is_abandoned: bool,
 }
@@ -209,16 +195,16 @@ impl Run {
     fn start(
         task: &Task<'_>,
         job: &Job,
-        events: Sender<Event>,
+        events: &Sender<Event>,
         inbox: &Receiver<Event>,
     ) -> Result<Self, Failure> {
-        let errors = Errors::create().map_err(Failure::system("make a file in memory"))?;
+        let errors = ErrorFile::create();
         let progress = if task.shows_progress {
             RunProgress::begin(job.world)?
         } else {
             None
         };
-        let guard = Guard::start(task.invocation).map_err(Failure::system("start a process"))?;
+        let guard = Guard::start(task.invocation)?;
         let (mut processes, mut sources) = (Processes::default(), Vec::new());
         let (mut early, mut failure) = (Vec::new(), None);
         for rank in job.world.ranks() {
@@ -260,14 +246,14 @@ impl Run {
             is_abandoned: false,
         };
         if let Some(failure) = failure {
-            run.relay.say(&failure.to_string());
             let (now, code) = (Instant::now(), failure.code());
-            let actions = run.supervision.start_failed(now, code);
-            run.act(actions);
+            run.supervision
+                .on_start_failure(now, code, failure.to_string());
+            run.act();
         }
         for event in early {
             if let Event::Signal(signal) = event {
-                run.supervision.start_interrupted(signal);
+                run.supervision.on_start_interrupted(signal);
             }
             run.on_event(event);
         }
@@ -283,37 +269,41 @@ impl Run {
             };
             match received {
                 Ok(event) => self.on_event(event),
-                Err(RecvTimeoutError::Timeout) => self.feed(Input::Due),
-                // Both threads have ended, which they do only on our order.
+                Err(RecvTimeoutError::Timeout) => {
+                    self.supervision.on_deadline(Instant::now());
+                    self.act();
+                }
+                // All threads have ended, which they do only on our order.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
     }
 
     fn on_event(&mut self, event: Event) {
+        let now = Instant::now();
         match event {
             Event::ChildEnded => {
                 let ended = self.processes.newly_ended();
-                if !ended.is_empty() {
-                    // A rank reports its errors before it ends.
-                    self.feed(Input::Errors(self.errors.read()));
-                    self.feed(Input::Ended(ended));
+                if ended.is_empty() {
+                    return;
                 }
+                for (rank, outcome) in &ended {
+                    let pid = self.processes.pids()[rank.index()];
+                    self.errors.report_end(*rank, pid, *outcome);
+                }
+                // A rank reports its errors before it ends.
+                self.supervision.on_ends(now, ended, self.errors.read());
             }
-            Event::Signal(signal) => self.feed(Input::Signal(signal)),
-            Event::OutputFailed(kind) => self.feed(Input::OutputFailed(kind)),
-            Event::Drained => self.feed(Input::Drained),
-            Event::RelayEnded => self.feed(Input::RelayEnded),
+            Event::Signal(signal) => self.supervision.on_signal(now, signal),
+            Event::OutputFailed(kind) => self.supervision.on_output_failure(now, kind),
+            Event::Drained => self.supervision.on_drained(now),
+            Event::RelayEnded => self.supervision.on_relay_end(),
         }
+        self.act();
     }
 
-    fn feed(&mut self, input: Input) {
-        let actions = self.supervision.on(Instant::now(), input);
-        self.act(actions);
-    }
-
-    fn act(&mut self, actions: Vec<Action>) {
-        for action in actions {
+    fn act(&mut self) {
+        for action in self.supervision.take_actions() {
             match action {
                 Action::Say(line) => self.relay.say(&line),
                 Action::SignalRunning(signal) => self.processes.signal_running(signal),

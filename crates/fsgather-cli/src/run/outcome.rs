@@ -27,7 +27,7 @@ impl RankOutcome {
         self == Self::Code(i32::from(exit::PEER_FAILED))
     }
 
-    /// Whether this is how a process ends that was told to by `signal`.
+    /// Whether a process ends like this because of `signal`.
     pub(super) fn obeys(self, signal: i32) -> bool {
         self == Self::Signal(signal) || self == Self::Code(i32::from(exit::code_of_signal(signal)))
     }
@@ -40,8 +40,7 @@ impl RankOutcome {
         }
     }
 
-    /// How much this outcome looks like the cause rather than the effect of other ranks' failures;
-    /// the least comes first. For ranks that were found ended at the same moment.
+    /// Sorts ranks that were found ended at the same moment: the likely cause is first, effects of other failures are last.
     pub(super) const fn innocence(self, blames_another: bool) -> u8 {
         match self {
             Self::Signal(_) => 0,
@@ -70,6 +69,11 @@ impl fmt::Display for RankOutcome {
     }
 }
 
+/// The name of a signal: `SIGTERM`.
+pub(super) fn signal_text(signal: i32) -> String {
+    signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned)
+}
+
 /// Names ranks, in order, in as few words as possible: `rank 3`, `ranks 0-2 7`.
 pub(super) fn rank_list(ranks: &[Rank]) -> String {
     let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
@@ -96,6 +100,12 @@ mod tests {
             RankOutcome::Signal(9).of_several(),
             "were killed by signal 9 (SIGKILL)"
         );
+    }
+
+    #[test]
+    fn signals_have_names() {
+        assert_eq!(signal_text(15), "SIGTERM");
+        assert_eq!(signal_text(40), "signal 40");
     }
 
     #[test]

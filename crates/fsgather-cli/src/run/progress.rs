@@ -2,9 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
-    fs::File,
-    os::{fd::AsRawFd, unix::fs::FileExt},
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -13,10 +15,9 @@ use fsgather_config::environment;
 use fsgather_core::{Phase, bytes_text};
 use fsgather_observe::progress::{FILE_NAME, Report};
 use indicatif::ProgressBar;
-use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::variables::Variable;
-use crate::progress;
+use super::{run_file::RunFile, variables::Variable};
+use crate::{output::Stream, progress};
 
 /// The line is drawn this often, and only for calls that last longer.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
@@ -26,15 +27,61 @@ const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
 /// Ranks write their reports into an unnamed file, each at its own offset.
 #[derive(Debug)]
 pub(super) struct RunProgress {
-    file: File,
+    file: RunFile,
     world: WorldSize,
-    line: ProgressBar,
+    line: ProgressLine,
     shown_call: Option<CallKey>,
     next_draw: Instant,
 }
 
+/// The last line of a terminal, which both output streams may write to.
+#[derive(Clone, Debug)]
+pub(super) struct ProgressLine {
+    bar: ProgressBar,
+    /// Whether standard output and standard error have begun a line there and not ended it.
+    is_in_line: Arc<[AtomicBool; 2]>,
+}
+
 /// The lane and the number of a call.
 type CallKey = (u64, u64);
+
+impl ProgressLine {
+    /// Hides the line while `write` writes to the terminal, and longer if that does not end a line.
+    pub(super) fn write_around(
+        &self,
+        stream: Stream,
+        is_in_line: bool,
+        write: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let flag = &self.is_in_line[usize::from(stream == Stream::Stderr)];
+        let was_in_line = flag.swap(is_in_line, Ordering::Relaxed);
+        if is_in_line || was_in_line {
+            self.bar.finish_and_clear();
+            write()
+        } else {
+            self.bar.suspend(write)
+        }
+    }
+
+    /// Draws the line with a text, or clears it.
+    fn draw(&self, text: Option<String>) {
+        match text {
+            Some(text)
+                if !self
+                    .is_in_line
+                    .iter()
+                    .any(|flag| flag.load(Ordering::Relaxed)) =>
+            {
+                if self.bar.is_finished() {
+                    self.bar.reset();
+                }
+                self.bar.set_message(text);
+                self.bar.tick();
+            }
+            _ => self.bar.finish_and_clear(),
+        }
+    }
+}
 
 impl RunProgress {
     /// Returns the progress line, or `None` if nothing would be drawn.
@@ -43,30 +90,37 @@ impl RunProgress {
     ///
     /// [`Error::Config`] for a variable that is not valid.
     pub(super) fn begin(world: WorldSize) -> Result<Option<Self>, Error> {
-        let line = progress::bar(0, "{wide_msg}")?;
-        if line.is_hidden() {
+        let bar = progress::bar(0, "{wide_msg}")?;
+        if bar.is_hidden() {
             return Ok(None);
         }
-        // The job runs without a progress line too.
-        let Ok(file) = memfd_create(FILE_NAME, MemfdFlags::CLOEXEC) else {
-            return Ok(None);
-        };
-        Ok(Some(Self {
-            file: file.into(),
-            world,
-            line,
-            shown_call: None,
-            next_draw: Instant::now(),
-        }))
+        Ok(RunFile::create(FILE_NAME).map(|file| Self::new(file, world, bar)))
     }
 
-    /// The variable with the path of the file. Without progress it is removed: it may name the file of another run.
+    fn new(file: RunFile, world: WorldSize, bar: ProgressBar) -> Self {
+        Self {
+            file,
+            world,
+            line: ProgressLine {
+                bar,
+                is_in_line: Arc::default(),
+            },
+            shown_call: None,
+            next_draw: Instant::now(),
+        }
+    }
+
+    /// The variable with the path of the file.
     pub(super) fn variable(progress: Option<&Self>) -> Variable {
-        let path = progress.map(|progress| {
-            let (pid, fd) = (std::process::id(), progress.file.as_raw_fd());
-            OsString::from(format!("/proc/{pid}/fd/{fd}"))
-        });
-        (environment::PROGRESS_FILE, path)
+        RunFile::variable(
+            progress.map(|progress| &progress.file),
+            environment::PROGRESS_FILE,
+        )
+    }
+
+    /// The line, for those that write to the same terminal.
+    pub(super) fn line(&self) -> ProgressLine {
+        self.line.clone()
     }
 
     /// Draws the line if it is due, and returns the time until it is due again.
@@ -75,31 +129,18 @@ impl RunProgress {
             self.next_draw = now + REDRAW_INTERVAL;
             let call = current_call(&self.reports());
             let key = call.as_ref().map(|(key, _)| *key);
-            match call {
-                Some((_, text)) if key == self.shown_call => {
-                    if self.line.is_finished() {
-                        self.line.reset();
-                    }
-                    self.line.set_message(text);
-                    self.line.tick();
-                }
-                _ => self.line.finish_and_clear(),
-            }
+            let is_shown = key == self.shown_call;
+            self.line
+                .draw(call.map(|(_, text)| text).filter(|_| is_shown));
             self.shown_call = key;
         }
         self.next_draw.saturating_duration_since(now)
     }
 
-    /// Hides the line while `write` may write to the terminal.
-    pub(super) fn suspend<R>(&self, write: impl FnOnce() -> R) -> R {
-        self.line.suspend(write)
-    }
-
     fn reports(&self) -> Vec<Report> {
-        let mut bytes = vec![0; self.world.count() * Report::SIZE];
         // A short file has no reports at its end.
-        let length = self.file.read_at(&mut bytes, 0).unwrap_or_default();
-        bytes[..length]
+        let bytes = self.file.read(self.world.count() * Report::SIZE);
+        bytes
             .chunks(Report::SIZE)
             .filter_map(Report::from_bytes)
             .collect()
@@ -108,7 +149,7 @@ impl RunProgress {
 
 impl Drop for RunProgress {
     fn drop(&mut self) {
-        self.line.finish_and_clear();
+        self.line.draw(None);
     }
 }
 
@@ -161,6 +202,8 @@ fn current_call(reports: &[Report]) -> Option<(CallKey, String)> {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs::File, os::unix::fs::FileExt};
+
     use fsgather_observe::progress::CallReport;
 
     use super::*;
@@ -182,13 +225,9 @@ mod tests {
 
     #[test]
     fn reports_are_read_through_the_path_in_the_variable() {
-        let progress = RunProgress {
-            file: memfd_create(FILE_NAME, MemfdFlags::CLOEXEC).unwrap().into(),
-            world: WorldSize::new(3).unwrap(),
-            line: ProgressBar::hidden(),
-            shown_call: None,
-            next_draw: Instant::now(),
-        };
+        let file = RunFile::create(FILE_NAME).unwrap();
+        let world = WorldSize::new(3).unwrap();
+        let progress = RunProgress::new(file, world, ProgressBar::hidden());
         assert_eq!(progress.reports(), []);
         let (_, path) = RunProgress::variable(Some(&progress));
         let file = File::options().write(true).open(path.unwrap()).unwrap();

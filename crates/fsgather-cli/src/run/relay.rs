@@ -1,12 +1,20 @@
-//! Forwards the output of the ranks: [`Relay`], one thread for all of them.
+//! Forwards the output of the ranks: [`Relay`], one thread for standard output and one for standard error.
 //!
-//! A slow reader of our output slows the ranks down, as if they wrote to it themselves. Signals are still handled, because
-//! only this thread waits for the reader.
+//! A slow reader of our output slows the ranks down, as if they wrote to it themselves. It delays nothing else: signals are
+//! still handled, and a reader of standard output that has stopped delays no line on standard error.
 
 use std::{
-    io::{self, Write},
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    sync::mpsc::Sender,
+    io::{self, IsTerminal, Write},
+    net::Shutdown,
+    os::{
+        fd::{AsRawFd, OwnedFd, RawFd},
+        unix::net::UnixStream,
+    },
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::Sender,
+    },
     thread::{self, JoinHandle},
     time::Instant,
 };
@@ -16,7 +24,11 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Event, lines::Lines, progress::RunProgress};
+use super::{
+    event::Event,
+    lines::Lines,
+    progress::{ProgressLine, RunProgress},
+};
 use crate::output::{self, Stream};
 
 /// How much is read at once.
@@ -38,11 +50,14 @@ pub(super) struct OutputSource {
 
 /// The relay of a run.
 ///
-/// Our own lines go through it too. They appear after what ranks have printed before, and saying them never blocks.
+/// Our own lines go through it too. They appear after what ranks have printed on standard error before, and saying them
+/// never blocks.
 #[derive(Debug)]
 pub(super) struct Relay {
-    own_lines: Option<UnixStream>,
-    thread: Option<JoinHandle<()>>,
+    own_lines: UnixStream,
+    /// Its end is the order to stop.
+    order: Option<UnixStream>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Relay {
@@ -51,80 +66,121 @@ impl Relay {
         verb: &str,
         sources: Vec<OutputSource>,
         progress: Option<RunProgress>,
-        events: Sender<Event>,
+        events: &Sender<Event>,
     ) -> io::Result<Self> {
-        let (own_lines, read_end) = UnixStream::pair()?;
+        let (own_lines, own_lines_end) = UnixStream::pair()?;
         own_lines.set_nonblocking(true)?;
-        let mut pump = Pump {
+        let (order, order_end) = UnixStream::pair()?;
+        let line = progress.as_ref().map(RunProgress::line);
+        let open_pumps = Arc::new(AtomicUsize::new(2));
+        let is_stderr = |source: &OutputSource| source.stream == Stream::Stderr;
+        let (errors, data) = sources.into_iter().partition(is_stderr);
+        let pump = |stream, sources: Vec<OutputSource>, control: UnixStream, is_terminal| Pump {
+            stream,
             sources,
-            own_lines: Some(OutputSource {
-                fd: read_end.into(),
-                stream: Stream::Stderr,
+            control: Some(OutputSource {
+                fd: control.into(),
+                stream,
                 lines: Lines::with_prefix(format!("fsgather {verb}: ")),
             }),
-            progress,
-            is_broken: [false; 2],
+            line_owner: None,
+            progress: None,
+            line: line.clone().filter(|_| is_terminal),
+            is_broken: false,
             chunk: vec![0; READ_BYTES],
             out: Vec::new(),
-            events,
+            open_pumps: Arc::clone(&open_pumps),
+            events: events.clone(),
         };
-        let thread = thread::Builder::new()
-            .name("relay".into())
-            .spawn(move || pump.run())?;
+        let mut stdout = pump(Stream::Stdout, data, order_end, io::stdout().is_terminal());
+        let mut stderr = pump(
+            Stream::Stderr,
+            errors,
+            own_lines_end,
+            io::stderr().is_terminal(),
+        );
+        stderr.progress = progress;
+        // Standard error ends last, so that lines can be said while a reader of standard output delays the end.
+        let last = own_lines.try_clone()?;
+        let stdout = thread::Builder::new()
+            .name("stdout".into())
+            .spawn(move || {
+                stdout.run();
+                let _ = last.shutdown(Shutdown::Write);
+            })?;
+        let stderr = thread::Builder::new()
+            .name("stderr".into())
+            .spawn(move || {
+                stderr.run();
+                stderr.send(Event::RelayEnded);
+            })?;
         Ok(Self {
-            own_lines: Some(own_lines),
-            thread: Some(thread),
+            own_lines,
+            order: Some(order),
+            threads: vec![stdout, stderr],
         })
     }
 
-    /// Says a line on standard error, after what ranks have printed until now.
+    /// Says a line on standard error, after what ranks have printed there until now.
     pub(super) fn say(&mut self, line: &str) {
-        if let Some(own_lines) = &mut self.own_lines {
-            // Our few lines fit into the socket even if standard error takes none of them.
-            let _ = own_lines.write_all(format!("{line}\n").as_bytes());
-        }
+        // Our few lines fit into the socket even if standard error takes none of them.
+        let _ = self.own_lines.write_all(format!("{line}\n").as_bytes());
     }
 
     /// Orders the relay to deliver what can be read now, and then to end.
     pub(super) fn stop(&mut self) {
-        self.own_lines = None;
+        self.order = None;
     }
 
     /// Waits until the relay has ended.
     pub(super) fn join(&mut self) {
         self.stop();
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             // It cannot panic.
             let _ = thread.join();
         }
     }
 }
 
-/// The state of the thread.
+/// The state of a thread, which writes to one of our streams.
 struct Pump {
+    stream: Stream,
     sources: Vec<OutputSource>,
-    /// Our own lines; their end is the order to stop.
-    own_lines: Option<OutputSource>,
-    /// Shown until all output of the ranks is closed.
+    /// Its end is the order to stop; our own lines come from it.
+    control: Option<OutputSource>,
+    /// The descriptor of the source that has begun a line and not ended it.
+    line_owner: Option<RawFd>,
+    /// Drawn until all sources are closed.
     progress: Option<RunProgress>,
-    /// Whether standard output and standard error have failed.
-    is_broken: [bool; 2],
+    /// The progress line, if our stream is a terminal that shows it.
+    line: Option<ProgressLine>,
+    /// Whether our stream has failed.
+    is_broken: bool,
     chunk: Vec<u8>,
     out: Vec<u8>,
+    /// The number of pumps that have open sources.
+    open_pumps: Arc<AtomicUsize>,
     events: Sender<Event>,
 }
 
 impl Pump {
     fn run(&mut self) {
         let mut is_drained = false;
-        while self.own_lines.is_some() {
+        while self.control.is_some() {
             if self.sources.is_empty() && !is_drained {
                 is_drained = true;
-                self.progress = None;
-                self.send(Event::Drained);
+                if self.open_pumps.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    self.send(Event::Drained);
+                }
             }
-            let progress = self.progress.as_mut();
-            let timeout = progress.map(|progress| progress.draw(Instant::now()));
+            let now = Instant::now();
+            let drawn = self.progress.as_mut().map(|progress| progress.draw(now));
+            let flushed = self
+                .sources
+                .iter()
+                .filter_map(|source| source.lines.flush_at());
+            let flushed = flushed.min().map(|at| at.saturating_duration_since(now));
+            let timeout = drawn.into_iter().chain(flushed).min();
             self.forward(timeout.and_then(|timeout| Timespec::try_from(timeout).ok()));
         }
         self.progress = None;
@@ -134,15 +190,13 @@ impl Pump {
             }
         }
         for mut source in std::mem::take(&mut self.sources) {
-            source.lines.finish(&mut self.out);
-            self.deliver(source.stream);
+            self.pass_on(&mut source, Lines::finish);
         }
-        self.send(Event::RelayEnded);
     }
 
     /// Waits until something can be read, and reads once from each source that is ready. Returns whether one was.
     fn forward(&mut self, timeout: Option<Timespec>) -> bool {
-        let sources = self.sources.iter().chain(&self.own_lines);
+        let sources = self.sources.iter().chain(&self.control);
         let mut fds: Vec<PollFd<'_>> = sources
             .map(|source| PollFd::new(&source.fd, PollFlags::IN))
             .collect();
@@ -150,54 +204,77 @@ impl Pump {
         let _ = poll(&mut fds, timeout.as_ref());
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         let mut is_ready = ready.iter().copied();
+        let now = Instant::now();
         for mut source in std::mem::take(&mut self.sources) {
             if !is_ready.next().unwrap_or(false) || self.read(&mut source) {
+                if source.lines.flush_at().is_some_and(|at| at <= now) {
+                    self.pass_on(&mut source, Lines::flush);
+                }
                 self.sources.push(source);
             }
         }
         // Last, so that what a rank has printed comes before what we say about it.
         if is_ready.next().unwrap_or(false) {
-            let own_lines = self.own_lines.take();
-            self.own_lines = own_lines.and_then(|mut own| self.read(&mut own).then_some(own));
+            let control = self.control.take();
+            self.control = control.and_then(|mut own| self.read(&mut own).then_some(own));
         }
         ready.contains(&true)
     }
 
     /// Reads once and delivers complete lines. Returns false at the end.
     fn read(&mut self, source: &mut OutputSource) -> bool {
-        let count = match rustix::io::read(&source.fd, self.chunk.as_mut_slice()) {
-            Ok(count) => count,
-            Err(Errno::INTR | Errno::AGAIN) => return true,
+        let mut chunk = std::mem::take(&mut self.chunk);
+        let count = match rustix::io::read(&source.fd, chunk.as_mut_slice()) {
+            Err(Errno::INTR | Errno::AGAIN) => None,
             // A pipe cannot fail in another way; if it does, it gives nothing more.
-            Err(_) => 0,
+            read => Some(read.unwrap_or(0)),
         };
-        if count == 0 {
-            source.lines.finish(&mut self.out);
-        } else {
-            source.lines.push(&self.chunk[..count], &mut self.out);
-        }
-        self.deliver(source.stream);
-        count > 0
-    }
-
-    /// Writes the collected lines. A stream that fails is reported once, and left alone from then on.
-    fn deliver(&mut self, stream: Stream) {
-        let is_broken = &mut self.is_broken[usize::from(stream == Stream::Stderr)];
-        if !self.out.is_empty() && !*is_broken {
-            let write = || output::write(stream, &self.out);
-            let written = match &self.progress {
-                Some(progress) => progress.suspend(write),
-                None => write(),
-            };
-            if let Err(error) = written {
-                *is_broken = true;
-                // Without standard error a job still has its data.
-                if stream == Stream::Stdout {
-                    self.send(Event::OutputFailed(error.kind()));
-                }
+        match count {
+            None => {}
+            Some(0) => self.pass_on(source, Lines::finish),
+            Some(count) => {
+                let now = Instant::now();
+                self.pass_on(source, |lines, out| lines.push(&chunk[..count], now, out));
             }
         }
+        self.chunk = chunk;
+        count != Some(0)
+    }
+
+    /// Writes what `take` takes from a source. A stream that fails is reported once, and left alone from then on.
+    fn pass_on(&mut self, source: &mut OutputSource, take: impl FnOnce(&mut Lines, &mut Vec<u8>)) {
+        let id = Some(source.fd.as_raw_fd());
+        if self.line_owner.is_some() && self.line_owner != id {
+            self.out.push(b'\n');
+        }
+        if self.line_owner != id {
+            source.lines.restart();
+        }
+        let before = self.out.len();
+        take(&mut source.lines, &mut self.out);
+        if self.out.len() > before {
+            self.line_owner = id.filter(|_| source.lines.is_in_line());
+            self.write();
+        }
         self.out.clear();
+    }
+
+    fn write(&mut self) {
+        if self.is_broken {
+            return;
+        }
+        let write = || output::write(self.stream, &self.out);
+        let written = match &self.line {
+            Some(line) => line.write_around(self.stream, self.line_owner.is_some(), write),
+            None => write(),
+        };
+        if let Err(error) = written {
+            self.is_broken = true;
+            // Without standard error a job still has its data.
+            if self.stream == Stream::Stdout {
+                self.send(Event::OutputFailed(error.kind()));
+            }
+        }
     }
 
     fn send(&self, event: Event) {

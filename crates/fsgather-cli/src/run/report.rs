@@ -6,8 +6,7 @@ use fsgather::Rank;
 use serde::Serialize;
 
 use super::{
-    outcome::{RankOutcome, rank_list},
-    signals,
+    outcome::{RankOutcome, rank_list, signal_text},
     supervision::Supervision,
     variables::Job,
 };
@@ -38,21 +37,13 @@ struct RankReport {
 
 impl<'a> RunReport<'a> {
     /// Reports on a run that is over.
-    pub(super) fn new(
-        job: &'a Job,
-        supervision: &Supervision,
-        pids: &[u32],
-        elapsed: Duration,
-    ) -> Self {
-        let ranks = (0..)
-            .map(Rank::new)
-            .zip(pids)
-            .zip(supervision.outcomes())
-            .map(|((rank, pid), outcome)| {
-                let error = supervision.last_error(rank);
-                let error = error.map(|reported| reported.error.text.clone());
-                RankReport::new(rank, *pid, *outcome, error)
-            });
+    pub(super) fn new(job: &'a Job, supervision: &Supervision, elapsed: Duration) -> Self {
+        let ends = supervision.ends();
+        let ranks = (0..).map(Rank::new).zip(ends.pids()).map(|(rank, pid)| {
+            let error = ends.last_error(rank);
+            let error = error.map(|reported| reported.error.text.clone());
+            RankReport::new(rank, *pid, ends.outcome(rank), error)
+        });
         let mut also_failed: BTreeMap<RankOutcome, Vec<Rank>> = BTreeMap::new();
         for (rank, outcome) in supervision.also_failed() {
             also_failed.entry(*outcome).or_default().push(*rank);
@@ -73,8 +64,7 @@ impl<'a> RunReport<'a> {
         }
     }
 
-    /// What has not been said yet while the run went on: which ranks failed besides the first one, one line for each way of
-    /// failing. One that blames another may have ended before that one.
+    /// Lists the ranks that failed besides the first one and were not reported during the run, one line for each way of failing.
     pub(super) fn lines(&self) -> Vec<String> {
         self.also_failed
             .iter()
@@ -90,7 +80,7 @@ impl RankReport {
     fn new(rank: Rank, pid: u32, outcome: Option<RankOutcome>, error: Option<String>) -> Self {
         let (exit_code, signal) = match outcome {
             Some(RankOutcome::Code(code)) => (Some(code), None),
-            Some(RankOutcome::Signal(signal)) => (None, Some(signals::name(signal))),
+            Some(RankOutcome::Signal(signal)) => (None, Some(signal_text(signal))),
             None => (None, None),
         };
         Self {

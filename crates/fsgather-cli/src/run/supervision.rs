@@ -10,17 +10,14 @@ use fsgather_core::{Deadline, duration_text};
 use rustix::process::Signal;
 
 use super::{
-    errors::ReportedError,
-    outcome::{RankOutcome, rank_list},
-    signals,
+    error_file::ReportedError,
+    outcome::{RankOutcome, rank_list, signal_text},
+    rank_ends::RankEnds,
 };
 use crate::{exit, heeded::is_echo};
 
-/// An error may be the reason for the end of the rank that reported it if the rank ends within this time.
-const MAX_ERROR_AGE: Duration = Duration::from_secs(30);
-
-/// Ranks may report the failure of another one before the system reports its end, but at most by this time.
-const MAX_REPORT_LEAD: Duration = Duration::from_secs(1);
+/// How long a run waits after the last rank before it says for what.
+const NOTICE_DELAY: Duration = Duration::from_secs(1);
 
 /// How long ranks may take to end.
 #[derive(Clone, Copy, Debug)]
@@ -29,25 +26,6 @@ pub(super) struct Policy {
     pub(super) grace: Duration,
     /// From SIGTERM to SIGKILL.
     pub(super) kill_after: Duration,
-}
-
-/// An event.
-#[derive(Clone, Debug)]
-pub(super) enum Input {
-    /// These ranks have ended since the last time.
-    Ended(Vec<(Rank, RankOutcome)>),
-    /// The last error of each rank, in the order in which they were reported.
-    Errors(Vec<ReportedError>),
-    /// This process received a signal.
-    Signal(Signal),
-    /// Standard output has failed.
-    OutputFailed(io::ErrorKind),
-    /// All output of the ranks is closed and delivered.
-    Drained,
-    /// The relay has ended.
-    RelayEnded,
-    /// The deadline has passed.
-    Due,
 }
 
 /// What to do.
@@ -66,12 +44,17 @@ pub(super) enum Action {
 }
 
 /// Why a run does not end with code 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// A rank failed.
     Rank(Rank, RankOutcome),
-    /// A rank could not be started; the exit code for it.
-    NotStarted(u8),
+    /// A rank could not be started.
+    NotStarted {
+        /// The exit code for it.
+        code: u8,
+        /// Why, as a sentence.
+        reason: String,
+    },
     /// Our standard output failed.
     Output(io::ErrorKind),
     /// This signal came before all ranks were started, or another one after it.
@@ -89,10 +72,14 @@ enum Stage {
     Terminated(Deadline),
     /// They got SIGKILL.
     Killed,
-    /// All ranks have ended. What they have left behind got SIGTERM, and gets SIGKILL at the deadline.
+    /// All ranks have ended. What they have left behind got SIGTERM, and is reported at the deadline.
     Leftovers(Deadline),
-    /// Output is being delivered.
-    Delivering,
+    /// The same, and it was reported. It gets SIGKILL at the deadline.
+    ReportedLeftovers(Deadline),
+    /// Output is being delivered, which is reported at the deadline.
+    Delivering(Deadline),
+    /// The same, and it was reported.
+    ReportedDelivery,
     /// The run is over.
     Finished,
 }
@@ -101,19 +88,15 @@ enum Stage {
 #[derive(Debug)]
 pub(super) struct Supervision {
     policy: Policy,
-    pids: Vec<u32>,
-    outcomes: Vec<Option<RankOutcome>>,
-    /// When each rank ended.
-    ended: Vec<Option<Instant>>,
+    ends: RankEnds,
     stage: Stage,
     cause: Option<Cause>,
-    /// Ranks that failed by themselves after the first one.
+    /// Ranks that failed by themselves after the first one, and were not reported.
     also_failed: Vec<(Rank, RankOutcome)>,
-    /// The last error of each rank, in the order in which they were reported.
-    errors: Vec<ReportedError>,
     /// The first signal that was passed on, the last one, and when that came.
     passed_on: Option<(Signal, Signal, Instant)>,
-    drained: bool,
+    is_drained: bool,
+    actions: Vec<Action>,
 }
 
 impl Supervision {
@@ -121,79 +104,30 @@ impl Supervision {
     pub(super) fn new(policy: Policy, pids: Vec<u32>) -> Self {
         Self {
             policy,
-            outcomes: vec![None; pids.len()],
-            ended: vec![None; pids.len()],
-            pids,
+            ends: RankEnds::new(pids),
             stage: Stage::Running,
             cause: None,
             also_failed: Vec::new(),
-            errors: Vec::new(),
             passed_on: None,
-            drained: false,
+            is_drained: false,
+            actions: Vec::new(),
         }
     }
 
-    /// Ends those ranks that were started before one that could not be.
-    pub(super) fn start_failed(&mut self, now: Instant, code: u8) -> Vec<Action> {
-        self.cause = Some(Cause::NotStarted(code));
-        let mut actions = Vec::new();
-        if self.is_empty() {
-            self.clear_up(now, &mut actions);
-        } else {
-            self.terminate(now, &mut actions);
-        }
-        actions
+    /// Takes what is to be done.
+    pub(super) fn take_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
     }
 
-    /// Notes that a signal came before all ranks were started; those that were get it as an input.
-    pub(super) fn start_interrupted(&mut self, signal: Signal) {
-        self.cause.get_or_insert(Cause::Interrupted(signal));
-    }
-
-    /// Decides what to do about something that has happened.
-    pub(super) fn on(&mut self, now: Instant, input: Input) -> Vec<Action> {
-        let mut actions = Vec::new();
-        match input {
-            Input::Ended(mut ended) => {
-                for (rank, outcome) in &ended {
-                    self.outcomes[rank.index()] = Some(*outcome);
-                    self.ended[rank.index()] = Some(now);
-                }
-                // Within one look at the ranks, the order of their ends is not known.
-                ended.sort_by_key(|(rank, outcome)| {
-                    outcome.innocence(self.blames_another(*rank, *outcome))
-                });
-                for (rank, outcome) in ended {
-                    if outcome.is_failure() {
-                        self.rank_failed(now, rank, outcome, &mut actions);
-                    }
-                }
-                if self.is_empty() {
-                    self.clear_up(now, &mut actions);
-                }
-            }
-            Input::Errors(errors) => self.errors = errors,
-            Input::Signal(signal) => self.signalled(now, signal, &mut actions),
-            Input::OutputFailed(kind) => self.output_failed(now, kind, &mut actions),
-            Input::Drained => {
-                self.drained = true;
-                if matches!(self.stage, Stage::Leftovers(_)) {
-                    self.deliver(&mut actions);
-                }
-            }
-            Input::RelayEnded => self.stage = Stage::Finished,
-            Input::Due => self.due(now, &mut actions),
-        }
-        actions
-    }
-
-    /// When to come back with [`Input::Due`].
+    /// When to call [`on_deadline`](Self::on_deadline).
     pub(super) const fn deadline(&self) -> Option<Deadline> {
         match self.stage {
-            Stage::Grace(deadline) | Stage::Terminated(deadline) | Stage::Leftovers(deadline) => {
-                Some(deadline)
-            }
-            Stage::Running | Stage::Killed | Stage::Delivering | Stage::Finished => None,
+            Stage::Grace(deadline)
+            | Stage::Terminated(deadline)
+            | Stage::Leftovers(deadline)
+            | Stage::ReportedLeftovers(deadline)
+            | Stage::Delivering(deadline) => Some(deadline),
+            Stage::Running | Stage::Killed | Stage::ReportedDelivery | Stage::Finished => None,
         }
     }
 
@@ -204,10 +138,10 @@ impl Supervision {
 
     /// The code to exit with.
     pub(super) fn exit_code(&self) -> u8 {
-        match self.cause {
+        match &self.cause {
             None => exit::DONE,
             Some(Cause::Rank(_, outcome)) => outcome.exit_code(),
-            Some(Cause::NotStarted(code)) => code,
+            Some(Cause::NotStarted { code, .. }) => *code,
             Some(Cause::Output(io::ErrorKind::BrokenPipe)) => exit::BROKEN_PIPE,
             Some(Cause::Output(_)) => exit::OTHER,
             Some(Cause::Interrupted(signal)) => exit::code_of_signal(signal.as_raw()),
@@ -216,13 +150,11 @@ impl Supervision {
 
     /// The sentence that says why the run failed, if it did.
     pub(super) fn reason(&self) -> Option<String> {
-        self.cause.map(|cause| match cause {
-            Cause::Rank(rank, outcome) => self.sentence(rank, outcome),
-            Cause::NotStarted(_) => "the command could not be started".to_owned(),
+        self.cause.as_ref().map(|cause| match cause {
+            Cause::Rank(rank, outcome) => self.ends.sentence(*rank, *outcome),
+            Cause::NotStarted { reason, .. } => reason.clone(),
             Cause::Output(kind) => format!("standard output failed: {kind}"),
-            Cause::Interrupted(signal) => {
-                format!("ended by {}", signals::name(signal.as_raw()))
-            }
+            Cause::Interrupted(signal) => format!("ended by {}", signal_text(signal.as_raw())),
         })
     }
 
@@ -234,78 +166,61 @@ impl Supervision {
         }
     }
 
-    /// The last error that a rank has reported.
-    pub(super) fn last_error(&self, rank: Rank) -> Option<&ReportedError> {
-        let mut errors = self.errors.iter();
-        errors.find(|reported| reported.error.rank == rank.get())
+    /// How the ranks ended.
+    pub(super) const fn ends(&self) -> &RankEnds {
+        &self.ends
     }
 
-    /// How each rank ended; `None` for those that were not waited for.
-    pub(super) fn outcomes(&self) -> &[Option<RankOutcome>] {
-        &self.outcomes
-    }
-
-    /// Ranks that failed by themselves after the first one, in the order in which that was found.
+    /// Ranks that failed by themselves after the first one and were not reported, in the order in which that was found.
     pub(super) fn also_failed(&self) -> &[(Rank, RankOutcome)] {
         &self.also_failed
     }
 
-    fn rank_failed(
+    /// Ends those ranks that were started before one that could not be.
+    pub(super) fn on_start_failure(&mut self, now: Instant, code: u8, reason: String) {
+        self.say(reason.clone());
+        self.cause = Some(Cause::NotStarted { code, reason });
+        if self.ends.have_all_ended() {
+            self.clear_up(now);
+        } else {
+            self.terminate(now);
+        }
+    }
+
+    /// Notes that a signal came before all ranks were started. Those that were get it by [`on_signal`](Self::on_signal).
+    pub(super) fn on_start_interrupted(&mut self, signal: Signal) {
+        self.cause.get_or_insert(Cause::Interrupted(signal));
+    }
+
+    /// Judges the ranks that have ended since the last time, and the errors reported until then.
+    pub(super) fn on_ends(
         &mut self,
         now: Instant,
-        rank: Rank,
-        outcome: RankOutcome,
-        actions: &mut Vec<Action>,
+        mut ended: Vec<(Rank, RankOutcome)>,
+        errors: Vec<ReportedError>,
     ) {
-        if !matches!(self.stage, Stage::Running | Stage::Grace(_)) {
-            // We have forced it to end.
-            return;
-        }
-        let obedient = self
-            .passed_on
-            .is_some_and(|(_, signal, _)| outcome.obeys(signal.as_raw()));
-        let sentence = self.sentence(rank, outcome);
-        match self.cause {
-            // The system reports the end of a killed rank a moment later, and a failed rank may take time to clean up.
-            // Meanwhile another rank may have noticed the failure and ended because of it.
-            Some(Cause::Rank(earlier, blaming))
-                if self.blames_another(earlier, blaming)
-                    && (matches!(outcome, RankOutcome::Signal(_))
-                        || self.is_blamed_by(rank, earlier)
-                            && !self.blames_another(rank, outcome)) =>
-            {
-                self.cause = Some(Cause::Rank(rank, outcome));
-                self.also_failed.push((earlier, blaming));
-                actions.push(Action::Say(sentence));
-            }
-            Some(_) if obedient => {}
-            Some(_) => self.also_failed.push((rank, outcome)),
-            None => {
-                self.cause = Some(Cause::Rank(rank, outcome));
-                if !obedient {
-                    let others = if self.is_empty() || !matches!(self.stage, Stage::Running) {
-                        String::new()
-                    } else {
-                        let grace = duration_text(self.policy.grace);
-                        format!("; the others have {grace} to end")
-                    };
-                    actions.push(Action::Say(sentence + &others));
-                }
+        self.ends.record(now, &ended, errors);
+        // Within one look at the ranks, the order of their ends is not known.
+        ended.sort_by_key(|(rank, outcome)| {
+            outcome.innocence(self.ends.blames_another(*rank, *outcome))
+        });
+        for (rank, outcome) in ended {
+            if outcome.is_failure() {
+                self.rank_failed(now, rank, outcome);
             }
         }
-        // After a signal ranks may take the time they need, unless one fails for another reason.
-        if matches!(self.stage, Stage::Running) && !obedient {
-            self.stage = Stage::Grace(Deadline::after(now, self.policy.grace));
+        if self.ends.have_all_ended() {
+            self.clear_up(now);
         }
     }
 
     /// A reader that went away wants no more output, so the ranks are terminated. After another failure they may end by themselves, as
     /// after the failure of a rank: the terminal of the job may have been closed, and its signal is about to arrive.
-    fn output_failed(&mut self, now: Instant, kind: io::ErrorKind, actions: &mut Vec<Action>) {
+    pub(super) fn on_output_failure(&mut self, now: Instant, kind: io::ErrorKind) {
         self.cause.get_or_insert(Cause::Output(kind));
         if kind == io::ErrorKind::BrokenPipe {
             if matches!(self.stage, Stage::Running | Stage::Grace(_)) {
-                self.terminate(now, actions);
+                self.terminate(now);
             }
             return;
         }
@@ -316,43 +231,68 @@ impl Supervision {
             self.stage = Stage::Grace(Deadline::after(now, grace));
             line = format!("{line}; the ranks have {} to end", duration_text(grace));
         }
-        actions.push(Action::Say(line));
+        self.say(line);
     }
 
-    fn signalled(&mut self, now: Instant, signal: Signal, actions: &mut Vec<Action>) {
+    /// Passes on a signal that this process received, or kills for the second one.
+    pub(super) fn on_signal(&mut self, now: Instant, signal: Signal) {
         match (self.stage, self.passed_on) {
             (Stage::Finished, _) => {}
             (_, Some((_, last, at))) if is_echo(signal.as_raw(), (last.as_raw(), at), now) => {}
-            (Stage::Leftovers(_) | Stage::Delivering | Stage::Killed, _) => {
-                actions.push(Action::SignalAll(Signal::KILL));
-                actions.push(Action::Abandon);
+            (
+                Stage::Leftovers(_)
+                | Stage::ReportedLeftovers(_)
+                | Stage::Delivering(_)
+                | Stage::ReportedDelivery
+                | Stage::Killed,
+                _,
+            ) => {
+                self.actions.push(Action::SignalAll(Signal::KILL));
+                self.actions.push(Action::Abandon);
                 self.stage = Stage::Finished;
             }
-            (_, None) if self.is_empty() => self.clear_up(now, actions),
+            (_, None) if self.ends.have_all_ended() => self.clear_up(now),
             (_, None) => {
                 self.passed_on = Some((signal, signal, now));
                 if matches!(
-                    (self.stage, self.cause),
+                    (self.stage, &self.cause),
                     (Stage::Grace(_), Some(Cause::Output(_)))
                 ) {
                     self.stage = Stage::Running;
                 }
-                actions.push(Action::SignalRunning(signal));
-                actions.push(Action::Say(format!(
+                self.actions.push(Action::SignalRunning(signal));
+                self.say(format!(
                     "{} passed on to {}; a second signal kills",
-                    signals::name(signal.as_raw()),
-                    rank_list(&self.running())
-                )));
+                    signal_text(signal.as_raw()),
+                    rank_list(&self.ends.running())
+                ));
             }
             (_, Some((first, _, _))) => {
                 self.passed_on = Some((first, signal, now));
                 self.cause.get_or_insert(Cause::Interrupted(first));
-                self.kill("after a second signal", actions);
+                self.kill("after a second signal");
             }
         }
     }
 
-    fn due(&mut self, now: Instant, actions: &mut Vec<Action>) {
+    /// Notes that all output of the ranks is closed and delivered.
+    pub(super) fn on_drained(&mut self, now: Instant) {
+        self.is_drained = true;
+        if matches!(
+            self.stage,
+            Stage::Leftovers(_) | Stage::ReportedLeftovers(_)
+        ) {
+            self.deliver(now);
+        }
+    }
+
+    /// Notes that the relay has ended.
+    pub(super) const fn on_relay_end(&mut self) {
+        self.stage = Stage::Finished;
+    }
+
+    /// Takes the step that is due.
+    pub(super) fn on_deadline(&mut self, now: Instant) {
         if self
             .deadline()
             .is_none_or(|deadline| !deadline.has_passed(now))
@@ -360,126 +300,107 @@ impl Supervision {
             return;
         }
         match self.stage {
-            Stage::Grace(_) => self.terminate(now, actions),
+            Stage::Grace(_) => self.terminate(now),
             Stage::Terminated(_) => {
                 let waited = duration_text(self.policy.kill_after);
-                self.kill(&format!("still there {waited} after SIGTERM"), actions);
+                self.kill(&format!("still there {waited} after SIGTERM"));
             }
-            Stage::Leftovers(_) => self.deliver(actions),
-            Stage::Running | Stage::Killed | Stage::Delivering | Stage::Finished => {}
+            Stage::Leftovers(_) => {
+                let rest = self.policy.kill_after.saturating_sub(NOTICE_DELAY);
+                self.stage = Stage::ReportedLeftovers(Deadline::after(now, rest));
+                self.say(format!(
+                    "all ranks have ended, but their output has not: it is not being read, or processes that they started \
+                     hold it open; waiting for {} more",
+                    duration_text(rest)
+                ));
+            }
+            Stage::ReportedLeftovers(_) => self.deliver(now),
+            Stage::Delivering(_) => {
+                self.stage = Stage::ReportedDelivery;
+                self.say(
+                    "all ranks have ended; waiting for the reader of their output, which takes none; a signal ends this"
+                        .to_owned(),
+                );
+            }
+            Stage::Running | Stage::Killed | Stage::ReportedDelivery | Stage::Finished => {}
         }
     }
 
-    fn terminate(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        self.stage = Stage::Terminated(Deadline::after(now, self.policy.kill_after));
-        let running = rank_list(&self.running());
-        actions.push(Action::Say(format!("ending {running} with SIGTERM")));
-        actions.push(Action::SignalRunning(Signal::TERM));
+    fn rank_failed(&mut self, now: Instant, rank: Rank, outcome: RankOutcome) {
+        if !matches!(self.stage, Stage::Running | Stage::Grace(_)) {
+            // We have forced it to end.
+            return;
+        }
+        let is_obedient = self
+            .passed_on
+            .is_some_and(|(_, signal, _)| outcome.obeys(signal.as_raw()));
+        let sentence = self.ends.sentence(rank, outcome);
+        match self.cause {
+            // The system reports the end of a killed rank a moment later, and a failed rank may take time to clean up.
+            // Meanwhile another rank may have noticed the failure and ended because of it.
+            Some(Cause::Rank(earlier, blaming))
+                if self.ends.blames_another(earlier, blaming)
+                    && (matches!(outcome, RankOutcome::Signal(_))
+                        || self.ends.is_blamed_by(rank, earlier)
+                            && !self.ends.blames_another(rank, outcome)) =>
+            {
+                self.cause = Some(Cause::Rank(rank, outcome));
+                self.say(sentence);
+            }
+            Some(_) if is_obedient => {}
+            Some(_) => self.also_failed.push((rank, outcome)),
+            None => {
+                self.cause = Some(Cause::Rank(rank, outcome));
+                if !is_obedient {
+                    let is_alone = self.ends.have_all_ended();
+                    let others = if is_alone || !matches!(self.stage, Stage::Running) {
+                        String::new()
+                    } else {
+                        let grace = duration_text(self.policy.grace);
+                        format!("; the others have {grace} to end")
+                    };
+                    self.say(sentence + &others);
+                }
+            }
+        }
+        // After a signal ranks may take the time they need, unless one fails for another reason.
+        if matches!(self.stage, Stage::Running) && !is_obedient {
+            self.stage = Stage::Grace(Deadline::after(now, self.policy.grace));
+        }
     }
 
-    fn kill(&mut self, why: &str, actions: &mut Vec<Action>) {
+    fn terminate(&mut self, now: Instant) {
+        self.stage = Stage::Terminated(Deadline::after(now, self.policy.kill_after));
+        let running = rank_list(&self.ends.running());
+        self.say(format!("ending {running} with SIGTERM"));
+        self.actions.push(Action::SignalRunning(Signal::TERM));
+    }
+
+    fn kill(&mut self, why: &str) {
         self.stage = Stage::Killed;
-        let running = rank_list(&self.running());
-        actions.push(Action::Say(format!("killing {running}, {why}")));
-        actions.push(Action::SignalRunning(Signal::KILL));
+        let running = rank_list(&self.ends.running());
+        self.say(format!("killing {running}, {why}"));
+        self.actions.push(Action::SignalRunning(Signal::KILL));
     }
 
     /// All ranks have ended: ends what they have left behind.
-    fn clear_up(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        actions.push(Action::SignalAll(Signal::TERM));
-        self.stage = Stage::Leftovers(Deadline::after(now, self.policy.kill_after));
-        if self.drained {
-            self.deliver(actions);
+    fn clear_up(&mut self, now: Instant) {
+        self.actions.push(Action::SignalAll(Signal::TERM));
+        let delay = NOTICE_DELAY.min(self.policy.kill_after);
+        self.stage = Stage::Leftovers(Deadline::after(now, delay));
+        if self.is_drained {
+            self.deliver(now);
         }
     }
 
-    fn deliver(&mut self, actions: &mut Vec<Action>) {
-        actions.push(Action::SignalAll(Signal::KILL));
-        actions.push(Action::StopRelay);
-        self.stage = Stage::Delivering;
+    fn deliver(&mut self, now: Instant) {
+        self.actions.push(Action::SignalAll(Signal::KILL));
+        self.actions.push(Action::StopRelay);
+        self.stage = Stage::Delivering(Deadline::after(now, NOTICE_DELAY));
     }
 
-    fn running(&self) -> Vec<Rank> {
-        self.ranks(Option::is_none)
-    }
-
-    fn ranks(&self, wanted: impl Fn(&Option<RankOutcome>) -> bool) -> Vec<Rank> {
-        (0..)
-            .zip(&self.outcomes)
-            .filter(|(_, outcome)| wanted(outcome))
-            .map(|(rank, _)| Rank::new(rank))
-            .collect()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.outcomes.iter().all(Option::is_some)
-    }
-
-    /// How a rank has ended, with its last error, or else with what another rank reports about it.
-    fn sentence(&self, rank: Rank, outcome: RankOutcome) -> String {
-        let how = format!("rank {rank} (pid {}) {outcome}", self.pids[rank.index()]);
-        if let Some(own) = self.last_error(rank) {
-            let age = self.age_at_end(own, rank);
-            let age = if age > MAX_REPORT_LEAD {
-                format!(" ({} before)", duration_text(age))
-            } else {
-                String::new()
-            };
-            return format!("{how}; last error{age}: {}", own.error.text);
-        }
-        let mut reports = self.errors.iter();
-        match reports.find(|reported| reported.blames(rank) && self.is_about_end(reported, rank)) {
-            Some(ReportedError { error, .. }) => {
-                format!("{how}; rank {} reports: {}", error.rank, error.text)
-            }
-            None => how,
-        }
-    }
-
-    /// How long before the end of a rank an error was reported.
-    fn age_at_end(&self, reported: &ReportedError, rank: Rank) -> Duration {
-        let ended = self.ended.get(rank.index()).copied().flatten();
-        ended.map_or(Duration::ZERO, |ended| {
-            ended.saturating_duration_since(reported.at)
-        })
-    }
-
-    /// Whether an error that blames a rank is about its end: not if it was reported long before, unless the reporting
-    /// rank failed with it, and not if the reporting rank succeeded in spite of it.
-    fn is_about_end(&self, reported: &ReportedError, rank: Rank) -> bool {
-        let by = Rank::new(reported.error.rank);
-        let has_failed = || {
-            let mut also_failed = self.also_failed.iter();
-            self.failed_first() == Some(by) || also_failed.any(|(failed, _)| *failed == by)
-        };
-        let outcome = self.outcomes.get(by.index()).copied().flatten();
-        outcome.is_none_or(RankOutcome::is_failure)
-            && (self.age_at_end(reported, rank) <= MAX_REPORT_LEAD || has_failed())
-    }
-
-    /// The error that a rank has probably ended with.
-    fn final_error(&self, rank: Rank) -> Option<&ReportedError> {
-        self.last_error(rank)
-            .filter(|reported| self.age_at_end(reported, rank) <= MAX_ERROR_AGE)
-    }
-
-    /// Whether a rank says by its exit code, or by its last error, that it failed because of another one.
-    fn blames_another(&self, rank: Rank, outcome: RankOutcome) -> bool {
-        let last = self.final_error(rank);
-        let blames = last.map(|reported| !reported.error.blames.is_empty());
-        match outcome {
-            // Programs that catch no error abort with it.
-            RankOutcome::Signal(signal) if signal == Signal::ABORT.as_raw() => {
-                blames.unwrap_or(false)
-            }
-            RankOutcome::Signal(_) => false,
-            RankOutcome::Code(_) => blames.unwrap_or_else(|| outcome.blames_another()),
-        }
-    }
-
-    fn is_blamed_by(&self, rank: Rank, by: Rank) -> bool {
-        self.final_error(by)
-            .is_some_and(|reported| reported.blames(rank))
+    fn say(&mut self, line: String) {
+        self.actions.push(Action::Say(line));
     }
 }
 

@@ -251,7 +251,7 @@ pub(crate) fn is_guard(pid: &str) -> bool {
     words.ends_with(b"\0guard-run\0")
 }
 
-fn pid(raw: u32) -> Pid {
+pub(crate) fn pid(raw: u32) -> Pid {
     Pid::from_raw(raw.try_into().expect("pid")).expect("pid")
 }
 

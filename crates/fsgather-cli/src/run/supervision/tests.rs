@@ -3,7 +3,10 @@
 use fsgather_core::last_error::LastError;
 
 use super::*;
-use crate::heeded::ECHO;
+use crate::{
+    heeded::ECHO,
+    run::rank_ends::{MAX_ERROR_AGE, MAX_REPORT_LEAD},
+};
 
 const GRACE: Duration = Duration::from_secs(5);
 const KILL_AFTER: Duration = Duration::from_secs(3);
@@ -11,6 +14,7 @@ const KILL_AFTER: Duration = Duration::from_secs(3);
 struct Script {
     supervision: Supervision,
     now: Instant,
+    errors: Vec<ReportedError>,
 }
 
 impl Script {
@@ -22,31 +26,50 @@ impl Script {
         Self {
             supervision: Supervision::new(policy, (1000..1000 + ranks).collect()),
             now: Instant::now(),
+            errors: Vec::new(),
         }
-    }
-
-    fn on(&mut self, input: Input) -> Vec<Action> {
-        self.supervision.on(self.now, input)
     }
 
     fn ended(&mut self, ended: &[(u32, RankOutcome)]) -> Vec<Action> {
         let ended = ended
             .iter()
             .map(|(rank, outcome)| (Rank::new(*rank), *outcome));
-        self.on(Input::Ended(ended.collect()))
+        let errors = self.errors.clone();
+        self.supervision.on_ends(self.now, ended.collect(), errors);
+        self.supervision.take_actions()
+    }
+
+    fn signal(&mut self, signal: Signal) -> Vec<Action> {
+        self.supervision.on_signal(self.now, signal);
+        self.supervision.take_actions()
+    }
+
+    fn output_fails(&mut self, kind: io::ErrorKind) -> Vec<Action> {
+        self.supervision.on_output_failure(self.now, kind);
+        self.supervision.take_actions()
+    }
+
+    fn drained(&mut self) -> Vec<Action> {
+        self.supervision.on_drained(self.now);
+        self.supervision.take_actions()
+    }
+
+    fn due(&mut self) -> Vec<Action> {
+        self.supervision.on_deadline(self.now);
+        self.supervision.take_actions()
     }
 
     fn due_after(&mut self, timeout: Duration) -> Vec<Action> {
         let deadline = self.supervision.deadline().expect("a deadline").at();
         assert_eq!(deadline, self.now + timeout);
         self.now = deadline;
-        self.on(Input::Due)
+        self.due()
     }
 
     /// Plays the end when all ranks have ended, and returns the exit code.
     fn close(&mut self) -> u8 {
-        self.on(Input::Drained);
-        self.on(Input::RelayEnded);
+        self.drained();
+        self.supervision.on_relay_end();
         assert!(self.supervision.is_finished());
         self.supervision.exit_code()
     }
@@ -83,10 +106,10 @@ fn all_is_well_when_every_rank_exits_with_0() {
         [Action::SignalAll(Signal::TERM)]
     );
     assert_eq!(
-        run.on(Input::Drained),
+        run.drained(),
         [Action::SignalAll(Signal::KILL), Action::StopRelay]
     );
-    assert_eq!(run.on(Input::RelayEnded), []);
+    run.supervision.on_relay_end();
     assert_eq!(run.supervision.exit_code(), 0);
     assert_eq!(run.supervision.reason(), None);
 }
@@ -131,7 +154,7 @@ fn the_first_failure_counts_and_later_ones_are_remembered() {
 }
 
 #[test]
-fn of_ranks_found_together_the_killed_one_is_the_first() {
+fn of_ranks_found_together_the_killed_one_is_first() {
     let mut run = Script::new(3);
     run.ended(&[
         (0, RankOutcome::Code(11)),
@@ -166,7 +189,7 @@ fn what_we_kill_ourselves_is_not_the_cause() {
 #[test]
 fn ranks_that_were_signalled_take_the_time_they_need() {
     let mut run = Script::new(2);
-    assert_eq!(sent(&run.on(Input::Signal(Signal::TERM))), [Signal::TERM]);
+    assert_eq!(sent(&run.signal(Signal::TERM)), [Signal::TERM]);
     assert_eq!(run.ended(&[(1, RankOutcome::Signal(15))]), []);
     assert_eq!(run.supervision.deadline(), None);
     run.ended(&[(0, RankOutcome::Code(0))]);
@@ -176,7 +199,7 @@ fn ranks_that_were_signalled_take_the_time_they_need() {
 #[test]
 fn a_signalled_rank_that_fails_otherwise_ends_the_waiting() {
     let mut run = Script::new(2);
-    run.on(Input::Signal(Signal::TERM));
+    run.signal(Signal::TERM);
     run.ended(&[(1, KILLED)]);
     assert_eq!(sent(&run.due_after(GRACE)), [Signal::TERM]);
 }
@@ -184,7 +207,7 @@ fn a_signalled_rank_that_fails_otherwise_ends_the_waiting() {
 #[test]
 fn a_signal_that_ranks_handle_well_is_no_failure() {
     let mut run = Script::new(1);
-    run.on(Input::Signal(Signal::INT));
+    run.signal(Signal::INT);
     run.ended(&[(0, RankOutcome::Code(0))]);
     assert_eq!(run.close(), 0);
 }
@@ -192,16 +215,13 @@ fn a_signal_that_ranks_handle_well_is_no_failure() {
 #[test]
 fn a_second_signal_kills_and_a_third_one_gives_up() {
     let mut run = Script::new(1);
-    run.on(Input::Signal(Signal::INT));
-    assert_eq!(run.on(Input::Signal(Signal::INT)), [], "an echo");
+    run.signal(Signal::INT);
+    assert_eq!(run.signal(Signal::INT), [], "an echo");
     run.now += ECHO;
-    assert_eq!(sent(&run.on(Input::Signal(Signal::INT))), [Signal::KILL]);
+    assert_eq!(sent(&run.signal(Signal::INT)), [Signal::KILL]);
     assert_eq!(run.supervision.exit_code(), 130);
     run.now += ECHO;
-    assert!(
-        run.on(Input::Signal(Signal::INT))
-            .contains(&Action::Abandon)
-    );
+    assert!(run.signal(Signal::INT).contains(&Action::Abandon));
     assert!(run.supervision.is_finished());
     assert_eq!(run.supervision.exit_code(), 130);
 }
@@ -209,8 +229,8 @@ fn a_second_signal_kills_and_a_third_one_gives_up() {
 #[test]
 fn another_signal_is_never_an_echo() {
     let mut run = Script::new(1);
-    run.on(Input::Signal(Signal::INT));
-    assert_eq!(sent(&run.on(Input::Signal(Signal::TERM))), [Signal::KILL]);
+    run.signal(Signal::INT);
+    assert_eq!(sent(&run.signal(Signal::TERM)), [Signal::KILL]);
     run.ended(&[(0, KILLED)]);
     assert_eq!(run.close(), 130);
 }
@@ -218,7 +238,7 @@ fn another_signal_is_never_an_echo() {
 #[test]
 fn a_reader_that_went_away_ends_the_ranks() {
     let mut run = Script::new(1);
-    let actions = run.on(Input::OutputFailed(io::ErrorKind::BrokenPipe));
+    let actions = run.output_fails(io::ErrorKind::BrokenPipe);
     assert_eq!(sent(&actions), [Signal::TERM]);
     run.ended(&[(0, RankOutcome::Signal(15))]);
     assert_eq!(run.close(), 141);
@@ -227,7 +247,7 @@ fn a_reader_that_went_away_ends_the_ranks() {
 #[test]
 fn failed_output_is_reported_and_gives_ranks_time_to_end() {
     let mut run = Script::new(1);
-    let actions = run.on(Input::OutputFailed(io::ErrorKind::StorageFull));
+    let actions = run.output_fails(io::ErrorKind::StorageFull);
     assert_eq!(sent(&actions), []);
     assert!(
         format!("{actions:?}").contains("standard output failed: no storage space"),
@@ -242,18 +262,17 @@ fn handlers_of_a_signal_are_not_cut_short_by_failed_output() {
     // A closed terminal fails the output and sends a signal, in either order.
     for is_output_first in [true, false] {
         let mut run = Script::new(1);
-        let failed = Input::OutputFailed(io::ErrorKind::Other);
-        let signal = Input::Signal(Signal::HUP);
-        let (first, second) = if is_output_first {
-            (failed, signal)
-        } else {
-            (signal, failed)
-        };
-        let mut actions = run.on(first);
-        actions.extend(run.on(second));
+        let mut actions = Vec::new();
+        for is_output in [is_output_first, !is_output_first] {
+            actions.extend(if is_output {
+                run.output_fails(io::ErrorKind::Other)
+            } else {
+                run.signal(Signal::HUP)
+            });
+        }
         assert_eq!(sent(&actions), [Signal::HUP]);
         run.now += Duration::from_secs(3600);
-        assert_eq!(sent(&run.on(Input::Due)), []);
+        assert_eq!(sent(&run.due()), []);
         run.ended(&[(0, RankOutcome::Code(0))]);
     }
 }
@@ -261,35 +280,54 @@ fn handlers_of_a_signal_are_not_cut_short_by_failed_output() {
 #[test]
 fn ranks_already_started_end_when_one_cannot_be() {
     let mut run = Script::new(2);
-    let actions = run.supervision.start_failed(run.now, 126);
+    let reason = "cannot start `x`: Permission denied";
+    run.supervision
+        .on_start_failure(run.now, 126, reason.to_owned());
+    let actions = run.supervision.take_actions();
     assert_eq!(sent(&actions), [Signal::TERM]);
+    assert!(said(&actions).starts_with(reason));
+    assert_eq!(run.supervision.reason().as_deref(), Some(reason));
     run.ended(&[(0, RankOutcome::Signal(15)), (1, RankOutcome::Signal(15))]);
     assert_eq!(run.close(), 126);
 
     let mut none = Script::new(0);
-    none.supervision.start_failed(none.now, 127);
+    none.supervision
+        .on_start_failure(none.now, 127, reason.to_owned());
     assert_eq!(none.close(), 127);
 }
 
 #[test]
-fn leftovers_that_keep_output_open_are_killed_in_the_end() {
+fn leftovers_that_hold_output_are_reported_and_then_killed() {
     let mut run = Script::new(1);
     run.ended(&[(0, RankOutcome::Code(0))]);
     assert_eq!(
-        run.due_after(KILL_AFTER),
-        [Action::SignalAll(Signal::KILL), Action::StopRelay]
+        said(&run.due_after(NOTICE_DELAY)),
+        "all ranks have ended, but their output has not: it is not being read, or processes that they started hold it open; \
+         waiting for 2 s more\n"
     );
     assert_eq!(
-        run.supervision.deadline(),
-        None,
-        "slow readers get all the time they need"
+        run.due_after(Duration::from_secs(2)),
+        [Action::SignalAll(Signal::KILL), Action::StopRelay]
     );
+}
+
+#[test]
+fn a_reader_that_takes_nothing_is_reported_and_waited_for() {
+    let mut run = Script::new(1);
+    run.ended(&[(0, RankOutcome::Code(0))]);
+    run.drained();
+    let actions = run.due_after(NOTICE_DELAY);
+    assert!(said(&actions).contains("waiting for the reader of their output"));
+    // Slow readers get all the time they need.
+    assert_eq!(run.supervision.deadline(), None);
+    assert!(run.signal(Signal::INT).contains(&Action::Abandon));
+    assert!(run.supervision.is_finished());
 }
 
 #[test]
 fn output_closed_before_the_end_is_not_waited_for_again() {
     let mut run = Script::new(1);
-    assert_eq!(run.on(Input::Drained), []);
+    assert_eq!(run.drained(), []);
     let actions = run.ended(&[(0, RankOutcome::Code(0))]);
     assert!(actions.contains(&Action::StopRelay));
 }
@@ -299,22 +337,22 @@ fn a_deadline_that_has_not_passed_changes_nothing() {
     let mut run = Script::new(2);
     run.ended(&[(1, RankOutcome::Code(7))]);
     run.now += GRACE / 2;
-    assert_eq!(run.on(Input::Due), []);
+    assert_eq!(run.due(), []);
     run.now += GRACE / 2;
-    assert_eq!(sent(&run.on(Input::Due)), [Signal::TERM]);
+    assert_eq!(sent(&run.due()), [Signal::TERM]);
 }
 
 #[test]
 fn a_signal_before_all_ranks_were_started_is_never_success() {
     let mut run = Script::new(1);
-    run.supervision.start_interrupted(Signal::TERM);
-    assert_eq!(sent(&run.on(Input::Signal(Signal::TERM))), [Signal::TERM]);
+    run.supervision.on_start_interrupted(Signal::TERM);
+    assert_eq!(sent(&run.signal(Signal::TERM)), [Signal::TERM]);
     run.ended(&[(0, RankOutcome::Code(0))]);
     assert_eq!(run.close(), 143);
 
     let mut none = Script::new(0);
-    none.supervision.start_interrupted(Signal::INT);
-    none.on(Input::Signal(Signal::INT));
+    none.supervision.on_start_interrupted(Signal::INT);
+    none.signal(Signal::INT);
     assert_eq!(none.close(), 130);
 }
 
@@ -331,12 +369,12 @@ fn left(rank: u32, blames: &[u32], text: &str) -> ReportedError {
 }
 
 #[test]
-fn the_rank_that_others_blame_counts_although_it_ends_after_them() {
+fn the_blamed_rank_is_first_although_it_ends_later() {
     let mut run = Script::new(3);
-    run.on(Input::Errors(vec![
+    run.errors = vec![
         left(0, &[1], "rank 1 failed (no room)"),
         left(1, &[], "no room"),
-    ]));
+    ];
     // An exception that nobody catches ends a program of Python with 1, whoever is to blame.
     let actions = run.ended(&[(0, RankOutcome::Code(1))]);
     assert_eq!(
@@ -361,16 +399,17 @@ fn the_rank_that_others_blame_counts_although_it_ends_after_them() {
         .iter()
         .map(|(rank, _)| rank.get())
         .collect();
-    assert_eq!(also, [0, 2]);
+    // Rank 0 was reported when it ended.
+    assert_eq!(also, [2]);
 }
 
 #[test]
-fn of_ranks_that_end_together_the_one_that_blames_nobody_counts() {
+fn of_ranks_ended_together_the_one_that_blames_none_is_first() {
     let mut run = Script::new(3);
-    run.on(Input::Errors(vec![
+    run.errors = vec![
         left(2, &[1], "rank 1 had already left"),
         left(1, &[], "KeyError: 'x'"),
-    ]));
+    ];
     run.ended(&[
         (0, RankOutcome::Code(11)),
         (1, RankOutcome::Code(1)),
@@ -380,13 +419,9 @@ fn of_ranks_that_end_together_the_one_that_blames_nobody_counts() {
 }
 
 #[test]
-fn a_rank_that_others_miss_is_told_of_in_their_words() {
+fn a_killed_rank_is_reported_in_the_words_of_others() {
     let mut run = Script::new(2);
-    run.on(Input::Errors(vec![left(
-        0,
-        &[1],
-        "rank 1 was lost while computing",
-    )]));
+    run.errors = vec![left(0, &[1], "rank 1 was lost while computing")];
     let actions = run.ended(&[(1, KILLED)]);
     assert_eq!(
         said(&actions),
@@ -396,17 +431,17 @@ fn a_rank_that_others_miss_is_told_of_in_their_words() {
 }
 
 #[test]
-fn what_another_rank_got_over_is_not_told_of_a_failure() {
+fn errors_that_a_rank_survived_explain_no_failure() {
     let over = || vec![left(0, &[1], "timed out: waiting for rank 1")];
     // It has ended well.
     let mut run = Script::new(2);
-    run.on(Input::Errors(over()));
+    run.errors = over();
     run.ended(&[(0, RankOutcome::Code(0))]);
     let actions = run.ended(&[(1, RankOutcome::Code(9))]);
     assert_eq!(said(&actions), "rank 1 (pid 1001) exited with code 9\n");
     // It has gone on.
     let mut run = Script::new(2);
-    run.on(Input::Errors(over()));
+    run.errors = over();
     run.now += MAX_REPORT_LEAD * 2;
     run.ended(&[(1, RankOutcome::Code(9))]);
     let why = "rank 1 (pid 1001) exited with code 9";
@@ -417,13 +452,9 @@ fn what_another_rank_got_over_is_not_told_of_a_failure() {
 }
 
 #[test]
-fn a_rank_that_ended_by_what_it_tells_of_another_is_heard() {
+fn the_report_of_a_failed_rank_explains_a_later_failure() {
     let mut run = Script::new(2);
-    run.on(Input::Errors(vec![left(
-        0,
-        &[1],
-        "timed out: waiting for rank 1",
-    )]));
+    run.errors = vec![left(0, &[1], "timed out: waiting for rank 1")];
     run.ended(&[(0, RankOutcome::Code(13))]);
     run.now += MAX_REPORT_LEAD * 2;
     let actions = run.ended(&[(1, RankOutcome::Code(9))]);
@@ -437,7 +468,7 @@ fn a_rank_that_ended_by_what_it_tells_of_another_is_heard() {
 fn an_old_error_does_not_move_the_blame() {
     for (age, first) in [(MAX_REPORT_LEAD, 1), (MAX_ERROR_AGE * 2, 0)] {
         let mut run = Script::new(2);
-        run.on(Input::Errors(vec![left(0, &[1], "rank 1 was lost")]));
+        run.errors = vec![left(0, &[1], "rank 1 was lost")];
         run.now += age;
         run.ended(&[(0, RankOutcome::Code(9))]);
         run.ended(&[(1, RankOutcome::Code(3))]);
@@ -446,11 +477,11 @@ fn an_old_error_does_not_move_the_blame() {
 }
 
 #[test]
-fn who_aborts_by_what_it_has_heard_is_not_the_first_to_fail() {
+fn a_rank_that_aborts_because_of_another_is_not_first() {
     let abort = RankOutcome::Signal(Signal::ABORT.as_raw());
     let mut run = Script::new(3);
     let heard = left(1, &[2], "rank 2 failed (KeyError)");
-    run.on(Input::Errors(vec![heard, left(2, &[], "KeyError")]));
+    run.errors = vec![heard, left(2, &[], "KeyError")];
     run.ended(&[(1, abort)]);
     run.ended(&[(2, RankOutcome::Code(1))]);
     assert_eq!(run.supervision.failed_first(), Some(Rank::new(2)));
@@ -468,7 +499,7 @@ fn an_old_error_is_reported_with_its_age() {
         at: run.now,
         ..left(0, &[], "no room")
     };
-    run.on(Input::Errors(vec![reported]));
+    run.errors = vec![reported];
     run.now += Duration::from_secs(3600);
     run.ended(&[(0, RankOutcome::Code(9))]);
     assert_eq!(
@@ -478,12 +509,9 @@ fn an_old_error_is_reported_with_its_age() {
 }
 
 #[test]
-fn a_rank_that_fails_for_its_own_reason_after_another_does_not_take_its_place() {
+fn an_unrelated_later_failure_is_not_first() {
     let mut run = Script::new(3);
-    run.on(Input::Errors(vec![
-        left(0, &[], "no room"),
-        left(2, &[1], "rank 1 was lost"),
-    ]));
+    run.errors = vec![left(0, &[], "no room"), left(2, &[1], "rank 1 was lost")];
     run.ended(&[(2, RankOutcome::Code(11))]);
     run.ended(&[(0, RankOutcome::Code(12))]);
     assert_eq!(run.supervision.failed_first(), Some(Rank::new(2)));

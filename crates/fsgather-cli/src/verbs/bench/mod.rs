@@ -45,7 +45,7 @@ pub(crate) fn bench(
         }];
     }
     work.control.get_or_insert(settings.control.value);
-    run::check_open_files(arguments.ranks)?;
+    run::allow_open_files(arguments.ranks)?;
     let named = run::named_directory(arguments.dir.as_deref())?;
     let place = make_place(named.as_deref())?;
     let mut command = vec![

@@ -1,4 +1,4 @@
-//! Hearing signals: [`SignalWatch`].
+//! Turns signals into events: [`SignalWatch`].
 
 use std::{
     io,
@@ -10,10 +10,9 @@ use rustix::process::Signal;
 use signal_hook::{
     consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM},
     iterator::{Handle, Signals},
-    low_level::signal_name,
 };
 
-use super::Event;
+use super::event::Event;
 use crate::heeded::heeded;
 
 /// A thread that turns signals into events.
@@ -53,21 +52,5 @@ impl SignalWatch {
         self.handle.close();
         // It cannot panic, and there would be nothing left to do about it.
         let _ = self.thread.join();
-    }
-}
-
-/// The name of a signal: `SIGTERM`.
-pub(super) fn name(signal: i32) -> String {
-    signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn signals_have_names() {
-        assert_eq!(name(15), "SIGTERM");
-        assert_eq!(name(40), "signal 40");
     }
 }
