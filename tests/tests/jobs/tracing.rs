@@ -1,4 +1,4 @@
-//! Tests the last calls of ranks: who finds them, when they stay, and what `ps` and `trace` make of them.
+//! Tests the last calls of ranks: where they are found, when they stay, and what `ps` and `trace` show.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -21,7 +21,7 @@ use crate::common::{
     tracing::{calls_in, document, said, tool, wait_for_two_in, with_one_late},
 };
 
-/// The questions to jobs that lie in a directory.
+/// Returns the number of questions to jobs in a directory.
 fn questions_in(directory: &Path) -> usize {
     let entries = fs::read_dir(directory.join("all_gather_via_filesys")).expect("a directory");
     let names = entries.map(|entry| entry.expect("an entry").file_name());
@@ -31,7 +31,7 @@ fn questions_in(directory: &Path) -> usize {
 }
 
 #[test]
-fn a_rank_that_is_stopped_is_told_as_such_by_a_neighbour() {
+fn stopped_rank_is_reported_by_a_neighbour() {
     let place = place();
     let mut stage = Stage::new();
     with_one_late(&mut stage, &World::new(3, place.path()));
@@ -56,7 +56,7 @@ fn a_rank_that_is_stopped_is_told_as_such_by_a_neighbour() {
 }
 
 #[test]
-fn a_question_goes_with_whoever_has_asked() {
+fn question_is_withdrawn_when_its_asker_ends() {
     let place = place();
     let mut stage = Stage::new();
     with_one_late(&mut stage, &World::new(3, place.path()));
@@ -74,7 +74,7 @@ fn a_question_goes_with_whoever_has_asked() {
 }
 
 #[test]
-fn a_call_that_was_started_before_shows_for_whom_it_waits() {
+fn started_call_shows_for_which_ranks_it_waits() {
     let place = place();
     let world = World::new(3, place.path());
     let mut stage = Stage::new();
@@ -105,7 +105,7 @@ fn a_call_that_was_started_before_shows_for_whom_it_waits() {
 }
 
 #[test]
-fn a_call_that_failed_is_what_is_told_though_ranks_close_afterwards() {
+fn failed_call_is_shown_although_ranks_close_later() {
     let place = place();
     let world = World::new(3, place.path());
     let mut stage = Stage::new();
@@ -128,7 +128,7 @@ fn a_call_that_failed_is_what_is_told_though_ranks_close_afterwards() {
 }
 
 #[test]
-fn a_job_that_has_met_twice_is_one_picture_and_nothing_of_it_is_left() {
+fn job_that_has_met_twice_is_one_picture_and_leaves_nothing() {
     let place = place();
     let picture = place.path().join("calls.json");
     let tool = command_line_tool().to_str().expect("text");
@@ -156,7 +156,7 @@ fn a_job_that_has_met_twice_is_one_picture_and_nothing_of_it_is_left() {
 }
 
 #[test]
-fn a_job_that_is_not_there_is_answered_with_those_that_are() {
+fn unknown_job_is_answered_with_the_known_ones() {
     let place = place();
     let world = World::new(2, place.path()).with("FSGATHER_TRACE", "always");
     let mut stage = Stage::new();
@@ -173,7 +173,7 @@ fn a_job_that_is_not_there_is_answered_with_those_that_are() {
 }
 
 #[test]
-fn nothing_is_kept_where_that_is_not_wanted() {
+fn no_calls_are_kept_if_tracing_is_off() {
     let place = place();
     let mut stage = Stage::new();
     let world = World::new(3, place.path()).with("FSGATHER_TRACE", "off");

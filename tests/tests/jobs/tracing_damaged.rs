@@ -1,5 +1,4 @@
-//! Tests what `trace` and `ps` make of files of calls that cannot be read, or not all of them: they tell that, and take no older call for
-//! the last one.
+//! Tests that `trace` and `ps` report files of calls that cannot be read, or not all of them, and show no older call as the last one.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -15,7 +14,7 @@ use std::{
 use crate::common::{Stage, World, build::command_line_tool, everybody, place};
 use fsgather_testkit::process;
 
-/// The status of `fsgather trace`, and all that it says.
+/// Returns the status and the output of `fsgather trace`.
 fn trace(directory: &Path) -> (Option<i32>, String) {
     let mut command = Command::new(command_line_tool());
     command.arg("trace").arg(directory).env_clear();
@@ -24,13 +23,13 @@ fn trace(directory: &Path) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(said).expect("text"))
 }
 
-/// What the header takes, and a record.
+/// Length of the header and of a record, in bytes.
 const HEADER: usize = 4096;
-/// Where it says how many calls have begun.
+/// The place of the number of calls that have begun.
 const COUNT: usize = HEADER - 8;
 const RECORD: usize = 192;
 
-/// The files of calls that lie in a directory, by rank.
+/// Returns the files of calls in a directory, by rank.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory.join("all_gather_via_filesys")).expect("a directory");
     let mut files: Vec<_> = entries
@@ -42,7 +41,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn of_a_file_that_was_cut_no_older_call_is_taken_for_the_last_one() {
+fn older_call_of_a_cut_file_is_not_shown_as_the_last() {
     let place = place();
     let world = World::new(2, place.path()).with("FSGATHER_TRACE", "always");
     let mut stage = Stage::new();
@@ -81,7 +80,7 @@ fn of_a_file_that_was_cut_no_older_call_is_taken_for_the_last_one() {
             "{cut}: {said}"
         );
     }
-    // A part in the middle: what came later is told, and what is away as well.
+    // Without a part in the middle, later calls are shown, and the missing ones are counted.
     let mut holed = whole.clone();
     holed[HEADER + 3 * RECORD..HEADER + 7 * RECORD].fill(0);
     fs::write(file, &holed).expect("a file");
@@ -90,7 +89,7 @@ fn of_a_file_that_was_cut_no_older_call_is_taken_for_the_last_one() {
     assert!(said.contains(", 2 ranks on "), "{said}");
     let what = ": 4 of its last 21 calls are missing or damaged";
     assert!(said.contains(what), "{said}");
-    // None that can be read: they are there nevertheless.
+    // Files that cannot be read are reported.
     for file in &files {
         fs::write(file, &whole[..10]).expect("a file");
     }
@@ -103,7 +102,7 @@ fn of_a_file_that_was_cut_no_older_call_is_taken_for_the_last_one() {
 }
 
 #[test]
-fn a_rank_whose_last_call_is_damaged_is_not_said_to_have_ended_before_it() {
+fn rank_with_a_damaged_last_call_is_shown_as_not_read() {
     let place = place();
     let world = World::new(2, place.path()).with("FSGATHER_TRACE", "always");
     let mut stage = Stage::new();
@@ -148,7 +147,7 @@ fn a_rank_whose_last_call_is_damaged_is_not_said_to_have_ended_before_it() {
 }
 
 #[test]
-fn who_asks_a_job_that_ends_meanwhile_is_told_that_it_has() {
+fn job_that_ends_while_it_is_asked_is_reported_as_ended() {
     let place = place();
     let world = World::new(2, place.path());
     let mut stage = Stage::new();
@@ -175,9 +174,9 @@ fn who_asks_a_job_that_ends_meanwhile_is_told_that_it_has() {
     }
     stage.succeed(everybody(2));
     let said = said.join().expect("an end");
-    // It may just have been answered before.
+    // The answer may have come just before.
     let is_answered = said.contains("\n  ranks 0 1: ");
-    let is_told = said.contains("the job has ended or failed meanwhile");
-    assert!(is_answered || is_told, "{said}");
+    let is_reported = said.contains("the job has ended or failed meanwhile");
+    assert!(is_answered || is_reported, "{said}");
     assert!(!said.contains("FSGATHER_STACKS"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! Tests what `ps` tells of worlds whose ranks have not met.
+//! Tests that `ps` shows worlds whose ranks have not met.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -10,7 +10,7 @@ use crate::common::{Stage, World, build::command_line_tool, everybody, place};
 use fsgather_testkit::process;
 use serde_json::Value;
 
-/// What `ps` says.
+/// Returns the output of `ps`.
 fn ps(arguments: &[&str], directory: &Path) -> String {
     let mut command = Command::new(command_line_tool());
     command.arg("ps").args(arguments).arg(directory).env_clear();
@@ -20,7 +20,7 @@ fn ps(arguments: &[&str], directory: &Path) -> String {
 }
 
 #[test]
-fn a_world_whose_ranks_have_not_met_is_told_of_however_they_meet() {
+fn world_whose_ranks_have_not_met_is_shown() {
     for control in ["auto", "markers"] {
         let place = place();
         let mut stage = Stage::new();
@@ -28,7 +28,7 @@ fn a_world_whose_ranks_have_not_met_is_told_of_however_they_meet() {
         stage.start(&mut world.rank(0, "join at:met close"));
         let pid = stage.pid(0);
         let root = format!(" (pid {pid}), for ");
-        stage.wait_until("told of", || {
+        stage.wait_until("a world that forms", || {
             let text = ps(&[], place.path());
             text.contains("a world of 2 ranks is forming, or keeps no calls: its rank 0 is on ")
                 && text.contains(&root)

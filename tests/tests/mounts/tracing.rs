@@ -10,7 +10,7 @@ use crate::common::{
 };
 
 #[test]
-fn calls_are_written_on_this_host_and_copied_to_a_server_when_something_fails() {
+fn calls_are_kept_on_this_host_and_copied_after_a_failure() {
     let mount = DoubleMount::new();
     let world = mount.world();
     let mut stage = Stage::new();

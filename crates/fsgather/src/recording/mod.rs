@@ -1,15 +1,15 @@
 //! Keeps this rank's last calls where others find them: [`Recording`].
 //!
-//! They lie in a mapped file, on a file system of this host, so that they survive the process and cost no call of the
-//! system: beside the rank's other files, or, where those are on a file server, in this host's private directory. From there a
-//! thread copies them to the server: after half a minute, every 10 seconds while something changes, and when something has
-//! failed. Rank 0's thread also answers who asks what all ranks are doing, and a thread of each host has the files look young.
+//! A mapped file on a file system of this host has them, so that they survive the process and cost no system call: beside the rank's
+//! other files, or, if those are on a file server, in the private directory of this host. From there a thread copies them to the server:
+//! after half a minute, every 10 seconds while they change, and after a failure. The thread of rank 0 also answers questions about the
+//! activities of all ranks, and one thread of each host touches the files.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | [`worker`] | the thread, and what it is told |
+//! | [`worker`] | the thread and its orders |
 //! | [`copying`] | a copy on a server |
-//! | [`failed`] | what a process has left of worlds that have failed |
+//! | [`failed`] | the calls of worlds that have failed in this process |
 
 mod copying;
 mod failed;
@@ -17,7 +17,7 @@ mod worker;
 
 use std::{
     collections::BTreeMap,
-    path::{self, Path, PathBuf},
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -42,32 +42,32 @@ use self::{
 };
 use crate::{group_state::GroupState, payload::path::PayloadPath};
 
-/// What must be free where calls are kept, in bytes, so that they take no room from payloads.
-const ROOM: u64 = 64 << 20;
+/// Minimum free space of the file system that keeps calls, in bytes, so that they take none from payloads.
+const MIN_FREE_BYTES: u64 = 64 << 20;
 
 /// One rank's last calls, for as long as it is in its world.
 pub(crate) struct Recording {
     recorder: Arc<Recorder>,
-    /// What names the calls of all ranks to `fsgather trace`.
+    /// The path for `fsgather trace`.
     shown: PathBuf,
     keep: Trace,
     communicator: Uuid,
-    /// What had failed in this process when this world was made: if all ends well, the program has got over it.
-    got_over: Vec<Uuid>,
-    /// When this rank came to the meeting: what is older than that is not made by this world.
-    came: SystemTime,
-    is_told: AtomicBool,
+    /// The worlds that had failed in this process when this one was made: if it ends well, the program has recovered from that.
+    failed_before: Vec<Uuid>,
+    /// The time when this rank began to meet the others: older directories are not of this world.
+    joined_at: SystemTime,
+    is_reported: AtomicBool,
     worker: Option<Arc<Orders>>,
 }
 
-/// Begins to write the calls of a world down, where that is wanted and can be done.
+/// Begins to record the calls of a world, if that is wanted and possible.
 ///
-/// `came` is when this rank came to the meeting, `names` what people call ranks.
-pub(crate) fn begin(inner: &GroupState, keep: Trace, came: SystemTime, names: &RankNames) {
+/// `joined_at` is the time when this rank began to meet the others, `names` has the names of ranks in the job.
+pub(crate) fn begin(inner: &GroupState, keep: Trace, joined_at: SystemTime, names: &RankNames) {
     if keep == Trace::Off {
         return;
     }
-    match Recording::begin(inner, keep, came, names) {
+    match Recording::begin(inner, keep, joined_at, names) {
         Ok(recording) => {
             inner
                 .world
@@ -75,7 +75,7 @@ pub(crate) fn begin(inner: &GroupState, keep: Trace, came: SystemTime, names: &R
                 .record_with(Arc::clone(&recording.recorder));
             inner.world.recording.get_or_init(|| recording);
         }
-        // Who has asked for them is to know.
+        // A user who has asked for calls must know.
         Err(error) if keep == Trace::Always && is_first_of_host(inner) => {
             fsgather_core::warn!("the last calls are not kept: {error}");
         }
@@ -87,7 +87,7 @@ impl Recording {
     fn begin(
         inner: &GroupState,
         keep: Trace,
-        came: SystemTime,
+        joined_at: SystemTime,
         names: &RankNames,
     ) -> Result<Self, Error> {
         let world = &inner.world;
@@ -99,11 +99,11 @@ impl Recording {
             Some(own) => own,
             None => calls::local_rendezvous()?,
         };
-        if free_bytes(&own).is_some_and(|free| free < ROOM) {
+        if free_bytes(&own).is_some_and(|free| free < MIN_FREE_BYTES) {
             let cause = StorageCause::described("it has little room");
             return Err(Error::storage("keep calls in", &own, cause));
         }
-        // Nothing that a file server sees, where nothing may go over a network in plain text.
+        // With encryption, no plain text goes to a file server.
         let afar = shared.filter(|shared| *shared != own && !world.context.encrypt);
         let (origin, now) = (Instant::now(), SystemTime::now());
         let began = now.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -155,16 +155,16 @@ impl Recording {
             shown,
             keep,
             communicator: world.communicator,
-            got_over: FAILED.known(),
-            came,
-            is_told: AtomicBool::new(false),
+            failed_before: FAILED.known(),
+            joined_at,
+            is_reported: AtomicBool::new(false),
             worker: worker.start(),
         })
     }
 
-    /// Notes that something has failed, so that the calls stay. Says so where `speaks` says that it is this rank who does.
+    /// Records that a call has failed, so that the calls stay. Warns if this rank is the one that `speaks`.
     pub(crate) fn fail(&self, speaks: bool) {
-        if self.is_told.swap(true, Ordering::Relaxed) {
+        if self.is_reported.swap(true, Ordering::Relaxed) {
             return;
         }
         self.recorder.fail();
@@ -172,7 +172,7 @@ impl Recording {
             orders.give(Order::CopyNow);
         }
         if speaks {
-            // What is kept on this host is there also where the shared directory cannot be made.
+            // If the shared directory cannot be made, the calls are on this host.
             let is_made = self.shown.parent().is_some_and(Path::is_dir);
             let shown = if is_made {
                 &self.shown
@@ -186,43 +186,43 @@ impl Recording {
         }
     }
 
-    /// Ends it with the world. `closed`: all ranks have closed it together; `alone`: nothing else was kept where calls are.
+    /// Ends it with the world. `closed`: all ranks have closed it together; `alone`: the directory had nothing but calls.
     pub(crate) fn end(&self, closed: bool, alone: bool) {
         let stays = match self.keep {
             Trace::Always => true,
-            // What has failed before, in a group or in an earlier world, the program has got over.
+            // The program has recovered from failures of a group or of an earlier world.
             Trace::Failed => self.recorder.has_failed() && !closed,
             Trace::Off => false,
         };
-        // Nothing that fails from here on has anything to do with its calls.
-        self.is_told.store(true, Ordering::Relaxed);
+        // Later failures have nothing to do with its calls.
+        self.is_reported.store(true, Ordering::Relaxed);
         if let Some(orders) = &self.worker {
             orders.give(Order::End { stays });
             orders.wait_for_end();
         }
         if !stays {
             calls::remove(self.recorder.path());
-            // Whoever is the last one finds nothing of the others there.
+            // The last rank finds the directory empty.
             if let Some(rendezvous) = self.recorder.path().parent().filter(|_| alone) {
-                calls::remove_unused_rendezvous(rendezvous, self.came);
+                calls::remove_unused_rendezvous(rendezvous, self.joined_at);
             }
         }
         if self.keep == Trace::Failed {
             let paths = [self.recorder.path().to_owned(), self.shown.clone()];
             let own = stays.then_some((self.communicator, paths));
-            FAILED.settle(own, closed, &self.got_over);
+            FAILED.settle(own, closed, &self.failed_before);
         }
     }
 }
 
-/// The rendezvous directory in which ranks hand over payloads, have met, or could do so.
+/// Returns the rendezvous directory in which ranks hand over payloads, have met, or could do so.
 fn shared_place(inner: &GroupState) -> Option<PathBuf> {
     if let Some(PayloadPath::Files(files)) = inner.world.settled() {
         return files.directory().path().parent().map(Path::to_owned);
     }
     let context = &inner.world.context;
     let known = context.known.first().map(|(place, _)| place.clone());
-    // Who has payloads go through memory wants nothing in a directory that ranks do not meet in.
+    // If payloads go through memory, nothing may appear in a directory in which ranks do not meet.
     let uses_files = inner.world.request().transport != Transport::Memory;
     let named = context.named.as_deref().filter(|_| uses_files);
     known.or_else(|| named.map(layout::rendezvous_path))
@@ -235,7 +235,7 @@ fn gather_directory(inner: &GroupState, shared: Option<&Path>) -> Option<PathBuf
     // Nothing has used a directory that was only named: its file system might hang.
     let real = used.and_then(|used| used.canonicalize().ok());
     let named = used.or(inner.world.context.named.as_deref());
-    real.or_else(|| path::absolute(named?).ok())
+    real.or_else(|| named.map(Path::to_owned))
 }
 
 fn is_first_of_host(inner: &GroupState) -> bool {
