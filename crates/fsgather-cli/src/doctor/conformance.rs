@@ -26,10 +26,7 @@ use rand::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{
-    facts::{ConformanceFacts, RankFacts, WayFacts},
-    judge,
-};
+use super::facts::{ConformanceFacts, RankFacts, WayFacts, is_on_one_host_only};
 
 /// The sizes of payloads in turn: the first travel inside messages, the second in files.
 const LENGTHS: [u32; 2] = [1000, 1_500_000];
@@ -67,7 +64,7 @@ impl Plan {
             let directory = facts.directory.as_ref();
             directory.is_none_or(|directory| directory.problem.is_none())
         };
-        if !ranks.iter().all(is_usable) || judge::is_on_one_host_only(ranks) {
+        if !ranks.iter().all(is_usable) || is_on_one_host_only(ranks) {
             return None;
         }
         Some(Self {

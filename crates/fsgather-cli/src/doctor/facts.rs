@@ -5,6 +5,25 @@
 use fsgather_store::Capacity;
 use serde::{Deserialize, Serialize};
 
+/// Mount options that messages show; the rest is in the facts.
+const MOUNT_OPTIONS: [&str; 15] = [
+    "ro",
+    "vers=",
+    "hard",
+    "soft",
+    "softerr",
+    "noac",
+    "actimeo=",
+    "acdirmin=",
+    "acdirmax=",
+    "lookupcache=",
+    "nocto",
+    "sync",
+    "cache=",
+    "nolease",
+    "proto=",
+];
+
 /// What one rank has found out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RankFacts {
@@ -118,6 +137,33 @@ pub(crate) struct DirectoryFacts {
     pub(crate) payload: Option<PayloadFacts>,
 }
 
+impl DirectoryFacts {
+    /// Describes where the directory is mounted from, with the options that matter.
+    pub(super) fn mounted(&self, file_system: &str) -> String {
+        let Some(mount) = &self.mount else {
+            return format!("on {file_system}");
+        };
+        let is_shown = |option: &&str| {
+            MOUNT_OPTIONS
+                .iter()
+                .any(|shown| option == shown || shown.ends_with('=') && option.starts_with(shown))
+        };
+        let options = mount.options.iter().map(String::as_str);
+        let options: Vec<&str> = options.filter(is_shown).collect();
+        let options = match options.as_slice() {
+            [] => String::new(),
+            options => format!(" ({})", options.join(",")),
+        };
+        let MountFacts {
+            kind,
+            source,
+            point,
+            ..
+        } = mount;
+        format!("on {kind} from {source}, mounted at {point}{options}")
+    }
+}
+
 /// Where a directory is mounted from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MountFacts {
@@ -129,6 +175,13 @@ pub(crate) struct MountFacts {
     pub(crate) kind: String,
     /// All options.
     pub(crate) options: Vec<String>,
+}
+
+impl MountFacts {
+    /// Whether it has an option without a value.
+    pub(super) fn has(&self, option: &str) -> bool {
+        self.options.iter().any(|known| known == option)
+    }
 }
 
 /// Whose a directory is and who may do what in it.
@@ -213,4 +266,27 @@ pub(crate) struct WayFacts {
     pub(crate) problem_rank: Option<u32>,
     /// Whether the settings do not allow this way: then nothing is known of the file system.
     pub(crate) is_refused: bool,
+}
+
+/// The hosts of ranks, each once, in the order of ranks.
+pub(super) fn hosts(ranks: &[RankFacts]) -> Vec<&str> {
+    let mut hosts: Vec<&str> = Vec::new();
+    for facts in ranks {
+        if !hosts.contains(&facts.host.as_str()) {
+            hosts.push(&facts.host);
+        }
+    }
+    hosts
+}
+
+/// The numbers of these ranks.
+pub(super) fn numbers(ranks: &[RankFacts]) -> Vec<u32> {
+    ranks.iter().map(|facts| facts.rank).collect()
+}
+
+/// Whether the directory is on a file system of one host, but ranks run on several.
+pub(super) fn is_on_one_host_only(ranks: &[RankFacts]) -> bool {
+    let first = ranks.first().and_then(|facts| facts.directory.as_ref());
+    let is_local = first.is_some_and(|directory| directory.class.as_deref() == Some("local"));
+    is_local && hosts(ranks).len() > 1
 }

@@ -10,6 +10,7 @@
 //! | `judge` | facts in, findings out |
 //! | `facts`, `finding` | the data |
 
+mod advice;
 mod conformance;
 mod directory;
 mod examine;
@@ -33,6 +34,7 @@ pub(crate) use facts::{ConformanceFacts, RankFacts, SettingFact, WayFacts, World
 #[cfg(test)]
 pub(crate) use finding::Topic;
 pub(crate) use finding::{Conclusion, Finding, Level};
+pub(crate) use judge::counted;
 
 use conformance::Plan;
 
@@ -218,7 +220,7 @@ fn try_together(
             }
             // The same on all ranks.
             Err(error) => {
-                let finding = judge::failure(&error).of(judge::numbers(&ranks));
+                let finding = judge::failure(&error).of(facts::numbers(&ranks));
                 conclusion = conclusion.max(Conclusion::over(std::slice::from_ref(&finding)));
                 findings.push(finding);
                 failure = Some(error);

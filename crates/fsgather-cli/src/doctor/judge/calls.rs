@@ -1,8 +1,8 @@
 //! Judges the results of the calls of `--conformance`: [`findings`].
 
-use super::{SHARE, hosts, numbers};
 use crate::doctor::{
-    facts::{ConformanceFacts, RankFacts, WayFacts, WorldFacts},
+    advice::SHARE,
+    facts::{ConformanceFacts, RankFacts, WayFacts, WorldFacts, hosts, numbers},
     finding::{Finding, Level, Topic},
 };
 

@@ -3,9 +3,10 @@
 use fsgather_core::bytes_text;
 use fsgather_store::Capacity;
 
-use super::{numbers, text};
+use super::text;
 use crate::doctor::{
-    facts::{DirectoryFacts, PayloadFacts, RankFacts},
+    advice::NAME_ANOTHER,
+    facts::{DirectoryFacts, PayloadFacts, RankFacts, numbers},
     finding::{Finding, Topic},
 };
 
@@ -90,8 +91,7 @@ fn writing<'a>(all: impl Iterator<Item = &'a DirectoryFacts>) -> Option<Finding>
 
 fn payload(facts: &PayloadFacts) -> Finding {
     if let Some(problem) = &facts.problem {
-        let advice = "name another directory with FSGATHER_DIR";
-        return Finding::error(Topic::Directory, problem, advice);
+        return Finding::error(Topic::Directory, problem, NAME_ANOTHER);
     }
     let links = if facts.has_links {
         "hard links can be made"

@@ -3,7 +3,6 @@
 //! Whether a directory can be used is tried and never concluded from a name. This says what makes it slow, or fills it, where
 //! a mount option or a command would cure that.
 
-use super::rank::has;
 use crate::doctor::{
     facts::{DirectoryFacts, MountFacts},
     finding::{Finding, Topic},
@@ -47,7 +46,7 @@ const KNOWN: [Known; 7] = [
     Known {
         names: SMB,
         // A server that breaks a lease while its holder closes the file may not notice the close.
-        applies: |mount| !has(mount, "nolease") && !has(mount, "vers=1.0"),
+        applies: |mount| !mount.has("nolease") && !mount.has("vers=1.0"),
         is_warning: true,
         text: "this SMB mount takes leases: where the server is Samba, opening a file that another host has had open may take 5 to 10 s, \
                or hang",

@@ -15,21 +15,19 @@ use std::path::Path;
 use fsgather_core::Error;
 
 use super::{
-    facts::{RankFacts, WorldFacts},
+    advice::{MEND, NAME_ANOTHER, SHARE},
+    facts::{RankFacts, WorldFacts, hosts, is_on_one_host_only, numbers},
     finding::{Finding, Level, Topic},
 };
 
 pub(super) use rank::cannot_be_shared;
-
-/// What to do about a directory that is not shared.
-const SHARE: &str = "name a directory on a shared file system with FSGATHER_DIR, or set FSGATHER_TRANSPORT=memory and \
-     FSGATHER_RENDEZVOUS=tcp://HOST:PORT";
+pub(crate) use text::counted;
 
 /// Judges variables that cannot be read, and unknown ones.
 pub(super) fn wrong_settings(errors: &[Error], unknown: &[String]) -> Vec<Finding> {
     let errors = errors.iter().map(ToString::to_string);
     errors
-        .map(|error| Finding::error(Topic::Settings, &error, rank::MEND))
+        .map(|error| Finding::error(Topic::Settings, &error, MEND))
         .chain(
             unknown
                 .iter()
@@ -112,7 +110,7 @@ fn in_doubt(finding: Finding, facts: &RankFacts) -> Finding {
     };
     let path = &directory.path;
     let here = directory.file_system.as_ref().map(|file_system| {
-        let mounted = rank::mounted(file_system, directory.mount.as_ref());
+        let mounted = directory.mounted(file_system);
         format!("; here it is {mounted}")
     });
     let text = format!(
@@ -126,9 +124,9 @@ fn in_doubt(finding: Finding, facts: &RankFacts) -> Finding {
 /// The problem that an error describes.
 pub(super) fn failure(failure: &Error) -> Finding {
     let (topic, advice) = match failure.root_cause() {
-        Error::Config { .. } => (Topic::Settings, rank::MEND),
+        Error::Config { .. } => (Topic::Settings, MEND),
         Error::NotShared { .. } => (Topic::Directory, SHARE),
-        Error::Storage { .. } | Error::Corrupt { .. } => (Topic::Directory, rank::NAME_ANOTHER),
+        Error::Storage { .. } | Error::Corrupt { .. } => (Topic::Directory, NAME_ANOTHER),
         Error::PeerFailed { .. } => (
             Topic::Meeting,
             "see what that rank, its launcher or its host reports about its end",
@@ -148,20 +146,13 @@ pub(super) fn world(ranks: &[RankFacts], world: &WorldFacts) -> Vec<Finding> {
         let all = || numbers(ranks);
         let met = format!(
             "{} on {} have met within {}",
-            text::count(ranks.len(), "rank"),
-            text::count(hosts(ranks).len(), "host"),
+            counted(ranks.len(), "rank"),
+            counted(hosts(ranks).len(), "host"),
             text::seconds(world.met_seconds)
         );
         findings.push(Finding::ok(Topic::Meeting, met).of(all()));
-        if is_on_one_host_only(ranks)
-            && let Some(directory) = &first.directory
-        {
-            let file_system = directory.file_system.as_deref().unwrap_or("a file system");
-            let text = format!(
-                "{} is on {file_system}, a file system of {} alone, but ranks run on several hosts",
-                directory.path, first.host
-            );
-            findings.push(Finding::problem(Topic::Directory, text, SHARE).of(all()));
+        if is_on_one_host_only(ranks) {
+            findings.extend(rank::not_shared(first).map(|finding| finding.of(all())));
         }
     }
     findings.extend(calls::findings(ranks, world));
@@ -175,13 +166,6 @@ pub(super) fn shared(ranks: &[RankFacts], directory: &Path) -> Finding {
         directory.display()
     );
     Finding::ok(Topic::Directory, text).of(numbers(ranks))
-}
-
-/// Whether the directory is on a file system of one host, but ranks run on several.
-pub(super) fn is_on_one_host_only(ranks: &[RankFacts]) -> bool {
-    let first = ranks.first().and_then(|facts| facts.directory.as_ref());
-    let is_local = first.is_some_and(|directory| directory.class.as_deref() == Some("local"));
-    is_local && hosts(ranks).len() > 1
 }
 
 /// Judges the facts that ranks know by themselves.
@@ -211,20 +195,4 @@ pub(super) fn in_order(findings: Vec<Finding>) -> Vec<Finding> {
     }
     all.sort_by_key(|finding| finding.topic);
     all
-}
-
-/// The hosts of ranks, each once, in the order of ranks.
-fn hosts(ranks: &[RankFacts]) -> Vec<&str> {
-    let mut hosts: Vec<&str> = Vec::new();
-    for facts in ranks {
-        if !hosts.contains(&facts.host.as_str()) {
-            hosts.push(&facts.host);
-        }
-    }
-    hosts
-}
-
-/// The numbers of these ranks.
-pub(super) fn numbers(ranks: &[RankFacts]) -> Vec<u32> {
-    ranks.iter().map(|facts| facts.rank).collect()
 }

@@ -1,33 +1,10 @@
 //! Judges the facts of one rank by themselves: [`findings`].
 
 use crate::doctor::{
-    facts::{DirectoryFacts, MountFacts, RankFacts},
+    advice::{MEND, NAME_ANOTHER, SHARE},
+    facts::{DirectoryFacts, RankFacts},
     finding::{Finding, Level, Topic},
 };
-
-/// What to do about a wrong setting that says nothing of that itself.
-pub(super) const MEND: &str = "see docs/reference/environment.md, or unset it";
-
-pub(super) const NAME_ANOTHER: &str = "name another directory with FSGATHER_DIR";
-
-/// Mount options that matter to those who read messages; the rest is in the facts.
-const TELLING: [&str; 15] = [
-    "ro",
-    "vers=",
-    "hard",
-    "soft",
-    "softerr",
-    "noac",
-    "actimeo=",
-    "acdirmin=",
-    "acdirmax=",
-    "lookupcache=",
-    "nocto",
-    "sync",
-    "cache=",
-    "nolease",
-    "proto=",
-];
 
 pub(super) fn findings(facts: &RankFacts) -> Vec<Finding> {
     let mut findings = settings(facts);
@@ -68,7 +45,7 @@ fn launcher(facts: &RankFacts) -> Vec<Finding> {
     // Who is which of them differs from rank to rank, and is said elsewhere.
     let chosen = match launcher.chosen.split_once(", ") {
         Some((who, by)) if who.starts_with("rank ") => {
-            let ranks = super::text::count(facts.world_size as usize, "rank");
+            let ranks = super::text::counted(facts.world_size as usize, "rank");
             format!("{ranks}, {by}")
         }
         _ => launcher.chosen.clone(),
@@ -187,10 +164,10 @@ fn of_directory(facts: &DirectoryFacts) -> Vec<Finding> {
     if let (Some(file_system), None) = (&facts.file_system, &facts.problem) {
         findings.push(Finding::ok(
             Topic::Directory,
-            format!("{path} is {}", mounted(file_system, facts.mount.as_ref())),
+            format!("{path} is {}", facts.mounted(file_system)),
         ));
     }
-    let options = |option: &str| facts.mount.as_ref().is_some_and(|mount| has(mount, option));
+    let options = |option: &str| facts.mount.as_ref().is_some_and(|mount| mount.has(option));
     if options("soft") || options("softerr") {
         findings.push(Finding::warning(
             Topic::Directory,
@@ -244,18 +221,19 @@ fn of_directory(facts: &DirectoryFacts) -> Vec<Finding> {
 pub(crate) fn cannot_be_shared(facts: &RankFacts) -> Option<Finding> {
     let directory = facts.directory.as_ref()?;
     let spans_hosts = facts.launcher.spans_hosts(facts.world_size);
-    if directory.class.as_deref() != Some("local") || !spans_hosts {
-        return None;
-    }
-    let (path, file_system) = (&directory.path, directory.file_system.as_ref()?);
-    let host = &facts.host;
-    Some(Finding::problem(
-        Topic::Directory,
-        format!(
-            "{path} is on {file_system}, a file system of {host} alone, but ranks run on several hosts"
-        ),
-        super::SHARE,
-    ))
+    let is_local = directory.class.as_deref() == Some("local");
+    not_shared(facts).filter(|_| is_local && spans_hosts)
+}
+
+/// That the directory of a rank is on a file system of its host, although other hosts need it.
+pub(super) fn not_shared(facts: &RankFacts) -> Option<Finding> {
+    let directory = facts.directory.as_ref()?;
+    let (path, host) = (&directory.path, &facts.host);
+    let file_system = directory.file_system.as_deref().unwrap_or("a file system");
+    let text = format!(
+        "{path} is on {file_system}, a file system of {host} alone, but ranks run on several hosts"
+    );
+    Some(Finding::problem(Topic::Directory, text, SHARE))
 }
 
 /// Whether a finding says no more than what a directory is on.
@@ -264,41 +242,4 @@ pub(super) fn is_about_file_system(finding: &Finding, facts: &RankFacts) -> bool
         let stem = format!("{} is on ", directory.path);
         finding.level == Level::Ok && finding.text.starts_with(&stem)
     })
-}
-
-pub(super) fn has(mount: &MountFacts, option: &str) -> bool {
-    mount.options.iter().any(|known| known == option)
-}
-
-/// Where a directory is mounted from, with the options that matter.
-pub(super) fn mounted(file_system: &str, mount: Option<&MountFacts>) -> String {
-    let Some(mount) = mount else {
-        return format!("on {file_system}");
-    };
-    let is_telling = |option: &&String| {
-        TELLING
-            .iter()
-            .any(|telling| match telling.strip_suffix('=') {
-                Some(_) => option.starts_with(telling),
-                None => option == telling,
-            })
-    };
-    let options: Vec<&str> = mount
-        .options
-        .iter()
-        .filter(is_telling)
-        .map(String::as_str)
-        .collect();
-    let options = if options.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", options.join(","))
-    };
-    let MountFacts {
-        kind,
-        source,
-        point,
-        ..
-    } = mount;
-    format!("on {kind} from {source}, mounted at {point}{options}")
 }

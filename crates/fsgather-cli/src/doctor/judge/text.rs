@@ -1,10 +1,10 @@
-//! Quantities and lists as people say them.
+//! Writes quantities for messages.
 
 use std::time::Duration;
 
 use fsgather_core::duration_text;
 
-/// A time, to two digits or so: `0.4 ms`, `35 ms`, `1.2 s`, `3 min`.
+/// Writes a time with about two digits: `0.4 ms`, `35 ms`, `1.2 s`, `3 min`.
 pub(super) fn seconds(seconds: f64) -> String {
     let millis = seconds * 1000.0;
     if millis < 10.0 {
@@ -19,8 +19,8 @@ pub(super) fn seconds(seconds: f64) -> String {
     }
 }
 
-/// How many of something: `1 rank`, `3 ranks`.
-pub(super) fn count(count: usize, one: &str) -> String {
+/// Writes a number of things: `1 rank`, `3 ranks`.
+pub(crate) fn counted(count: usize, one: &str) -> String {
     if count == 1 {
         format!("1 {one}")
     } else {
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_read_as_people_say_them() {
+    fn quantities_have_units_and_plurals() {
         for (value, text) in [
             (0.0004, "0.4 ms"),
             (0.035, "35 ms"),
@@ -44,7 +44,7 @@ mod tests {
             assert_eq!(seconds(value), text);
         }
         assert_eq!(
-            (count(1, "rank"), count(0, "host")),
+            (counted(1, "rank"), counted(0, "host")),
             ("1 rank".into(), "0 hosts".into())
         );
     }

@@ -7,7 +7,7 @@ use fsgather_core::rank_ranges;
 
 use crate::{
     colour::Hue,
-    doctor::{Conclusion, Diagnosis, Finding, Level, RankFacts, SettingFact},
+    doctor::{Conclusion, Diagnosis, Finding, Level, RankFacts, SettingFact, counted},
     table::{Side, TableStyle, TextTable, plain, wrapped},
 };
 
@@ -70,13 +70,11 @@ fn head(first: &RankFacts, ranks: &[RankFacts], diagnosis: &Diagnosis) -> String
     let host = plain(&first.host);
     let (rank, pid, of) = (first.rank, first.pid, first.world_size);
     if diagnosis.world.is_some() {
-        let hosts = by_host(ranks, |_| true).len();
-        let hosts = if hosts == 1 {
-            format!("on {host}")
-        } else {
-            format!("on {hosts} hosts")
+        let hosts = match by_host(ranks, |_| true).len() {
+            1 => host,
+            hosts => format!("{hosts} hosts"),
         };
-        format!("{of} ranks {hosts}; report of rank 0")
+        format!("{of} ranks on {hosts}; report of rank 0")
     } else if of == 1 {
         format!("one process, on {host} (pid {pid})")
     } else {
@@ -168,13 +166,6 @@ fn who(concerned: &[u32], ranks: &[RankFacts]) -> String {
 
 /// The conclusion, with the number of findings of each level that is shown.
 fn conclusion(diagnosis: &Diagnosis, least: Level, look: &TableStyle) -> String {
-    let count = |level: Level, one: &str| {
-        let findings = diagnosis.findings.iter();
-        match findings.filter(|finding| finding.level == level).count() {
-            1 => format!("1 {one}"),
-            count => format!("{count} {one}s"),
-        }
-    };
     let word = match diagnosis.conclusion {
         Conclusion::Usable => "usable",
         Conclusion::NoMeeting if diagnosis.has_met => "no conclusion: ranks have lost each other",
@@ -187,13 +178,13 @@ fn conclusion(diagnosis: &Diagnosis, least: Level, look: &TableStyle) -> String 
     } else {
         Hue::Bad
     };
-    let mut counts = vec![
-        count(Level::Problem, "problem"),
-        count(Level::Warning, "warning"),
-    ];
-    if least <= Level::Note {
-        counts.push(count(Level::Note, "note"));
-    }
+    let levels = [Level::Problem, Level::Warning, Level::Note];
+    let counts = levels.iter().filter(|level| **level >= least).map(|level| {
+        let findings = diagnosis.findings.iter();
+        let of_level = findings.filter(|finding| finding.level == *level);
+        counted(of_level.count(), &level.to_string())
+    });
+    let counts: Vec<String> = counts.collect();
     format!("{} ({})", look.paint.on(hue, word), counts.join(", "))
 }
 
