@@ -71,3 +71,36 @@ def test_relative_directories_outlive_a_change_of_the_working_directory(world: W
     ).told()
     assert told == [[[[300_000] * 2, [300_000] * 2, [3_000_000] * 2]]] * 2
     assert [path for path in world.left() if "payload" in path] == []
+
+
+def test_missing_directory_of_a_call_is_made(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        new = os.environ["FSGATHER_DIR"] + "/new/deep"
+        assert fsgather.all_gather_via_filesys(bytes(100_000), new)[1] == bytes(100_000)
+        tell(os.listdir(new))
+        try:
+            fsgather.all_gather_via_filesys(bytes(100_000), "/proc/new")
+        except fsgather.Storage as error:
+            tell(str(error))
+        """,
+    ).told()
+    for made, said in told:
+        assert made == ["all_gather_via_filesys"]
+        assert "cannot make directory /proc/new: No such file or directory (os error 2); name an existing directory" in said
+        assert "FSGATHER_DIR" not in said
+
+
+def test_missing_directory_of_the_originals_variable_is_made(world: World) -> None:
+    new = str(world.directory / "new" / "deep")
+    told = world.start(
+        2,
+        """
+        assert fsgather.all_gather_via_filesys(bytes(100_000))[1] == bytes(100_000)
+        tell(os.listdir(os.environ["EXP_DIR"]))
+        """,
+        FSGATHER_DIR="",
+        EXP_DIR=new,
+    ).told()
+    assert told == [[["all_gather_via_filesys"]]] * 2

@@ -95,7 +95,8 @@ pub use directory::owner::{OwnerRecord, OwnerRecordError, draw_id};
 pub use directory::owner_file::read_owner;
 pub use directory::probe::{Planted, ProbeNonce, cannot_be_shared, probers};
 pub use directory::rendezvous_directory::{
-    check_writable, check_writing, has_rendezvous, make_rendezvous, remove_empty_rendezvous,
+    check_writable, check_writing, has_rendezvous, make_directory, make_rendezvous,
+    remove_empty_rendezvous,
 };
 pub use layout::PayloadName;
 pub use lifecycle::cleaning::{Cleaning, CleaningStep, Failed, Kept, Planned, clean};

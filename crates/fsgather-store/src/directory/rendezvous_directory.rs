@@ -98,6 +98,24 @@ pub fn make_rendezvous(directory: &Path) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
+/// Makes a directory, and its parents, with the permissions that the umask leaves. Does nothing if it exists.
+///
+/// # Errors
+///
+/// [`Error::Storage`] when one of them cannot be made.
+pub fn make_directory(directory: &Path) -> Result<(), Error> {
+    let is_missing = |path: &&Path| {
+        let found = directory::look_through(path);
+        found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    let missing: Vec<&Path> = directory.ancestors().take_while(is_missing).collect();
+    for path in missing.into_iter().rev() {
+        directory::make(path, 0o777)
+            .map_err(|error| Error::storage("make directory", path, explain(path, &error)))?;
+    }
+    Ok(())
+}
+
 /// Whether an open directory is the one that was just made with mode 0700, and not another one that somebody has put in
 /// its place: one that was private would not be so for long.
 pub(crate) fn is_just_made(made: &OwnedFd, now: SystemTime) -> io::Result<bool> {
@@ -235,6 +253,18 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
+
+    #[test]
+    fn missing_directory_is_made_with_its_parents() {
+        let place = tempfile::tempdir().unwrap();
+        let wanted = place.path().join("new/deep/dir");
+        for _ in 0..2 {
+            make_directory(&wanted).unwrap();
+            assert!(wanted.is_dir());
+        }
+        let error = make_directory(Path::new("/proc/none/below")).unwrap_err();
+        assert!(matches!(error, Error::Storage { .. }), "{error}");
+    }
 
     #[test]
     fn a_stale_handle_is_tried_again_and_another_error_is_not() {

@@ -7,12 +7,15 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use fsgather_config::{environment::Variables, settings::Settings};
+use fsgather_config::{
+    environment::{self, Variables},
+    settings::{Origin, Settings},
+};
 use fsgather_control::InterfaceFilter;
 use fsgather_core::{Error, ProcessId, WorldSize};
 use fsgather_store::{
-    OwnUid, OwnerRecord, check_writing, default_local, draw_id, make_rendezvous, own_user_text,
-    takes_no_data,
+    OwnUid, OwnerRecord, check_writing, default_local, draw_id, make_directory, make_rendezvous,
+    own_user_text, takes_no_data,
 };
 use uuid::Uuid;
 
@@ -31,6 +34,8 @@ pub fn local_directory() -> Result<PathBuf, Error> {
 pub struct LocalContext {
     /// The directory that was named, if one was.
     pub named: Option<PathBuf>,
+    /// The argument or variable that has named it.
+    pub named_by: Origin,
     /// Whether the private directory of this host is used when all ranks see the same mounts and none was named.
     pub has_local_default: bool,
     /// What is used otherwise: the working directory.
@@ -68,6 +73,14 @@ pub struct LinkSettings {
     pub network_namespace: u64,
 }
 
+/// The same problem, for a directory that an argument has named.
+fn without_variable(mut problem: Error) -> Error {
+    if let Error::Storage { cause, .. } = &mut problem {
+        cause.message = cause.message.replace(" with FSGATHER_DIR", "");
+    }
+    problem
+}
+
 /// Whether a directory with this problem can be done without where there is another way: one that nobody has named, and
 /// any that takes no more data.
 #[must_use]
@@ -83,6 +96,7 @@ impl LocalContext {
         let is_named = named.is_some();
         Self {
             named,
+            named_by: settings.directory.origin,
             has_local_default: settings.detection.is_on_one_host(),
             shared_default: if is_named {
                 None
@@ -106,6 +120,7 @@ impl LocalContext {
     pub fn nowhere() -> Self {
         Self {
             named: None,
+            named_by: Origin::Default,
             has_local_default: false,
             shared_default: None,
             is_introduced: false,
@@ -183,13 +198,46 @@ impl LocalContext {
         }
     }
 
+    /// Makes a rendezvous directory in `directory`, or finds it. A missing `EXP_DIR` is made, as by the original.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when it cannot be made.
+    pub fn make_rendezvous(&self, directory: &Path) -> Result<PathBuf, Error> {
+        let is_named = self.named.as_deref() == Some(directory);
+        if is_named && self.named_by == Origin::Variable(environment::EXP_DIR) {
+            make_directory(directory)?;
+        }
+        make_rendezvous(directory)
+    }
+
+    /// The problem of a directory, in the words of what has named it.
+    #[must_use]
+    pub fn worded(&self, problem: Error) -> Error {
+        match self.named_by {
+            Origin::Argument => without_variable(problem),
+            _ => problem,
+        }
+    }
+
+    /// Makes a rendezvous directory in a directory that a call names, and that directory and its parents if they are missing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when it cannot be made, or written to.
+    pub fn enter_new(&self, directory: &Path) -> Result<(PathBuf, OwnUid), Error> {
+        make_directory(directory)
+            .and_then(|()| self.enter(directory))
+            .map_err(without_variable)
+    }
+
     /// Makes a rendezvous directory in `directory`, or finds it, and the owner files have in it.
     ///
     /// # Errors
     ///
     /// [`Error::Storage`] when it cannot be made, or written to.
     pub fn enter(&self, directory: &Path) -> Result<(PathBuf, OwnUid), Error> {
-        let path = make_rendezvous(directory)?;
+        let path = self.make_rendezvous(directory)?;
         let own = match self.known_owner(&path) {
             Some(own) => own,
             None => check_writing(&path, self.mode)?.0,

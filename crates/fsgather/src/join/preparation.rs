@@ -6,7 +6,7 @@ use fsgather_control::{job_credentials::JobCredentials, join::Meeting, means_loo
 use fsgather_core::{Error, JobKey, MailboxFactory, ProcessId, Rank};
 use fsgather_store::{
     BackendDirectory, Class, FileBackend, FileSystem, MarkerOwner, MessageDirFactory, OwnUid,
-    check_writing, make_rendezvous,
+    check_writing,
     slow_place::{directory_text, watched},
 };
 use uuid::Uuid;
@@ -173,9 +173,12 @@ fn places(
     let mut places = Vec::new();
     for directory in directories {
         let mode = context.mode;
-        let look = || make_rendezvous(directory).map(|path| (check_writing(&path, mode), path));
+        let look = || {
+            let path = context.make_rendezvous(directory)?;
+            Ok((check_writing(&path, mode), path))
+        };
         match watched(directory_text(directory), look) {
-            Err(error) => problem = problem.or(Some(error)),
+            Err(error) => problem = problem.or_else(|| Some(context.worded(error))),
             Ok((written, path)) => match written {
                 Ok((own, _)) => {
                     context.known.push((path.clone(), own));
@@ -185,7 +188,7 @@ fn places(
                     });
                 }
                 Err(error) => {
-                    problem = problem.or(Some(error));
+                    problem = problem.or_else(|| Some(context.worded(error)));
                     // Perhaps it can at least be read, so that the others can be told.
                     let own = OwnUid(key.uid);
                     places.push(BackendDirectory {

@@ -438,7 +438,7 @@ impl SetUp<'_> {
     fn choose(&self) -> Result<(PathBuf, OwnUid), Error> {
         let context = &self.inner.world.context;
         if let Some(named) = &self.request.directory {
-            return context.enter(named);
+            return context.enter_new(named);
         }
         let all_here = probers(&self.processes).len() == 1;
         let chosen = context.choose(all_here)?;
