@@ -90,8 +90,8 @@ pub(crate) fn forward(py: Python<'_>) -> PyResult<()> {
 
 fn hand_over(py: Python<'_>, record: &LogRecord) -> PyResult<()> {
     let logger = py
-        .import("logging")?
-        .call_method1("getLogger", (name_of(&record.target),))?;
+        .import("fsgather._logging")?
+        .call_method1("logger", (name_of(&record.target),))?;
     logger.call_method1("log", (level_of(record.level), "%s", &record.message))?;
     Ok(())
 }

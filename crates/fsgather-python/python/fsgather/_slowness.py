@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from typing import Callable, Iterator
+
+from fsgather._logging import logger
 
 __all__ = ["SLOW", "told_if_slow"]
 
@@ -22,7 +23,7 @@ def told_if_slow(what: Callable[[], str]) -> Iterator[None]:
         waited = 0.0
         while not is_over.wait(SLOW):
             waited += SLOW
-            logging.getLogger("fsgather").warning("waiting for %s, for %.0f s so far", what(), waited)
+            logger().warning("waiting for %s, for %.0f s so far", what(), waited)
 
     threading.Thread(target=tell, name="fsgather-slow", daemon=True).start()
     try:

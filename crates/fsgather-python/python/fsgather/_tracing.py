@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import Optional, Union
 
 from fsgather import _errors, _fsgather, _functions
 from fsgather._communicator import Communicator
+from fsgather._logging import logger
 
 __all__ = ["trace"]
 
@@ -70,7 +70,7 @@ class trace:
             if communicator.failed:
                 raise
             if communicator.rank == 0:
-                logging.getLogger("fsgather").warning("these calls are not drawn: %s", failure)
+                logger().warning("these calls are not drawn: %s", failure)
             return
         if communicator.rank != 0:
             return
@@ -82,4 +82,4 @@ class trace:
                     file.write(text)
             except OSError as failure:
                 # A picture is not worth a job.
-                logging.getLogger("fsgather").warning("the trace of these calls cannot be written: %s", failure)
+                logger().warning("the trace of these calls cannot be written: %s", failure)

@@ -296,7 +296,7 @@ def a_module_that_the_job_never_imports_is_named_at_its_end(directory: Path) -> 
     }
     for place, (patch, modules) in enumerate(never.items()):
         said = launched(directory / str(place), "unused.py", "at once, destroying", FSGATHER_PATCH=patch, FSGATHER_DIR=str(directory))
-        told = "" if modules is None else f"FSGATHER_PATCH: this job has never imported {modules}, so nothing of that was replaced\n"
+        told = "" if modules is None else f"fsgather: FSGATHER_PATCH: this job has never imported {modules}, so nothing of that was replaced\n"
         assert said == [told, "", "", ""], (patch, said)
 
 

@@ -6,13 +6,13 @@ world of ours knows by its own connections who it was.
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import time
 from typing import TYPE_CHECKING, Any, Optional
 
 from fsgather import _errors
+from fsgather._logging import logger
 
 if TYPE_CHECKING:
     from fsgather._switch.ground import Ground
@@ -39,7 +39,7 @@ def name_lost(error: BaseException, ground: Ground) -> Optional[str]:
     collective, place = where
     known = str(lost).partition("\n")[0]
     text = "%s; rank %d was in torch's own %s at %s, which fsgather does not carry"
-    logging.getLogger("fsgather").warning(text, known, rank, collective, place)
+    logger().warning(text, known, rank, collective, place)
     if rank == ground.ranks[0]:
         time.sleep(_STAY)
     return known

@@ -173,13 +173,13 @@ class Formation:
         if absent:
             listed = ", ".join(map(str, absent[:16])) + (f" and {len(absent) - 16} more" if len(absent) > 16 else "")
             notices.once(
-                f"fsgather: nothing is replaced on rank{'s' * (len(absent) > 1)} {listed}, as far as is known "
+                f"nothing is replaced on rank{'s' * (len(absent) > 1)} {listed}, as far as is known "
                 f"{NAME_AFTER:.0f} s after init_process_group; is FSGATHER_PATCH set to the same on all ranks, fsgather "
                 "installed there, and TORCH_DEVICE_BACKEND_AUTOLOAD not 0? Object functions will fail"
             )
         for rank, mark in marks.items():
             if mark is not None and mark.problem:
-                notices.once(f"fsgather: nothing is replaced on {text_of(rank, mark)}: {_fsgather.plain_text(mark.problem)}")
+                notices.once(f"nothing is replaced on {text_of(rank, mark)}: {_fsgather.plain_text(mark.problem)}")
 
 
 def _not_asked(*_arguments: object) -> bytes:

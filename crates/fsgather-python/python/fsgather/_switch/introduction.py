@@ -276,7 +276,7 @@ class Introduction:
         is_set = f"is FSGATHER_PATCH set on {_ranks(unannounced)}?" if unannounced else ""
         where = "; ".join(filter(None, (*map(self.lookout.where, named), is_set)))
         once(
-            f"fsgather: still waiting, for {waited:.0f} s now, for {self._name(absent)} to come to its first call"
+            f"still waiting, for {waited:.0f} s now, for {self._name(absent)} to come to its first call"
             f"{f' ({where})' if where else ''}; the time-out of the process group is {self.group_timeout:g} s"
         )
 

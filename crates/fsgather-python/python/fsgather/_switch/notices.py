@@ -22,17 +22,17 @@ def once(text: str) -> None:
         if text in _said:
             return
         _said.add(text)
-    # Costs 5 ms that a process which says nothing need not spend.
-    import logging
+    # Importing logging costs 5 ms that a process which says nothing need not spend.
+    from fsgather import _logging
 
-    logging.getLogger("fsgather").warning("%s", text)
+    _logging.logger().warning("%s", text)
 
 
 def debug(text: str) -> None:
     """Says ``text`` to those who look for a fault."""
-    import logging
+    from fsgather import _logging
 
-    logging.getLogger("fsgather").debug("%s", text)
+    _logging.logger().debug("%s", text)
 
 
 def is_debug() -> bool:

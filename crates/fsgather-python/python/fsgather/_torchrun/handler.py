@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import ipaddress
 import json
-import logging
 import os
 import secrets
 import signal
@@ -30,6 +29,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousBa
 
 from fsgather import _errors as _fsgather_errors
 from fsgather import _fsgather
+from fsgather._logging import logger
 from fsgather._slowness import told_if_slow
 from fsgather._torchrun import state
 from fsgather._torchrun.directory import Directory, Unusable
@@ -101,7 +101,7 @@ class DirectoryRendezvous(RendezvousHandler):
                     address, store = self._meet(info.store, info.rank, info.world_size, port)
                 return RendezvousInfo(store, info.rank, info.world_size, RendezvousStoreInfo(address, port))
             except _Gone as gone:
-                logging.getLogger("fsgather").warning("%s; the rendezvous begins anew", gone)
+                logger().warning("%s; the rendezvous begins anew", gone)
 
     def _meet(self, values: Store, rank: int, world_size: int, port: int) -> tuple[str, Store]:
         """The address of the first agent that all can reach, and a connection to its store."""

@@ -24,7 +24,6 @@ An engine of your own is 30 lines: ``docs/guide/engines.md``.
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import re
 import reprlib
@@ -32,6 +31,7 @@ from typing import Any, Callable, Optional, Protocol
 
 from fsgather import _fsgather, _leaving, _workers
 from fsgather._errors import Config
+from fsgather._logging import logger
 from fsgather.bootstraps import _limits, _runs
 
 __all__ = ["ORDER", "Bootstrap", "Find", "carriers", "choose", "find", "introducing", "names"]
@@ -195,7 +195,7 @@ def _first(name: str, seconds: Optional[float], is_named: bool = False) -> Optio
         except Config as error:
             if is_named and place == len(points) - 1:
                 raise
-            logging.getLogger("fsgather").warning("%s; it is passed over", error)
+            logger().warning("%s; it is passed over", error)
         else:
             if found is not None:
                 return found
@@ -261,7 +261,7 @@ def _points() -> list[Any]:
 def _warn_once(what: str, text: str, *about: str) -> None:
     if what not in _told:
         _told.add(what)
-        logging.getLogger("fsgather").warning(text, *about)
+        logger().warning(text, *about)
 
 
 def _whose(point: Any) -> str:
