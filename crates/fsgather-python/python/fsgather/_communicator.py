@@ -7,7 +7,7 @@ import os
 from types import TracebackType
 from typing import Any, Callable, NoReturn, Optional, Sequence, TypeVar, Union
 
-from fsgather import _arguments, _arrays, _fsgather, _leaving, _trust, _workers
+from fsgather import _arguments, _arrays, _fsgather, _leaving, _tracebacks, _trust, _workers
 from fsgather._arguments import PathLike, Seconds, Transport
 from fsgather._later import LaterResults
 from fsgather._sites import caller
@@ -460,3 +460,6 @@ class Communicator(LaterResults):
         if self.closed:
             return "<fsgather.Communicator, closed>"
         return f"<fsgather.Communicator, rank {self.rank} of {self.world_size}>"
+
+
+_tracebacks.shorten(Communicator, [*_tracebacks.public(Communicator), "__init__", "__exit__"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Optional, TypedDict, TypeVar
 
-from fsgather import _arguments, _default, _fsgather
+from fsgather import _arguments, _default, _fsgather, _tracebacks
 from fsgather._arguments import PathLike, Seconds
 from fsgather._communicator import Communicator
 from fsgather._results import Gathering, Parts, Pending
@@ -341,3 +341,6 @@ def close() -> None:
     meeting = sys.modules.get("fsgather._switch.meeting")
     if meeting is not None:
         meeting.give_up_failed()
+
+
+_tracebacks.shorten(sys.modules[__name__], __all__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional, TypeVar
 
-from fsgather import _fsgather
+from fsgather import _fsgather, _tracebacks
 from fsgather._arguments import Seconds
 from fsgather._results import Gathering, Parts, Pending
 
@@ -95,3 +95,6 @@ class LaterResults:
         how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
         call = self._member.start_gather(data, self._rank("dst", dst), how)
         return Pending(call, as_list=True, name=f"gather to rank {dst} at {how['site']}")
+
+
+_tracebacks.shorten(LaterResults, _tracebacks.public(LaterResults))

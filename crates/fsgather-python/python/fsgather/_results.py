@@ -6,7 +6,7 @@ import operator
 import threading
 from typing import Any, Generator, Generic, Iterator, Optional, Sequence, TypeVar, Union, overload
 
-from fsgather import _arguments, _fsgather
+from fsgather import _arguments, _fsgather, _tracebacks
 
 __all__ = ["Gathering", "Parts", "Pending"]
 
@@ -161,3 +161,8 @@ class Pending(Generic[T]):
     def __repr__(self) -> str:
         state = "under way" if self._result is None else "received"
         return f"<fsgather.Pending {self._name}, {state}>"
+
+
+_tracebacks.shorten(Gathering, ["__next__"])
+_tracebacks.shorten(Parts, ["__getitem__"])
+_tracebacks.shorten(Pending, ["wait"])

@@ -432,7 +432,7 @@ def the_launcher_names_the_rank_that_failed(directory: Path) -> None:
     others, _, first = said.rpartition("Root Cause")
     assert re.search(r"rank +: 2 \(", first) and "in main\n" in first and "MemoryError: out of luck" in first, said
     assert others.count("traceback : fsgather.PeerFailed: rank 2 on ") == RANKS - 1, said
-    assert "raise replacing.without_our_lines(error)" in others and "_switch/meeting.py" not in said, said
+    assert "raise without_our_frames(error)" in others and "_switch/meeting.py" not in said, said
     said = start("blamed.py", directory / "cannot", SWITCH_CASE="cannot be pickled", **how)
     others, _, first = said.rpartition("Root Cause")
     assert re.search(r"rank +: 2 \(", first) and "traceback : ValueError: not me; rank 2 on " in first, said

@@ -19,7 +19,8 @@ from types import ModuleType
 from typing import Any, Callable, Optional
 
 from fsgather import _errors
-from fsgather._switch import callers, groups, meeting, notices, replacing
+from fsgather._tracebacks import without_our_frames
+from fsgather._switch import callers, groups, meeting, notices
 from fsgather._switch.presence import Presence
 from fsgather._switch.selection import Selection
 
@@ -98,8 +99,8 @@ def _collective(
         site = callers.site(1)
         try:
             is_ours = member is not None and ours(given, member, site)
-        except _errors.Error as error:
-            raise replacing.without_our_lines(error)
+        except Exception as error:
+            raise without_our_frames(error)
         return None if is_ours else original(*arguments, **named)
 
     return replacement

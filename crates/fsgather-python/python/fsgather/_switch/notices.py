@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 
-__all__ = ["at_import", "debug", "first", "forget", "is_debug", "once", "warn"]
+__all__ = ["at_import", "debug", "first", "forget", "once", "warn"]
 
 _lock = threading.Lock()
 _said: set[str] = set()
@@ -33,13 +33,6 @@ def debug(text: str) -> None:
     from fsgather import _logging
 
     _logging.logger().debug("%s", text)
-
-
-def is_debug() -> bool:
-    """Whether somebody looks for a fault, in us perhaps."""
-    import logging
-
-    return logging.getLogger("fsgather").isEnabledFor(logging.DEBUG)
 
 
 def first(text: str) -> None:

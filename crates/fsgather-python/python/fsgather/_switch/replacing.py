@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any, Callable, Mapping, NamedTuple
 
 from fsgather import _errors
+from fsgather._tracebacks import without_our_frames
 from fsgather._switch import callers, notices
 from fsgather._switch.selection import Selection
 
@@ -25,12 +26,6 @@ class Call(NamedTuple):
 
 #: Takes the call, and its arguments by their names.
 Replacement = Callable[..., Any]
-
-
-def without_our_lines(error: _errors.Error) -> _errors.Error:
-    """An error to be raised in the place of a function that was replaced. Its sentence tells everything; the way that it has come through
-    us would bury that under a dozen lines on each rank, and is kept for those who look for a fault."""
-    return error if notices.is_debug() else error.with_traceback(None)
 
 
 def parameters(function: Any) -> tuple[str, ...]:
@@ -79,8 +74,8 @@ def replace(module: ModuleType, name: str, selection: Selection, ours: Replaceme
         call = Call(functools.partial(original, *arguments, **named), callers.site(1))
         try:
             return ours(call, **bound.arguments)
-        except _errors.Error as error:
-            raise without_our_lines(error)
+        except Exception as error:
+            raise without_our_frames(error)
 
     replacement.__dict__["__fsgather_original__"] = original
     setattr(module, name, replacement)
