@@ -211,7 +211,10 @@ fn where_rank_0_is_missing_the_first_of_those_who_wait_says_so() {
             Operation::Barrier,
             "barrier #1 at here (2 of 3 ranks are in) is still waiting for rank 0 on ",
         ),
-        (Operation::Meet, "first call at here still waits:"),
+        (
+            Operation::Meet,
+            "first call at here (2 of 3 ranks are in) is still waiting for rank 0 on ",
+        ),
     ] {
         let mut room = Room::new();
         room.make(2, operation, None);
@@ -229,20 +232,6 @@ fn where_rank_0_is_missing_the_first_of_those_who_wait_says_so() {
         );
         assert_eq!(room.warnings.as_slice(), std::slice::from_ref(said));
     }
-}
-
-/// Those who wait there say themselves for whom; only rank 0 knows the rest.
-#[test]
-fn where_ranks_only_meet_a_warning_says_what_the_missing_one_does() {
-    let mut room = Room::new();
-    room.make(0, Operation::Meet, None);
-    room.make(1, Operation::Meet, None);
-    room.pass(just_before(seconds(30)));
-    assert_eq!(room.warnings, [""; 0]);
-    room.pass(seconds(30));
-    let told = "first call at here still waits:\n  rank 2: eval.py:42 in load (running)";
-    assert_eq!(room.warnings, [told]);
-    assert_eq!(room.said_by_others, []);
 }
 
 #[test]

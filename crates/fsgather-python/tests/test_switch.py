@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib
+import json
+import logging
 import math
 import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any, Iterator, Optional
 
 import numpy
 import pytest
-from fsgather import _leaving
-from fsgather._switch import callers, custom, finder, meeting, notices, replacing, selection, trial
+from fsgather import PeerFailed, _leaving
+from fsgather._switch import blame, callers, custom, finder, groups, marks, meeting, notices, replacing, selection, trial
 
 
 @pytest.fixture(autouse=True)
@@ -216,6 +219,140 @@ def test_a_module_that_no_job_has_imported_is_named_at_its_end(monkeypatch: pyte
     monkeypatch.setattr(_leaving, "_failure", None)
     meeting.tell_of_never_imported(named)
     assert "this job has never imported mycod.dist, sum.dist or sam.dist, so nothing of that was replaced" in caplog.text
+
+
+class Store(dict[str, bytes]):
+    """A store of torch, or a part of one."""
+
+    def __init__(self, underlying: Optional[Store] = None) -> None:
+        super().__init__()
+        if underlying is not None:
+            self.underlying_store = underlying
+
+    def set(self, key: str, value: str) -> None:
+        self[key] = value.encode()
+
+    def check(self, keys: list[str]) -> bool:
+        return all(key in self for key in keys)
+
+    def add(self, key: str, amount: int) -> int:
+        self[key] = str(int(self.get(key, b"0")) + amount).encode()
+        return int(self[key])
+
+    def compare_set(self, key: str, _expected: str, otherwise: str) -> bytes:
+        return self.get(key, otherwise.encode())
+
+
+class Process:
+    """A process group of torch."""
+
+    def __init__(self, store: Store, rank: int, size: int) -> None:
+        self.get_group_store = lambda: store
+        self.rank, self.size = lambda: rank, lambda: size
+        self._get_backend = lambda _device: SimpleNamespace(options=SimpleNamespace(_timeout=datetime.timedelta(seconds=77)))
+
+
+def test_group_over_a_store_of_its_own_is_not_of_the_default_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, other = Store(), Store()
+    default_store = Store(own)
+    default = Process(default_store, 1, 4)
+    of_it = Process(Store(default_store), 1, 2)
+    among_jobs, misnumbered = Process(Store(other), 1, 2), Process(Store(default_store), 0, 2)
+    known = {default: (0, 1, 2, 3), of_it: (0, 1), among_jobs: (0, 1), misnumbered: (0, 1)}
+    world = SimpleNamespace(
+        pg_map=dict.fromkeys(known),
+        pg_backend_config=dict.fromkeys(known, "cpu:gloo"),
+        pg_group_ranks={group: {rank: place for place, rank in enumerate(ranks)} for group, ranks in known.items()},
+        pg_names=dict.fromkeys(known, "x"),
+    )
+    module: Any = ModuleType(groups.C10D)
+    module.is_initialized, module._get_default_group = lambda: True, lambda: default
+    module.GroupMember, module.ProcessGroup, module._world = SimpleNamespace(WORLD=None, NON_GROUP_MEMBER=0), Process, world
+    monkeypatch.setitem(sys.modules, groups.C10D, module)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(device=str))
+    for group, is_of_world, store in (
+        (default, True, default_store),
+        (of_it, True, default_store),
+        (among_jobs, False, among_jobs.get_group_store()),
+        (misnumbered, False, misnumbered.get_group_store()),
+    ):
+        found = groups.describe(group)
+        assert found is not None and found.is_of_world == is_of_world and found.store is store
+        assert found.timeout == 77
+
+
+def test_marks_name_ranks_that_have_ended() -> None:
+    store = Store()
+    before = marks.Marks(store, 2, marks.clock())
+    before.leave("")
+    before.leave_end("failed (of an earlier process group)")
+    left = [marks.Marks(store, rank, marks.clock()) for rank in (0, 1, 3)]
+    for own in left[:2]:
+        own.leave("")
+    left[0].check(0, 5)
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
+        child.wait()
+        gone = marks.Mark.own("")._replace(pid=child.pid)
+    store.set("fsgather/v1/mark/3", json.dumps(gone))
+    for own in left[:2]:
+        # The first rank has looked, and tells what it has seen.
+        with pytest.raises(PeerFailed, match=rf"^rank 3 on \S+ \(pid {gone.pid}\) was lost"):
+            own.check(0 if own is left[0] else 3, 5)
+    left[1].leave_end(marks.LEFT)
+    with pytest.raises(PeerFailed, match=rf"^rank 1 on \S+ \(pid {os.getpid()}\) had already left before its first call$") as raised:
+        left[0].check(0, 3)
+    assert (raised.value.rank, raised.value.pid) == (1, os.getpid())
+
+
+class Ground:
+    """A world of all ranks in which one is lost, or none."""
+
+    def __init__(self, lost: Optional[PeerFailed]) -> None:
+        self.ranks, self.own_rank, self.lost = (0, 1, 2), 2, lost
+
+    def arrive(self, *_arguments: Any) -> Ground:
+        return self
+
+    def have_all_come(self) -> bool:
+        if self.lost is not None:
+            raise self.lost
+        return False
+
+
+def test_rank_that_a_collective_of_torch_has_lost_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(blame, "MOMENT", 0.05)
+    lost = PeerFailed("rank 1 on host (pid 5) was lost")
+    lost.rank = 1
+    module: Any = ModuleType("torch.distributed.c10d_logger")
+    module._c10d_logger = logging.Logger("c10d")
+    blame.listen(module)
+    scope: dict[str, Any] = {"__name__": "torch.distributed.distributed_c10d", "log": module._c10d_logger}
+    exec(
+        "def all_reduce(error):\n    try:\n        raise RuntimeError(error)\n"
+        "    except RuntimeError as raised:\n        log.debug({'func_name': 'all_reduce', 'error': str(raised)})\n        raise",
+        scope,
+    )
+    line = 0
+    for words, is_caught, ground, is_named in (
+        ("Connection closed by peer", False, Ground(lost), True),
+        ("Connection closed by peer", True, Ground(lost), True),
+        ("Connection closed by peer", True, Ground(None), False),
+        ("no such device", True, Ground(lost), False),
+    ):
+        caplog.clear()
+        notices.forget()
+        caught: Optional[BaseException] = None
+        try:
+            line = sys._getframe().f_lineno + 1
+            scope["all_reduce"](words)
+        except RuntimeError as error:
+            caught = None if is_caught else error
+        known = blame.name_lost(caught, ground)  # type: ignore[arg-type]
+        assert known == (str(lost) if is_named else None), (words, is_caught)
+        text = f"rank 1 on host (pid 5) was lost; rank 2 was in torch's own all_reduce at test_switch.py:{line}, which fsgather does not carry"
+        assert [record.getMessage() for record in caplog.records] == ([text] if is_named else [])
+        # Once for each failure.
+        assert blame.name_lost(None, ground) is None  # type: ignore[arg-type]
 
 
 def test_calls_from_inside_torch_are_told_apart() -> None:

@@ -5,9 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{
-    CallName, ChannelId, Deadline, Error, Operation, Rank, RollCall, Step, duration_text,
-};
+use fsgather_core::{CallName, ChannelId, Deadline, Error, Rank, RollCall, Step, duration_text};
 
 use super::{
     Action, Coordinator,
@@ -74,9 +72,7 @@ impl Coordinator {
             }
         }
         for (step, idle) in warnings {
-            if self.is_meeting(step) {
-                self.tell_doings(step, now);
-            } else if let Some(waiting) = self.missing_in(step) {
+            if let Some(waiting) = self.missing_in(step) {
                 let what = match waiting.arrived {
                     None => waiting.during,
                     Some(arrived) => format!("{} ({arrived})", waiting.during),
@@ -373,20 +369,6 @@ impl Coordinator {
         text
     }
 
-    /// Whoever waits where ranks meet says itself for whom, but only here it is known what those are doing.
-    fn tell_doings(&mut self, step: Step, now: Instant) {
-        let Some(waiting) = self.missing_in(step) else {
-            return;
-        };
-        let stacks = self.roll_call(&waiting.missing, now);
-        let stacks = self.names.of_roll_call(stacks);
-        if !stacks.is_empty() {
-            let text = format!("{} still waits:{stacks}", waiting.during);
-            self.actions.push(Action::Warn(text.clone()));
-            self.notify_waiting(step, waiting.missing.contains(&Rank::ZERO), text);
-        }
-    }
-
     /// Hands a warning to the other ranks that wait in a step, for their logs. Where rank 0 is missing itself, one of them says it:
     /// what rank 0 tells its program stays unheard until that comes back from what it is doing.
     fn notify_waiting(&mut self, step: Step, is_rank_0_missing: bool, text: String) {
@@ -453,14 +435,6 @@ impl Coordinator {
         self.channels
             .values()
             .any(|channel| channel.is_read_by(rank))
-    }
-
-    /// Whether ranks only meet in a step, and wait for each other by other means.
-    fn is_meeting(&self, step: Step) -> bool {
-        let channel = self.channels.get(&step.channel);
-        let round = channel.and_then(|channel| channel.undecided.get(&step));
-        let first = round.and_then(Round::first);
-        first.is_some_and(|(_, call)| call.operation == Operation::Meet)
     }
 
     /// What a step is called, and whom it waits for.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import Any, NamedTuple, Optional
 
 from fsgather import _fsgather, _own, _workers
 from fsgather._communicator import Communicator
 from fsgather._errors import Config
+from fsgather._logging import logger
 from fsgather.bootstraps import _runs
 
 __all__ = ["close", "communicator"]
@@ -66,7 +66,7 @@ def _check(world: _World) -> None:
             "over torch's ranks, pass group=torch.distributed.group.WORLD"
         )
     if _torch_world is not None:
-        logging.getLogger("fsgather").warning(
+        logger().warning(
             "torch.distributed is initialised anew: calls without a group are now over its %d ranks, before over %d",
             world.size,
             _torch_world.size,

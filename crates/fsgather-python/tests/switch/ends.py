@@ -11,13 +11,13 @@ import time
 from typing import Any
 
 import torch.distributed as dist
-from fsgather._switch import presence
+from fsgather._switch import marks
 
 VICTIM = 2
 WHEN, HOW = os.environ["SWITCH_CASE"].rsplit(", ", 1)
 if WHEN == "at once, alone":
     # As on a host of its own, from which nobody can look whether a process of another one is still there.
-    presence._boot = lambda: os.environ["RANK"]
+    marks._boot = lambda: os.environ["RANK"]
 OUTPUT = os.environ["SWITCH_OUTPUT"]
 MARK = os.path.join(OUTPUT, "ended")
 
@@ -54,9 +54,9 @@ def main() -> None:
         # Until ranks know each other by their connections.
         from fsgather._switch import meeting
 
-        assert meeting._formation is not None
-        meeting._formation.wait(60)
-        assert meeting._formation.ground is not None
+        assert meeting._world is not None
+        meeting._world.wait(60)
+        assert meeting._world.ground is not None
         dist.barrier()
     if rank == VICTIM:
         end()

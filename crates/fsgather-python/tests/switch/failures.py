@@ -8,7 +8,6 @@ from typing import Any
 
 import fsgather
 import torch.distributed as dist
-from fsgather._switch.introduction import Introduction
 
 
 class Stubborn:
@@ -45,10 +44,6 @@ def main() -> None:
     objects = [Stubborn()] if rank == 2 else [None]
     expect(*(own if rank == 2 else others), dist.broadcast_object_list, objects, 2)
     expect(*(own if rank == 2 else others), dist.all_gather_object, into, Stubborn() if rank == 2 else 1, weights_only=True)
-    # Nobody waits for anybody here, so that rank 0 comes to the next meeting while others, which look rarely, have not seen its answer
-    # in this one.
-    if rank != 0:
-        Introduction._pauses = lambda _own, _waited: (0.3, 0.3)  # type: ignore[method-assign]
     for number in range(5):
         try:
             dist.all_gather_object(into, Stubborn())

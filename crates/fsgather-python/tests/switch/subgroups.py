@@ -9,13 +9,10 @@ import os
 import time
 from typing import Any
 
-CASE, _, WHO = os.environ["SWITCH_CASE"].partition(", ")
-if CASE == "unformed" and os.environ["RANK"] == "0":
-    # Then all ranks make no world together.
-    del os.environ["FSGATHER_PATCH"]
+import fsgather
+import torch.distributed as dist
 
-import fsgather  # noqa: E402
-import torch.distributed as dist  # noqa: E402
+CASE, _, WHO = os.environ["SWITCH_CASE"].partition(", ")
 
 OUTPUT = os.environ["SWITCH_OUTPUT"]
 MEMBERS = [1, 3]
@@ -38,7 +35,7 @@ def wait_for(name: str) -> None:
 def call(rank: int, group: Any) -> None:
     """What a member does, which goes wrong."""
     into: list[Any] = [None] * len(MEMBERS)
-    if CASE in ("first call", "unformed"):
+    if CASE in ("first call", "warned first"):
         if rank == ABSENT:
             wait_for(f"rank-{WAITS}")
         dist.all_gather_object(into, rank, group)
@@ -63,7 +60,7 @@ def main() -> None:
     logging.basicConfig(format=f"{os.environ['RANK']} is told: %(message)s")
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=300))
     rank = dist.get_rank()
-    group = dist.new_group(MEMBERS, timeout=datetime.timedelta(seconds=35 if CASE == "warned" else 4))
+    group = dist.new_group(MEMBERS, timeout=datetime.timedelta(seconds=35 if CASE.startswith("warned") else 4))
     if rank in MEMBERS:
         said = "nothing"
         try:

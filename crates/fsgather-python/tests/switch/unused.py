@@ -17,10 +17,10 @@ def main() -> None:
     rank = dist.get_rank()
     from fsgather._switch import meeting
 
-    assert meeting._formation is not None
+    assert meeting._world is not None
     if order != "at once":
-        meeting._formation.wait(60)
-        assert meeting._formation.ground is not None
+        meeting._world.wait(60)
+        assert meeting._world.ground is not None
     dist.barrier()
     output = os.environ["SWITCH_OUTPUT"]
     turn = ORDER[order][rank]

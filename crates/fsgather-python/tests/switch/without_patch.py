@@ -12,12 +12,11 @@ if os.environ["RANK"] == str(ODD_ONE_OUT) and os.environ["SWITCH_CASE"] == "miss
 
 import fsgather
 import torch.distributed as dist
-from fsgather._switch import formation, introduction, meeting
+from fsgather._switch import world
 
 # Nobody wants to wait a minute for this test.
-meeting.GRACE = 2.0
-introduction.WARN_EVERY = 1.5
-formation.NAME_AFTER = 1.0
+world.GRACE = 2.0
+world.NAME_AFTER = 1.0
 
 
 def main() -> None:

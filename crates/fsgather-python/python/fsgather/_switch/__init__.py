@@ -8,13 +8,15 @@ processes that never call one, as workers that load data, do not notice it.
 ``selection``             reads the variable
 ``finder``                changes modules when they are imported
 ``groups``                what torch knows about a process group
-``presence``              who is there, as the store has it
-``formation``             the world of all ranks, made as soon as there is a default group
-``introduction``          ranks of a process group meet through its store
-``lookout``               what those who wait there can know of the others
-``ground``                worlds of which process groups get a part
-``meeting``               one communicator for each process group
+``world``                 the world of all ranks, made as soon as there is a default group
+``own_world``             worlds of groups that cannot be channels of it
+``ground``                a world that has formed, and its channels
+``introduction``          ranks of a world meet through the store of a process group
+``marks``                 what each rank leaves of itself in that store
 ``stores``                torch's stores, without waiting in them
+``membership``            this process's part in one process group
+``meeting``               all of these, from the first process group to the end of the process
+``blame``                 names the rank that torch's own collectives have lost
 ``elastic``               what torchrun is told of a rank that ends by an exception
 ``collectives``           the object functions of torch
 ``mmengine``, ``mdetr``,  functions of other libraries, and single ones
@@ -49,7 +51,7 @@ def install(selected: str) -> None:
     if _installed is not None or not selected.strip():
         return
     _installed = selected
-    from fsgather._switch import collectives, dpr, finder, groups, mdetr, mmengine, notices, selection, torchmetrics
+    from fsgather._switch import blame, collectives, dpr, finder, groups, mdetr, mmengine, notices, selection, torchmetrics
 
     chosen = selection.parse(selected)
     if chosen.problem:
@@ -58,6 +60,7 @@ def install(selected: str) -> None:
     for name in (groups.C10D, "torch.distributed", "torch.distributed.device_mesh"):
         finder.when_imported(name, functools.partial(collectives.install, chosen))
     finder.when_imported("torch.distributed.rendezvous", _register_scheme)
+    finder.when_imported("torch.distributed.c10d_logger", blame.listen)
     families = {"mmengine": mmengine, "torchmetrics": torchmetrics, "sam": mdetr, "dpr": dpr}
     for family in sorted(chosen.families):
         for name in families[family].MODULES:

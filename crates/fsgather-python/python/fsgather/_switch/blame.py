@@ -1,73 +1,111 @@
-"""Names the rank that was lost where torch could not: :func:`name_lost`.
+"""Names the rank that was lost if torch could not: :func:`name_lost`.
 
-In a collective of tensors, which fsgather does not carry, a rank that others wait for is reported by gloo or nccl, as an address at best. The
-world of ours knows by its own connections who it was.
+In a collective of tensors, which fsgather does not carry, gloo or nccl report the rank that others wait for as an address at best. The
+world of all ranks knows by its own connections which rank it was.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-import secrets
 import time
-from typing import TYPE_CHECKING, Any, Optional
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from fsgather import _errors
-from fsgather._logging import logger
+from fsgather._switch import callers, notices
 
 if TYPE_CHECKING:
     from fsgather._switch.ground import Ground
 
-__all__ = ["name_lost"]
+__all__ = ["listen", "name_lost"]
 
-_MOMENT = 1.0
-"""How long it may take until the others' connections tell who has gone, in seconds."""
-_LOOK_EVERY = 0.05
+MOMENT = 1.0
+"""How long it may take until the others' connections tell which rank has gone, in seconds."""
+
+_LOOK_INTERVAL = 0.02
+
 _STAY = 0.5
-"""How long rank 0, which tells the others who has gone, stays for those that end by the same, in seconds."""
+"""How long rank 0, from which the others learn which rank has gone, stays for those that end by the same, in seconds."""
+
+_ABOUT_OTHERS = ("onnection", "Broken pipe", "remote process", "aborted", "imed out")
+"""Words of gloo and nccl in errors that another rank has caused."""
+
 _COLLECTIVES = "torch.distributed.distributed_c10d"
 
 
-def name_lost(error: BaseException, ground: Ground) -> Optional[str]:
-    """Logs which rank has gone, if this process ends by an error of a collective of torch's own; what is known of that rank."""
-    rank = ground.own_rank
-    where = None if isinstance(error, _errors.Error) else _collective(error)
-    if where is None:
+class _Failure(NamedTuple):
+    """A collective of torch's own that has failed."""
+
+    collective: str
+    site: str
+    at: float
+
+
+_last: Optional[_Failure] = None
+"""The last one in this process, whatever the program has made of it."""
+
+
+class _Listener(logging.Handler):
+    """Hears of the collectives that fail: torch logs each for itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Notes the failure, if the record is one; the frames above this one are those of logging and of torch."""
+        global _last
+        if isinstance(record.msg, dict) and "error" in record.msg:
+            if any(word in str(record.msg["error"]) for word in _ABOUT_OTHERS):
+                _last = _Failure(str(record.msg.get("func_name")), callers.site(0), time.monotonic())
+
+
+def listen(module: ModuleType) -> None:
+    """Notes failures of torch's collectives from now on; ``module`` is its ``c10d_logger``."""
+    logger = getattr(module, "_c10d_logger", None)
+    if isinstance(logger, logging.Logger):
+        logger.addHandler(_Listener())
+
+
+def name_lost(error: Optional[BaseException], ground: Ground) -> Optional[str]:
+    """Logs which rank has gone, if a collective of torch's own has failed by that; returns what is known of that rank.
+
+    ``error`` is the exception by which this rank ends; without one, a program may have caught it.
+    """
+    global _last
+    if isinstance(error, _errors.Error):
         return None
-    lost = _lost(ground)
-    if lost is None or lost.rank is None or lost.rank == rank:
+    failure = (None if error is None else _failure_of(error)) or _last
+    if failure is None:
         return None
-    collective, place = where
+    _last = None
+    lost = _lost(ground, failure.at + MOMENT)
+    if lost is None or lost.rank is None or lost.rank == ground.own_rank:
+        return None
     known = str(lost).partition("\n")[0]
-    text = "%s; rank %d was in torch's own %s at %s, which fsgather does not carry"
-    logger().warning(text, known, rank, collective, place)
-    if rank == ground.ranks[0]:
+    notices.once(f"{known}; rank {ground.own_rank} was in torch's own {failure.collective} at {failure.site}, which fsgather does not carry")
+    if ground.own_rank == ground.ranks[0]:
         time.sleep(_STAY)
     return known
 
 
-def _collective(error: BaseException) -> Optional[tuple[str, str]]:
-    """The collective of torch that has raised an error, and the place in the program that has called it."""
+def _lost(ground: Ground, until: float) -> Optional[_errors.Error]:
+    """Returns what the world of all ranks reports of one that has gone; this rank is about to leave it."""
+    try:
+        arrival = ground.arrive(ground.ranks, "end", "the end of the program", _STAY + MOMENT + 60)
+        while not arrival.have_all_come() and time.monotonic() < until:
+            time.sleep(_LOOK_INTERVAL)
+    except _errors.Error as error:
+        return error
+    return None
+
+
+def _failure_of(error: BaseException) -> Optional[_Failure]:
+    """Returns the collective of torch that has raised an error, with the place in the program that has called it."""
     place = ""
     step = error.__traceback__
     while step is not None:
         code, module = step.tb_frame.f_code, str(step.tb_frame.f_globals.get("__name__"))
         if module == _COLLECTIVES:
-            return code.co_name, place
+            return _Failure(code.co_name, place, time.monotonic())
         if module.partition(".")[0] != "torch":
             place = f"{os.path.basename(code.co_filename)}:{step.tb_lineno}"
         step = step.tb_next
-    return None
-
-
-def _lost(ground: Ground) -> Optional[_errors.Error]:
-    """What the world of all ranks says of one that is not there any more; this rank is about to leave it."""
-    how: dict[str, Any] = {"site": "the end of the program", "timeout": None}
-    until = time.monotonic() + _MOMENT
-    try:
-        arrival = ground.arrive(ground.ranks, secrets.randbits(56), how)
-        while time.monotonic() < until:
-            arrival.have_all_come()
-            time.sleep(_LOOK_EVERY)
-    except _errors.Error as error:
-        return error
     return None

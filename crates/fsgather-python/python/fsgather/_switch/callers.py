@@ -7,10 +7,10 @@ import sys
 
 __all__ = ["is_torch", "site"]
 
-#: And what stands between them where they use it as a context.
-_LIBRARIES = ("accelerate", "contextlib", "fsgather", "mmengine", "torch", "torchmetrics")
+_LIBRARIES = ("accelerate", "contextlib", "fsgather", "logging", "mmengine", "torch", "torchmetrics")
+"""Libraries that call replaced functions, and what lies between them and a program that uses them as a context."""
 
-_MOST_FRAMES = 20
+_MAX_FRAMES = 20
 
 
 def is_torch(depth: int) -> bool:
@@ -25,7 +25,7 @@ def site(depth: int) -> str:
     Libraries between the program and us are passed over: their lines are the same in all calls.
     """
     frame = caller = sys._getframe(depth + 1)
-    for _ in range(_MOST_FRAMES):
+    for _ in range(_MAX_FRAMES):
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if package not in _LIBRARIES:
             break

@@ -20,8 +20,7 @@ from typing import Any, Callable, Optional
 
 from fsgather import _errors
 from fsgather._tracebacks import without_our_frames
-from fsgather._switch import callers, groups, meeting, notices
-from fsgather._switch.presence import Presence
+from fsgather._switch import callers, groups, marks, meeting, notices
 from fsgather._switch.selection import Selection
 
 __all__ = ["install", "use_for_backend"]
@@ -50,6 +49,7 @@ def install(selection: Selection, module: ModuleType) -> None:
         _replace(module, name, functools.partial(_collective, name, replacement))
     _replace(module, "init_process_group", _announcing)
     _replace(module, "destroy_process_group", _forgetting)
+    _replace(module, "_abort_process_group", _forgetting)
 
 
 def use_for_backend(module: ModuleType) -> None:
@@ -244,7 +244,7 @@ def _begin(began: float) -> None:
 def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def init_process_group(*arguments: Any, **named: Any) -> Any:
-        began = Presence.clock()
+        began = marks.clock()
         result = original(*arguments, **named)
         try:
             _begin(began)
@@ -259,7 +259,9 @@ def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
 def _forgetting(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def destroy_process_group(*arguments: Any, **named: Any) -> Any:
-        failure = meeting.failing()
+        group = arguments[0] if arguments else named.get("group")
+        is_last = group is None or groups.current(group) is groups.current()
+        failure = meeting.last_words() if is_last else None
         try:
             return original(*arguments, **named)
         finally:

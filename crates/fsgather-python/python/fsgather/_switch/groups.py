@@ -13,8 +13,11 @@ __all__ = ["C10D", "Group", "backend", "c10d", "current", "describe", "exists", 
 
 C10D = "torch.distributed.distributed_c10d"
 
-#: Backends that connect nothing: ranks without processes of their own.
 _UNREAL = ("fake", "threaded")
+"""Backends that connect nothing: ranks without processes of their own."""
+
+_DEFAULT_TIMEOUT = 1800.0
+"""Torch's default for process groups that do not tell theirs, in seconds."""
 
 
 class Group(NamedTuple):
@@ -27,16 +30,19 @@ class Group(NamedTuple):
     """This process's number within it."""
     ranks: tuple[int, ...]
     """The number in the world of each of its ranks."""
+    home: Any
+    """The default group, if all members are known to be its ranks; else the group itself, whose numbers mean something else."""
     store: Any
-    """The store through which torch itself introduced its ranks."""
-    world_store: Any
-    """That of the default group."""
+    """The store through which torch introduced the ranks of ``home``."""
+    timeout: float
+    """How long its collectives wait, in seconds."""
     backend: str
     """Its backends, as torch writes them: ``"cpu:gloo,cuda:nccl"``."""
 
-    def timeout(self) -> Optional[datetime.timedelta]:
-        """How long its own collectives wait; ``None`` where it does not tell."""
-        return _timeout(self.process_group)
+    @property
+    def is_of_world(self) -> bool:
+        """Whether its members are known to be ranks of the default group."""
+        return self.home is not self.process_group or self.home is current()
 
 
 def c10d() -> Any:
@@ -83,15 +89,27 @@ def describe(group: Any = None) -> Optional[Group]:
     if any(word in backends for word in _UNREAL):
         return None
     store = _store(process_group)
-    world_store = _store(module._get_default_group())
-    if store is None or world_store is None:
-        return None
     places = _table("pg_group_ranks").get(process_group)
-    if not places:
+    if store is None or not places:
         return None
     ranks = tuple(sorted(places, key=places.__getitem__))
     name = str(_table("pg_names").get(process_group, ""))
-    return Group(process_group, name, process_group.rank(), ranks, store, world_store, backends)
+    home, rank = process_group, process_group.rank()
+    default = module._get_default_group()
+    default_store = _store(default)
+    if _is_within(store, default_store) and max(ranks) < default.size() and ranks[rank] == default.rank():
+        home, store = default, default_store
+    return Group(process_group, name, rank, ranks, home, store, _timeout(process_group), backends)
+
+
+def _is_within(store: Any, default_store: Any) -> bool:
+    """Whether a store is a part of the default group's, as those of the groups that torch makes of its ranks.
+
+    A program may also join processes of several jobs, over a store of its own: such a group numbers them anew.
+    """
+    while store is not None and store is not default_store:
+        store = getattr(store, "underlying_store", None)
+    return store is not None
 
 
 def _table(name: str) -> Any:
@@ -114,7 +132,7 @@ def _store(process_group: Any) -> Any:
     return entry[1] if entry else None
 
 
-def _timeout(process_group: Any) -> Optional[datetime.timedelta]:
+def _timeout(process_group: Any) -> float:
     import torch
 
     holders = []
@@ -127,5 +145,5 @@ def _timeout(process_group: Any) -> Optional[datetime.timedelta]:
     for holder in (*holders, process_group):
         found = getattr(getattr(holder, "options", None), "_timeout", None)
         if isinstance(found, datetime.timedelta):
-            return found
-    return None
+            return found.total_seconds()
+    return _DEFAULT_TIMEOUT

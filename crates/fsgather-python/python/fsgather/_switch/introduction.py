@@ -1,293 +1,190 @@
-"""How the ranks of a process group meet: through the store by which torch introduced them to each other.
+"""The ranks of a world meet through the store by which torch introduced them: :class:`Introduction`.
 
-Every rank says **hello** there with a nonce, and rank 0 of the group answers each nonce with a **welcome**. Keys outlive
-process groups, and torch gives the names of destroyed groups to new ones; a nonce is never used twice, so that nobody takes
-the welcome of an earlier meeting for this one's. Nor does rank 0 take a hello that it has answered for another one: it may have come to
-the next meeting before others have fetched what it answered in this one.
-
-With its hello a rank says which worlds it is in already (:mod:`fsgather._switch.ground`). Where all of them are in one, the
-welcome names it, and nothing else has to be connected; else it is the record by which they join a new one.
+Every rank leaves a **hello** with a nonce, and the first rank answers each nonce with a **welcome**: the record by which ranks
+join the world, or a refusal. Keys outlive process groups, and torch gives the names of destroyed groups to new ones; a nonce is never
+used twice, so no rank takes the welcome of an earlier meeting for its own. The first rank answers no hello twice: it may begin
+the next meeting before others have read the answer in this one.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from typing import Callable, NamedTuple, Optional, Union
+from typing import Any, Callable, Optional
 
 from fsgather import _errors, _fsgather
-from fsgather._switch import stores
+from fsgather._communicator import Communicator
+from fsgather._switch import notices, stores
+from fsgather._switch.ground import Ground
 from fsgather._switch.groups import Group
-from fsgather._switch.lookout import LOOK_EVERY, Lookout
-from fsgather._switch.notices import once
 
-__all__ = ["GRACE", "Hello", "Introduction", "OnGround", "Publishing", "Record"]
+__all__ = ["TAKE_LONGER", "Introduction", "Patience", "Wait", "listed"]
 
-#: Seconds after which it is said for whom this rank waits, again and again.
-WARN_EVERY = 30.0
+WARN_INTERVAL = 30.0
+"""How often a waiting rank says whom it waits for, in seconds."""
 
-#: Seconds within which ranks without fsgather are found out.
-GRACE = 60.0
+_LEAD = 5.0
+"""How much longer other ranks wait than the first one, which knows best whom all wait for, in seconds."""
+
+_FETCH_LIMIT = 2.0
+"""How long the first rank waits until others have read a refusal, as the store may end with it, in seconds."""
+
+TAKE_LONGER = "give init_process_group or new_group a longer timeout= if that is too short"
+"""How ranks of a process group get more time."""
 
 _PREFIX = "fsgather/v1"
 _RECORD = b"+"
-_ON_GROUND = b"="
 _REFUSAL = b"-"
 
-
-class Hello(NamedTuple):
-    """What a rank says when it comes."""
-
-    nonce: str
-    grounds: frozenset[str]
-    """The worlds that it is in already and that this group could use."""
-
-
-class Record(NamedTuple):
-    """A welcome into a new world."""
-
-    record: bytes
-    """What has to be known to join it."""
-    ground: str
-    number: int
-
-
-class OnGround(NamedTuple):
-    """A welcome onto a world in which all are already."""
-
-    ground: str
-    """What it is called."""
-    number: int
-    """Which channel of it this group gets."""
-
-
-Welcome = Union[Record, OnGround]
-
-
-class Publishing:
-    """What hands a new world's record to those who have said hello. A world keeps it for as long as it lives, but not the store."""
-
-    def __init__(self, own: Introduction, hellos: list[Hello], number: int) -> None:
-        self._parts: Optional[tuple[Introduction, list[Hello], int]] = (own, hellos, number)
-        self.has_answered = False
-
-    def __call__(self, record: bytes) -> None:
-        if self._parts is not None:
-            own, hellos, number = self._parts
-            own.welcome(hellos, Record(record, own.nonce, number))
-            self.has_answered = True
-
-    def end(self) -> None:
-        """Lets go of the store."""
-        self._parts = None
+Wait = Callable[[Callable[[], bool], Callable[[], list[int]]], None]
+"""Returns once the first argument is true; the second returns the ranks that are waited for. Raises what keeps one of them."""
 
 
 class Introduction:
-    """One rank's part in one meeting."""
+    """The part of one rank in the meetings of the ranks of one world."""
 
-    def __init__(
-        self,
-        group: Group,
-        lookout: Lookout,
-        group_timeout: float,
-        grace: float,
-        answered: dict[int, str],
-        prefix: str = "",
-        pause: Optional[Callable[[float], object]] = None,
-    ) -> None:
-        self.group = group
-        self.lookout = lookout
-        self.group_timeout = group_timeout
-        """How long to wait for ranks of which it is known that they will come, in seconds."""
-        self.grace = min(grace, group_timeout)
-        """How long to wait for others, in seconds."""
-        self.nonce = secrets.token_hex(8)
-        self._answered = answered
-        """On rank 0: the nonce of each place that was answered last, in all meetings of the process group."""
-        self._prefix = f"{_PREFIX}/{prefix}"
-        self._came = time.monotonic()
-        self._is_silent = pause is not None
-        self._pause = pause or time.sleep
+    def __init__(self, store: Any, name: str, ranks: tuple[int, ...], place: int) -> None:
+        self._store = store
+        self._prefix = f"{_PREFIX}/{name}"
+        self.ranks = ranks
+        """The number in the job of each rank."""
+        self._place = place
+        self._answered: dict[int, str] = {}
 
-    def gather_hellos(self, grounds: frozenset[str]) -> list[Hello]:
-        """On rank 0: waits for the others, and returns what each has said. Whoever came is told of a failure."""
-        store = self.group.store
-        stores.put(store, self._hello(0), self._say(grounds))
-        others = range(1, len(self.group.ranks))
-        keys = [self._hello(place) for place in others]
-        found: list[Hello] = []
+    def meet(self, wait: Wait, timeout: float, **how: Any) -> Ground:
+        """Meets the others, and returns the world.
+
+        Raises:
+            fsgather.Error: they have not met; the first rank has told the others why.
+            RuntimeError: the store is gone.
+        """
+        nonce = secrets.token_hex(8)
+        hello = self._hello(self._place)
+        stores.put(self._store, hello, nonce)
+        size = len(self.ranks)
+        # Messages of this world, too, name ranks by their numbers in the job.
+        how = {"timeout": timeout, "_set_up_later": True, "_numbers": self.ranks, **how}
+        try:
+            if self._place == 0:
+                communicator = self._lead(size, wait, how)
+            else:
+                record = self._fetch(nonce, wait)
+                communicator = Communicator.meet(self._place, size, _not_asked, lambda _seconds: record, **how)
+        finally:
+            stores.remove(self._store, hello)
+        return Ground(self.ranks, communicator)
+
+    def _lead(self, size: int, wait: Wait, how: dict[str, Any]) -> Communicator:
+        hellos: dict[int, str] = {}
+        keys = [self._hello(place) for place in range(1, size)]
 
         def have_all_come() -> bool:
-            found.clear()
-            if not stores.holds(store, keys):
-                return False
-            for place in others:
-                hello = self._heard(place)
-                # Whoever gives up meanwhile takes its word back.
-                if hello is None:
-                    return False
-                found.append(hello)
-            return True
+            # A rank that gives up takes its hello back.
+            return stores.holds(self._store, keys) and not absent()
 
+        def absent() -> list[int]:
+            heard = {place: self._heard(place) for place in range(1, size)}
+            hellos.clear()
+            hellos.update({place: nonce for place, nonce in heard.items() if nonce is not None})
+            return [self.ranks[place] for place, nonce in heard.items() if nonce is None]
+
+        # The world keeps what publishes its record for as long as it lives, but must not keep the store.
+        answer: list[Callable[[bytes], None]] = [lambda record: self._answer(hellos, _RECORD + record)]
         try:
-            self._wait(have_all_come)
-            return found
-        except _errors.Error as error:
-            for place in others:
-                hello = self._heard(place)
-                if hello is not None:
-                    self.refuse(place, hello, error)
+            wait(have_all_come, absent)
+            return Communicator.meet(0, size, lambda record: answer.pop()(record), _not_asked, **how)
+        except BaseException as error:
+            if answer:
+                absent()
+                said = f"rank {self.ranks[0]} cannot let others join: {type(error).__name__}: {error}"
+                told = error if isinstance(error, _errors.Error) else _errors.Rendezvous(said)
+                self._refuse(hellos, told)
             raise
         finally:
-            stores.remove(store, self._hello(0))
+            answer.clear()
 
-    def _heard(self, place: int) -> Optional[Hello]:
-        """On rank 0: what a rank has said that has not been answered."""
-        text = stores.peek(self.group.store, self._hello(place))
-        if not text:
-            return None
-        nonce, *grounds = text.split(" ")
-        return None if self._answered.get(place) == nonce else Hello(nonce, frozenset(grounds))
+    def _refuse(self, hellos: dict[int, str], error: _errors.Error) -> None:
+        keys = self._answer(hellos, _REFUSAL + _errors._packed(error))
+        unread = lambda: any(stores.holds(self._store, [key]) for key in keys)  # noqa: E731
+        stores.wait_until(lambda: not unread(), time.monotonic() + _FETCH_LIMIT)
 
-    def welcome(self, hellos: list[Hello], welcome: Welcome) -> None:
-        """On rank 0: lets the others in."""
-        where = f"{welcome.ground} {welcome.number} ".encode()
-        answer = _RECORD + where + welcome.record if isinstance(welcome, Record) else _ON_GROUND + where
-        for place, hello in enumerate(hellos, start=1):
-            self._answer(place, hello, answer)
+    def _fetch(self, nonce: str, wait: Wait) -> bytes:
+        key = self._welcome(self._place, nonce)
+        wait(lambda: stores.holds(self._store, [key]), self._unheard)
+        answer = bytes(self._store.get(key))
+        stores.remove(self._store, key)
+        if answer[:1] == _REFUSAL:
+            # Any process can write into a store of torch.
+            raise _errors._unpacked(answer[1:], _fsgather.plain_text)
+        return answer[1:]
 
-    def refuse_all(self, hellos: list[Hello], error: _errors.Error) -> None:
-        """On rank 0: tells the others that nothing comes of it."""
-        for place, hello in enumerate(hellos, start=1):
-            self.refuse(place, hello, error)
+    def _unheard(self) -> list[int]:
+        """Returns the ranks that have left no hello; only the first rank knows which hellos are new."""
+        return [
+            rank
+            for place, rank in enumerate(self.ranks)
+            if place != self._place and not stores.holds(self._store, [self._hello(place)])
+        ]
 
-    def refuse(self, place: int, hello: Hello, error: _errors.Error) -> None:
-        """The same for one of them."""
-        self._answer(place, hello, _REFUSAL + _errors._packed(error))
+    def _heard(self, place: int) -> Optional[str]:
+        nonce = stores.peek(self._store, self._hello(place))
+        return nonce if nonce and self._answered.get(place) != nonce else None
 
-    def fetch_welcome(self, grounds: frozenset[str]) -> Welcome:
-        """Elsewhere: says hello, and waits for rank 0's answer."""
-        store = self.group.store
-        place = self.group.rank
-        answer_key = self._welcome(place, self.nonce)
-        stores.put(store, self._hello(place), self._say(grounds))
-        try:
-            self._wait(lambda: stores.holds(store, [answer_key]))
-            answer = bytes(store.get(answer_key))
-        finally:
-            stores.remove(store, self._hello(place))
-        stores.remove(store, answer_key)
-        kind, content = answer[:1], answer[1:]
-        if kind == _REFUSAL:
-            # Everybody can write into a store of torch.
-            raise _errors._unpacked(content, _fsgather.plain_text)
-        ground, number, record = content.split(b" ", 2)
-        name = stores.text(ground)
-        return Record(record, name, int(number)) if kind == _RECORD else OnGround(name, int(number))
-
-    def _say(self, grounds: frozenset[str]) -> str:
-        return " ".join([self.nonce, *sorted(grounds)])
+    def _answer(self, hellos: dict[int, str], answer: bytes) -> list[str]:
+        keys = []
+        for place, nonce in hellos.items():
+            self._answered[place] = nonce
+            keys.append(self._welcome(place, nonce))
+            stores.put(self._store, keys[-1], answer)
+        return keys
 
     def _hello(self, place: int) -> str:
-        return f"{self._prefix}hello/{place}"
+        return f"{self._prefix}/hello/{place}"
 
     def _welcome(self, place: int, nonce: str) -> str:
-        return f"{self._prefix}welcome/{place}/{nonce}"
-
-    def _answer(self, place: int, hello: Hello, answer: bytes) -> None:
-        self._answered[place] = hello.nonce
-        stores.put(self.group.store, self._welcome(place, hello.nonce), answer)
-
-    def _wait(self, is_so: Callable[[], bool]) -> None:
-        """Until this holds of the store, or somebody is missing without whom it never will."""
-        started = self._came
-        grace = self.grace
-        warn_at = started + WARN_EVERY
-        while True:
-            waited = time.monotonic() - started
-            # Rank 0 knows best who is missing: it answers first, and the others give it the time for that. What ranks that
-            # have met already know of each other goes before what can be seen in a store.
-            more = (5.0 if self.group.rank != 0 else 0.0) + (5.0 if self.lookout.is_connected else 0.0)
-            limit = more + (grace if waited < grace + more else self.group_timeout)
-            until = min(started + limit, warn_at)
-            look_at = time.monotonic() + self._until_look(waited)
-            if stores.wait_until(is_so, min(until, look_at), self._pauses(waited), self._pause):
-                return
-            self.lookout.look(self._absent)
-            if time.monotonic() < until:
-                continue
-            absent = self._absent()
-            if time.monotonic() < started + limit:
-                self._warn(absent, time.monotonic() - started)
-                warn_at += WARN_EVERY
-                continue
-            waited = time.monotonic() - started
-            silent = [place for place in absent if self.lookout.mark(self.group.ranks[place]) is None]
-            if silent and self.grace < self.group_timeout:
-                raise self._not_there(silent, waited)
-            if waited >= self.group_timeout:
-                raise self._late(absent)
-            grace = 0.0
-
-    def _until_look(self, waited: float) -> float:
-        """How long until it is looked for those who will not come. What connections tell costs no question to the store."""
-        if self.lookout.is_connected:
-            return LOOK_EVERY / 5
-        return LOOK_EVERY if waited < 10 or not self._is_silent else 4 * LOOK_EVERY
-
-    def _pauses(self, waited: float) -> tuple[float, float]:
-        """The shortest and the longest pause between two questions to the store: nobody waits for what goes on in silence."""
-        if waited < 1:
-            return 0.001, 0.05
-        return (0.5, 1.0) if self._is_silent else (0.05, 0.05)
-
-    def _absent(self) -> list[int]:
-        """Who has not said hello; only rank 0 knows who has said no new one."""
-        others = (place for place in range(len(self.group.ranks)) if place != self.group.rank)
-        if self.group.rank == 0:
-            return [place for place in others if self._heard(place) is None]
-        return [place for place in others if not stores.holds(self.group.store, [self._hello(place)])]
-
-    def _not_there(self, places: list[int], waited: float) -> _errors.Error:
-        return _errors.Rendezvous(
-            f"{self._name(places)} did not say hello within {waited:.0f} s, and fsgather has not replaced functions "
-            "there: is FSGATHER_PATCH set to the same on all ranks, fsgather installed, and "
-            "TORCH_DEVICE_BACKEND_AUTOLOAD not 0?"
-        )
-
-    def _late(self, places: list[int]) -> _errors.Error:
-        # Some have waited a few seconds longer, to hear it of others.
-        error = _errors.Timeout(
-            f"{self._name(places)} did not come to its first call within {self.group_timeout:g} s, the time-out of the "
-            f"process group; {TAKE_LONGER}"
-        )
-        error.missing = tuple(self.group.ranks[place] for place in places)
-        error.timeout = self.group_timeout
-        error.during = "meeting"
-        return error
-
-    def _warn(self, absent: list[int], waited: float) -> None:
-        """Says for whom the ranks wait, on the first of those who do."""
-        present = [place for place in range(len(self.group.ranks)) if place not in absent]
-        if self._is_silent or not absent or present[0] != self.group.rank:
-            return
-        named = [self.group.ranks[place] for place in absent[:16]]
-        unannounced = self.lookout.unannounced(named)
-        is_set = f"is FSGATHER_PATCH set on {_ranks(unannounced)}?" if unannounced else ""
-        where = "; ".join(filter(None, (*map(self.lookout.where, named), is_set)))
-        once(
-            f"still waiting, for {waited:.0f} s now, for {self._name(absent)} to come to its first call"
-            f"{f' ({where})' if where else ''}; the time-out of the process group is {self.group_timeout:g} s"
-        )
-
-    def _name(self, places: list[int]) -> str:
-        ranks = [self.group.ranks[place] for place in places] or [0]
-        return f"{_ranks(ranks)} of process group {self.group.name!r} ({len(self.group.ranks)} ranks)"
+        return f"{self._prefix}/welcome/{place}/{nonce}"
 
 
-def _ranks(ranks: list[int]) -> str:
-    return f"rank{'s' * (len(ranks) != 1)} {', '.join(map(str, ranks))}"
+class Patience:
+    """How long a first call waits for ranks of which nothing else is known, and what it reports meanwhile."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._began = time.monotonic()
+        self._warn_at = WARN_INTERVAL
+        # The first rank knows best whom all wait for.
+        self._limit = group.timeout + (_LEAD if group.rank else 0.0)
+
+    def wait(self, is_so: Callable[[], bool], absent: Callable[[], list[int]]) -> None:
+        """Waits until something holds of the store.
+
+        Raises:
+            fsgather.Timeout: names the ranks that have not come.
+        """
+        while not stores.wait_until(is_so, self._began + min(self._warn_at, self._limit)):
+            group, waited = self._group, time.monotonic() - self._began
+            missing = absent() or [group.ranks[0]]
+            named = f"{listed(missing)} of process group {group.name!r} ({len(group.ranks)} ranks)"
+            if waited >= self._limit:
+                error = _errors.Timeout(
+                    f"{named} did not come to its first call within {group.timeout:g} s, the time-out of the process group; {TAKE_LONGER}"
+                )
+                error.missing, error.timeout, error.during = tuple(missing), group.timeout, "meeting"
+                raise error
+            self._warn_at += WARN_INTERVAL
+            # The first of those that wait reports it.
+            if next(rank for rank in group.ranks if rank not in missing) == group.ranks[group.rank]:
+                notices.once(
+                    f"still waiting, for {waited:.0f} s now, for {named} to come to its first call; is FSGATHER_PATCH set to the same "
+                    f"there? The time-out of the process group is {group.timeout:g} s"
+                )
 
 
-#: How ranks of a process group get more time.
-TAKE_LONGER = "give init_process_group or new_group a longer timeout= if that is too short"
+def listed(ranks: list[int]) -> str:
+    """Returns ranks as messages name them."""
+    more = f" and {len(ranks) - 16} more" if len(ranks) > 16 else ""
+    return f"rank{'s' * (len(ranks) != 1)} {', '.join(map(str, ranks[:16]))}{more}"
+
+
+def _not_asked(*_arguments: Any) -> Any:
+    raise AssertionError("the first rank publishes its record, the others fetch it")

@@ -45,7 +45,7 @@ def all_gather(
     if member is None:
         return call.original()
     filesys_save_dir = _arguments.path("filesys_save_dir", filesys_save_dir)
-    return _functions.all_gather_by_path(member.communicator(), data, force_cpu, force_filesys, filesys_save_dir, {})
+    return _functions.all_gather_by_path(member.communicator(call.site), data, force_cpu, force_filesys, filesys_save_dir, {})
 
 
 def all_gather_via_filesys(
@@ -59,7 +59,7 @@ def all_gather_via_filesys(
     if member is None:
         return call.original()
     filesys_save_dir = _arguments.path("filesys_save_dir", filesys_save_dir)
-    return _functions.all_gather_by_files(member.communicator(), data, filesys_save_dir, gather_to_rank_0_only, {})
+    return _functions.all_gather_by_files(member.communicator(call.site), data, filesys_save_dir, gather_to_rank_0_only, {})
 
 
 def gather_to_rank_0_via_filesys(
