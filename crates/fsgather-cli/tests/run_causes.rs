@@ -103,3 +103,18 @@ fn ranks_without_calls_may_end_at_different_times() {
     let done = running.finish();
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
 }
+
+#[test]
+fn doctor_reports_at_once_when_another_rank_has_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().display();
+    let script = format!("[ $RANK = 1 ] || exit 12; exec \"$TOOL\" doctor '{path}'");
+    // It would wait for rank 0 for all that time.
+    let options = ["--timeout", "10m", "--grace", "10m"];
+    let done = finish(&mut run_script(2, &options, &script));
+    assert_eq!(done.code, Some(12), "{}", done.stderr);
+    let said = done.lines_of(1).join("\n");
+    assert!(said.contains("report of rank 1 of 2 alone"), "{said}");
+    let lost = "was lost (it exited with code 12 before its first call)";
+    assert!(said.contains(lost), "{said}");
+}
