@@ -326,25 +326,29 @@ def test_rank_that_a_collective_of_torch_has_lost_is_named(monkeypatch: pytest.M
     module: Any = ModuleType("torch.distributed.c10d_logger")
     module._c10d_logger = logging.Logger("c10d")
     blame.listen(module)
+    described = {None: SimpleNamespace(is_of_world=True), "joined": SimpleNamespace(is_of_world=False)}
+    monkeypatch.setattr(groups, "describe", described.get)
     scope: dict[str, Any] = {"__name__": "torch.distributed.distributed_c10d", "log": module._c10d_logger}
     exec(
-        "def all_reduce(error):\n    try:\n        raise RuntimeError(error)\n"
+        "def all_reduce(error, group=None):\n    try:\n        raise RuntimeError(error)\n"
         "    except RuntimeError as raised:\n        log.debug({'func_name': 'all_reduce', 'error': str(raised)})\n        raise",
         scope,
     )
     line = 0
-    for words, is_caught, ground, is_named in (
-        ("Connection closed by peer", False, Ground(lost), True),
-        ("Connection closed by peer", True, Ground(lost), True),
-        ("Connection closed by peer", True, Ground(None), False),
-        ("no such device", True, Ground(lost), False),
+    for words, group, is_caught, ground, is_named in (
+        ("Connection closed by peer", None, False, Ground(lost), True),
+        ("Connection closed by peer", None, True, Ground(lost), True),
+        ("Connection closed by peer", None, True, Ground(None), False),
+        ("Connection closed by peer", "joined", False, Ground(lost), False),
+        ("Connection closed by peer", "joined", True, Ground(lost), False),
+        ("no such device", None, True, Ground(lost), False),
     ):
         caplog.clear()
         notices.forget()
         caught: Optional[BaseException] = None
         try:
             line = sys._getframe().f_lineno + 1
-            scope["all_reduce"](words)
+            scope["all_reduce"](words, group)
         except RuntimeError as error:
             caught = None if is_caught else error
         known = blame.name_lost(caught, ground)  # type: ignore[arg-type]

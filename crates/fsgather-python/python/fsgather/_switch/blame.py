@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from fsgather import _errors
-from fsgather._switch import callers, notices
+from fsgather._switch import callers, groups, notices
 
 if TYPE_CHECKING:
     from fsgather._switch.ground import Ground
@@ -35,7 +36,7 @@ _COLLECTIVES = "torch.distributed.distributed_c10d"
 
 
 class _Failure(NamedTuple):
-    """A collective of torch's own that has failed."""
+    """A collective of torch's own that has failed, on a group of ranks of the default group."""
 
     collective: str
     site: str
@@ -53,8 +54,10 @@ class _Listener(logging.Handler):
         """Notes the failure, if the record is one; the frames above this one are those of logging and of torch."""
         global _last
         if isinstance(record.msg, dict) and "error" in record.msg:
-            if any(word in str(record.msg["error"]) for word in _ABOUT_OTHERS):
-                _last = _Failure(str(record.msg.get("func_name")), callers.site(0), time.monotonic())
+            error = sys.exc_info()[1]
+            if error is not None and any(word in str(record.msg["error"]) for word in _ABOUT_OTHERS):
+                failure = _failure_of(error)
+                _last = None if failure is None else failure._replace(site=callers.site(0))
 
 
 def listen(module: ModuleType) -> None:
@@ -98,13 +101,17 @@ def _lost(ground: Ground, until: float) -> Optional[_errors.Error]:
 
 
 def _failure_of(error: BaseException) -> Optional[_Failure]:
-    """Returns the collective of torch that has raised an error, with the place in the program that has called it."""
+    """Returns the collective of torch that has raised an error, with the place in the program that has called it.
+
+    The world of all ranks knows nothing of the other members of a group that is not of the default group.
+    """
     place = ""
     step = error.__traceback__
     while step is not None:
         code, module = step.tb_frame.f_code, str(step.tb_frame.f_globals.get("__name__"))
         if module == _COLLECTIVES:
-            return _Failure(code.co_name, place, time.monotonic())
+            group = groups.describe(step.tb_frame.f_locals.get("group"))
+            return _Failure(code.co_name, place, time.monotonic()) if group is not None and group.is_of_world else None
         if module.partition(".")[0] != "torch":
             place = f"{os.path.basename(code.co_filename)}:{step.tb_lineno}"
         step = step.tb_next
