@@ -32,7 +32,7 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Starts the guard, in a process group of its own: signals to the group of `run` are not for it.
+    /// Starts the guard, in a process group of its own: it does not receive signals to the group of `run`.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Guard {
         start().map_err(Failure::system("start a process"))
     }
 
-    /// Where a rank sends its process group, as four bytes, before its command begins.
+    /// Returns the descriptor to which a rank sends its process group, as four bytes, before its command begins.
     pub(super) fn channel(&self) -> io::Result<OwnedFd> {
         Ok(self.channel.try_clone()?.into())
     }

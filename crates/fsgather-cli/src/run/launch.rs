@@ -82,7 +82,7 @@ pub(super) fn start(
 }
 
 impl StartFailure {
-    /// The exit code, as shells have it.
+    /// The exit code that a shell would use.
     pub(super) fn code(&self) -> u8 {
         if self.is_missing() {
             exit::NOT_FOUND

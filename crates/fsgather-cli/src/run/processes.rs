@@ -1,4 +1,4 @@
-//! The rank processes: finding out which have ended, sending signals, and letting go of them.
+//! Watches, signals and reaps the rank processes: [`Processes`].
 
 use std::process::Child;
 
@@ -11,8 +11,8 @@ use super::outcome::RankOutcome;
 
 /// All ranks that were started, by rank.
 ///
-/// An ended rank stays a zombie until [`Processes::reap`]: so long nobody else can get its process id,
-/// and signals to its group reach what it has left behind and nothing else.
+/// An ended rank stays a zombie until [`Processes::reap`]. Until then no other process gets its process id, so that signals to
+/// its group reach only processes that it has left behind.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     children: Vec<Child>,
@@ -33,7 +33,7 @@ impl Processes {
         &self.pids
     }
 
-    /// The ranks that have ended since the last time this was asked.
+    /// Returns the ranks that have ended since the last call.
     pub(super) fn newly_ended(&mut self) -> Vec<(Rank, RankOutcome)> {
         let mut found = Vec::new();
         for ((rank, ended), pid) in (0..).zip(&mut self.ended).zip(&self.pids) {
@@ -54,17 +54,17 @@ impl Processes {
         }
     }
 
-    /// Sends a signal to the groups of all ranks, so that what ended ranks left behind gets it too.
+    /// Sends a signal to the groups of all ranks, and so to processes that ended ranks left behind.
     pub(super) fn signal_all(&self, signal: Signal) {
         for pid in &self.pids {
             signal_group(*pid, signal);
         }
     }
 
-    /// Lets go of all ranks that have ended.
+    /// Reaps all ranks that have ended.
     pub(super) fn reap(&mut self) {
         for child in &mut self.children {
-            // Whoever has not ended was given up; the system kills it when we are gone.
+            // Ranks that have not ended were given up; the system kills them when this process ends.
             let _ = child.try_wait();
         }
     }
@@ -88,7 +88,7 @@ fn outcome_of(raw: u32) -> Option<RankOutcome> {
 /// Sends a signal to all processes of a group.
 pub(super) fn signal_group(raw: u32, signal: Signal) {
     if let Some(group) = pid(raw) {
-        // A group that nobody is left in, or that has taken another user's rights, cannot be signalled.
+        // An empty group, or one with the rights of another user, cannot be signalled.
         let _ = kill_process_group(group, signal);
     }
 }

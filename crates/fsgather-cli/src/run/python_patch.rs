@@ -1,4 +1,4 @@
-//! Python programs that go through fsgather without a change, also where torch does not look for us: [`variables`].
+//! Lets unchanged Python programs use fsgather, also with a torch that does not look for it: [`variables`].
 
 use std::{
     ffi::{OsStr, OsString},
@@ -15,8 +15,8 @@ use crate::failure::Failure;
 const WHERE: &str =
     "import sys; from fsgather import _switch; sys.stdout.write(_switch.site_directory())";
 
-/// What ranks that run `command` need in their environment, so that every interpreter they start replaces what
-/// `FSGATHER_PATCH` selects: a directory of the Python package, which knows how, in front of `PYTHONPATH`.
+/// Returns the variables with which every interpreter of the ranks replaces the functions that `FSGATHER_PATCH` selects: a
+/// directory of the Python package, which replaces them, is put in front of `PYTHONPATH`.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ pub(super) fn variables(command: &[OsString]) -> Result<Vec<Variable>, Failure> 
     Ok(variables)
 }
 
-/// The command itself if it is an interpreter, else the one that scripts mostly mean.
+/// Returns the command itself if it is an interpreter, else the one that most scripts use.
 fn interpreter(command: &[OsString]) -> &OsStr {
     let first = command.first().map(OsString::as_os_str);
     let is_python = |word: &&OsStr| {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interpreter_is_the_commands_own() {
+    fn the_interpreter_of_the_command_is_asked() {
         let found = |words: &[&str]| {
             let words: Vec<OsString> = words.iter().map(Into::into).collect();
             interpreter(&words).to_owned()
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interpreter_without_the_package_is_told() {
+    fn an_interpreter_without_the_package_is_named() {
         let message = variables(&["python-that-is-not-there".into()])
             .unwrap_err()
             .to_string();

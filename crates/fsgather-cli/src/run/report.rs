@@ -36,7 +36,7 @@ struct RankReport {
 }
 
 impl<'a> RunReport<'a> {
-    /// Reports on a run that is over.
+    /// Makes the report of a run that is over.
     pub(super) fn new(job: &'a Job, supervision: &Supervision, elapsed: Duration) -> Self {
         let ends = supervision.ends();
         let ranks = (0..).map(Rank::new).zip(ends.pids()).map(|(rank, pid)| {

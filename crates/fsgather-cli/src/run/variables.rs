@@ -14,15 +14,15 @@ use rand::{RngExt, rand_core::UnwrapErr, rngs::SysRng};
 
 use crate::{failure::Failure, log};
 
-/// One name and its value; `None` takes an inherited variable away.
+/// A name and its value; `None` removes an inherited variable.
 pub(super) type Variable = (&'static str, Option<OsString>);
 
-/// What all ranks of one run have in common.
+/// The properties that all ranks of a run share.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     /// Differs between any two runs.
     pub(super) name: String,
-    /// How many ranks there are.
+    /// The number of ranks.
     pub(super) world: WorldSize,
     /// The gather directory, absolute.
     pub(super) directory: PathBuf,
@@ -93,7 +93,7 @@ impl Job {
         .map(|(name, value)| (name, Some(OsString::from(value))))
         .collect();
         variables.push((environment::DIR, Some(self.directory.clone().into())));
-        // Inside a rank of torchrun this says that torchrun's agent keeps the store; ours does not exist.
+        // Inside a rank of torchrun this means that torchrun's agent keeps the store; this job has no agent.
         variables.push(("TORCHELASTIC_USE_AGENT_STORE", None));
         if let Some(timeout) = self.timeout {
             let text = typed_duration_text(timeout).replace(' ', "");
@@ -105,8 +105,8 @@ impl Job {
     }
 }
 
-/// A port that nobody listens on at this moment. Whoever is to listen there comes later, so another
-/// program can be faster; torchrun's own choice has the same gap.
+/// Finds a port on which no process listens now. Another program may take it before the ranks do; torchrun's own choice has
+/// the same gap.
 fn free_port() -> Result<u16, Failure> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn both_families_say_the_same() {
+    fn both_families_have_the_same_values() {
         let variables = job(None).variables_of(Rank::new(2));
         for (ours, theirs) in [
             ("FSGATHER_RANK", "RANK"),
