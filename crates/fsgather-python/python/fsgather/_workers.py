@@ -18,7 +18,7 @@ from typing import Any, Mapping, Optional
 
 from fsgather._errors import Config
 
-__all__ = ["check_environment", "check_group", "is_told_rank", "leave_mark", "refusal"]
+__all__ = ["check_environment", "check_group", "is_told_rank", "leave_mark", "refusal", "state_and_start"]
 
 MARK = "_FSGATHER_RANK_IN"
 """Names the process that is the rank, when it began, which rank it is, and by which variables it was told."""
@@ -134,12 +134,19 @@ def _started_with(pid: Optional[int]) -> dict[str, str]:
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
 
-def _start_of(pid: int) -> str:
+def state_and_start(pid: int) -> Optional[tuple[str, int]]:
+    """Returns the state of a process of this host, and when it began; ``None`` if there is none."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as source:
-            return source.read().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return "0"
+            fields = source.read().rpartition(")")[2].split()
+        return fields[0], int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _start_of(pid: int) -> str:
+    found = state_and_start(pid)
+    return "0" if found is None else str(found[1])
 
 
 def _before_fork() -> None:

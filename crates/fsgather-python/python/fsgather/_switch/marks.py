@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, Optional
 
 from fsgather import _errors, _fsgather
 from fsgather._switch import stores
+from fsgather._workers import state_and_start
 
-__all__ = ["LEFT", "Mark", "Marks", "text_of"]
+__all__ = ["LEFT", "Mark", "Marks", "boot", "clock", "text_of"]
 
 _PREFIX = "fsgather/v1/mark"
 
@@ -50,18 +51,18 @@ class Mark(NamedTuple):
     def own(cls, problem: str) -> Mark:
         """Returns that of this process."""
         pid = os.getpid()
-        found = _state_and_start(pid)
-        return cls(socket.gethostname(), pid, found[1] if found else 0, _boot(), _namespace(), clock(), problem)
+        found = state_and_start(pid)
+        return cls(socket.gethostname(), pid, found[1] if found else 0, boot(), _namespace(), clock(), problem)
 
     def is_visible(self) -> bool:
         """Whether this process can see whether that one still exists."""
-        return self.boot != "" and self.boot == _boot() and self.namespace != "" and self.namespace == _namespace()
+        return self.boot != "" and self.boot == boot() and self.namespace != "" and self.namespace == _namespace()
 
     def has_ended(self, since: float) -> bool:
         """Whether that process has certainly ended; for marks that were left after ``since``."""
         if not self.started or self.written < since or not self.is_visible():
             return False
-        found = _state_and_start(self.pid)
+        found = state_and_start(self.pid)
         if found is None:
             return not os.path.exists(f"/proc/{self.pid}") and os.path.exists("/proc/self/stat")
         state, started = found
@@ -166,17 +167,8 @@ def _ranks_of_this_host(own: int, size: int) -> range:
     return range(max(own - place, 0), min(own - place + count, size))
 
 
-def _state_and_start(pid: int) -> Optional[tuple[str, int]]:
-    """Returns the state of a process of this host, and when it began; ``None`` if there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as source:
-            fields = source.read().rpartition(")")[2].split()
-        return fields[0], int(fields[19])
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _boot() -> str:
+def boot() -> str:
+    """Returns the id of this boot of the host; empty if unknown."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as source:
             return source.read().strip()

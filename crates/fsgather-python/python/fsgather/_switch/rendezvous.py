@@ -14,6 +14,7 @@ from typing import Any, Iterator, NamedTuple, Optional
 from urllib.parse import parse_qs, unquote, urlparse
 
 from fsgather import _errors
+from fsgather._switch import marks
 
 __all__ = ["register"]
 
@@ -86,14 +87,14 @@ def _open(world_size: int, timeout: datetime.timedelta) -> tuple[Any, _Address]:
     store = TCPStore("localhost", 0, world_size, True, timeout, wait_for_workers=False)
     nonce = secrets.token_hex(8)
     store.set(_KEY, nonce)
-    return store, _Address(_own_addresses(), store.port, _boot_id(), nonce)
+    return store, _Address(_own_addresses(), store.port, _host_id(), nonce)
 
 
 def _connect(address: _Address, world_size: int, timeout: datetime.timedelta) -> Any:
     from torch.distributed import TCPStore
 
     hosts = list(address.hosts)
-    if address.boot_id == _boot_id():
+    if address.boot_id == _host_id():
         hosts.append("127.0.0.1")
     tried = []
     for host in hosts:
@@ -134,9 +135,5 @@ def _source_address(family: int, destination: str) -> Optional[str]:
         return None
 
 
-def _boot_id() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as source:
-            return source.read().strip()
-    except OSError:
-        return socket.gethostname()
+def _host_id() -> str:
+    return marks.boot() or socket.gethostname()
