@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import math
-from typing import Any
+from typing import Any, Callable
 
 import numpy
 import pytest
@@ -115,3 +117,59 @@ def test_numbers_of_other_types_are_numbers() -> None:
     communicator = fsgather.Communicator.solo()
     assert communicator.gather_object(1, numpy.int64(0), timeout=numpy.float32(5)) == [1]
     assert communicator.all_gather_list(1, max_size=numpy.uint8(200), allow_pickle=numpy.bool_(True)) == [1]
+
+
+TORCH_ORDER: list[tuple[Callable[[], Any], str]] = [
+    (lambda: fsgather.all_gather_object([None], {"r": 0}), "write out = fsgather.all_gather_object(obj)"),
+    (lambda: fsgather.all_gather_object([None], None), "write out = fsgather.all_gather_object(obj)"),
+    (lambda: fsgather.all_gather_object([None], obj=1), "write out = fsgather.all_gather_object(obj)"),
+    (lambda: fsgather.all_gather_object(object_list=[None], obj=1), "write out = fsgather.all_gather_object(obj)"),
+    (lambda: fsgather.gather_object(1, [None]), "write out = fsgather.gather_object(obj, dst=0)"),
+    (lambda: fsgather.gather_object(1, None), "write out = fsgather.gather_object(obj, dst=0)"),
+    (lambda: fsgather.gather_object(1, [None], 0), "write out = fsgather.gather_object(obj, dst=0)"),
+    (lambda: fsgather.gather_object(1, [None], dst=0), "write out = fsgather.gather_object(obj, dst=0)"),
+    (lambda: fsgather.gather_object(1, object_gather_list=[None], dst=0), "write out = fsgather.gather_object(obj, dst=0)"),
+    (lambda: fsgather.all_gather([numpy.ones(1)], numpy.ones(1)), "write parts = fsgather.all_gather(tensor)"),
+    (lambda: fsgather.gather(numpy.ones(1), [numpy.ones(1)]), "write joined = fsgather.gather(tensor, dst=0)"),
+]
+
+
+@pytest.mark.parametrize(("call", "hint"), TORCH_ORDER, ids=range(len(TORCH_ORDER)))
+def test_argument_order_of_torch_is_recognised(call: Callable[[], Any], hint: str) -> None:
+    with pytest.raises(fsgather.Config) as raised:
+        call()
+    assert hint in str(raised.value) and "FSGATHER_PATCH=torch" in str(raised.value)
+
+
+def test_lists_of_none_are_data_like_any_other() -> None:
+    assert fsgather.all_gather_object([None]) == [[None]]
+    assert fsgather.all_gather_object([None, 1], group=None) == [[None, 1]]
+    assert str(inspect.signature(fsgather.all_gather_object)).startswith("(data: 'T', group: 'Any' = None, ")
+
+
+def test_functions_of_torch_that_are_missing_name_the_way() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'broadcast_object_list'; .*write objects = fsgather.broadcast_object\(objects, src=0\)"):
+        fsgather.broadcast_object_list([1])  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'$"):
+        fsgather.nonsense  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: fsgather.gather([1, 2]),
+        lambda: fsgather.gather(numpy.array(7)),
+        lambda: fsgather.gather(numpy.ones(2), 1),
+        lambda: fsgather.barrier(group=7),
+        lambda: fsgather.all_gather(1, force_cpu="yes"),  # type: ignore[arg-type]
+        lambda: fsgather.all_gather_object(),  # type: ignore[call-arg]
+        lambda: fsgather.trace("file.txt"),
+        lambda: copy.copy(fsgather.Communicator.solo()),
+    ],
+    ids=range(8),
+)
+def test_wrong_arguments_are_errors_of_fsgather(call: Callable[[], Any]) -> None:
+    with pytest.raises(fsgather.Config) as raised:
+        call()
+
+    assert isinstance(raised.value, TypeError) and isinstance(raised.value, ValueError)

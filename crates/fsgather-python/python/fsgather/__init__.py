@@ -11,6 +11,8 @@ results, and one or all of them need everything. Correct under failure, and need
 Existing jobs of torch can be switched without a change in them: ``FSGATHER_PATCH=torch torchrun ... eval.py``.
 """
 
+from typing import NoReturn
+
 from fsgather import torch as torch
 from fsgather._communicator import Communicator
 from fsgather._errors import (
@@ -49,6 +51,13 @@ from fsgather._functions import (
 )
 from fsgather._results import Gathering, Parts, Pending
 from fsgather._tracing import trace
+
+
+def __getattr__(name: str) -> NoReturn:
+    from fsgather import _torch_order
+
+    raise _torch_order.missing(name)
+
 
 __all__ = [
     "Communicator",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Optional
 
-from fsgather._errors import _make
+from fsgather._errors import Config, _make
 
 if TYPE_CHECKING:
     from fsgather._communicator import Communicator
@@ -18,7 +18,7 @@ def gather(communicator: Communicator, array: Any, dim: int, dst: Optional[int],
     try:
         kind = _kind_of(array)
         header = (kind.name, kind.dtype(array), _axis(array, dim), tuple(array.shape))
-    except (TypeError, ValueError) as error:
+    except Config as error:
         # The others are told as well: they would wait for this rank.
         problem = error
         header = ("", str(error), 0, ())
@@ -42,9 +42,9 @@ def _axis(array: Any, dim: int) -> int:
     """The dimension, counted from the front."""
     count = len(array.shape)
     if count == 0:
-        raise ValueError("an array without dimensions cannot be joined with others; give it one: array.reshape(1)")
+        raise Config("an array without dimensions cannot be joined with others; give it one: array.reshape(1)")
     if not -count <= dim < count:
-        raise ValueError(f"dim={dim} is none of an array of {count} dimensions; give -{count} to {count - 1}")
+        raise Config(f"dim={dim} is none of an array of {count} dimensions; give -{count} to {count - 1}")
     return dim % count
 
 
@@ -127,6 +127,6 @@ def _kind_of(array: Any) -> Any:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(array, numpy.ndarray):
         return _Numpy
-    raise TypeError(
+    raise Config(
         f"gather joins arrays of numpy and tensors of torch, not {type(array).__name__}; use gather_object for other objects"
     )

@@ -7,7 +7,7 @@ import os
 from types import TracebackType
 from typing import Any, Callable, NoReturn, Optional, Sequence, TypeVar, Union
 
-from fsgather import _arguments, _arrays, _fsgather, _leaving, _tracebacks, _trust, _workers
+from fsgather import _arguments, _arrays, _errors, _fsgather, _leaving, _tracebacks, _trust, _workers
 from fsgather._arguments import PathLike, Seconds, Transport
 from fsgather._later import LaterResults
 from fsgather._sites import caller
@@ -437,7 +437,7 @@ class Communicator(LaterResults):
         return how
 
     def __copy__(self) -> NoReturn:
-        raise TypeError("a communicator is this process's membership and cannot be copied; use split() or group() for another")
+        raise _errors.Config("a communicator is this process's membership and cannot be copied; use split() or group() for another")
 
     def __deepcopy__(self, _memo: Any) -> NoReturn:
         self.__copy__()

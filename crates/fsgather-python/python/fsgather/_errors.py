@@ -83,8 +83,11 @@ def _remake(kind: type[Error], args: tuple[Any, ...], fields: dict[str, Any]) ->
     return error
 
 
-class Config(Error, ValueError):
-    """A setting, an argument, or a combination of them is wrong; the text says which and what would be right."""
+class Config(Error, ValueError, TypeError):
+    """A setting, an argument, or a combination of them is wrong; the text says which and what would be right.
+
+    Wrong arguments of Python functions are either a ``ValueError`` or a ``TypeError``; this is both.
+    """
 
 
 class Rendezvous(Error):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any, Optional, TypedDict, TypeVar
 
-from fsgather import _arguments, _default, _fsgather, _tracebacks
+from fsgather import _arguments, _default, _fsgather, _torch_order, _tracebacks
 from fsgather._arguments import PathLike, Seconds
 from fsgather._communicator import Communicator
+from fsgather._errors import Config, Error
 from fsgather._results import Gathering, Parts, Pending
+from fsgather._torch_order import ALL
 
 __all__ = [
     "all_gather",
@@ -55,13 +57,22 @@ def _communicator_of(group: Any) -> Communicator:
     """The communicator of a group: ours, torch's, or of all ranks."""
     if isinstance(group, Communicator):
         return group
-    if group is None:
+    if group is None or group is ALL:
         return _default.communicator()
     from fsgather._switch import meeting
 
-    return meeting.communicator_of(group)
+    try:
+        return meeting.communicator_of(group)
+    except ValueError as error:
+        raise error if isinstance(error, Error) else Config(str(error)) from None
 
 
+def _is_group(group: Any) -> bool:
+    """Whether this may be meant as a group."""
+    return group is None or group is ALL or isinstance(group, Communicator) or "Group" in type(group).__name__
+
+
+@_torch_order.explain
 def all_gather(
     data: T,
     force_cpu: bool = False,
@@ -104,7 +115,10 @@ def all_gather(
     Raises:
         fsgather.Error: on every rank alike.
     """
+    if not isinstance(force_cpu, int) and hasattr(force_cpu, "shape"):
+        raise _torch_order.refusal("all_gather", "all_gather(list, tensor)")
     filesys_save_dir = _arguments.path("filesys_save_dir", filesys_save_dir)
+    force_cpu, force_filesys = _arguments.switch("force_cpu", force_cpu), _arguments.switch("force_filesys", force_filesys)
     how: How = {"timeout": timeout, "tag": tag, "allow_pickle": allow_pickle}
     return all_gather_by_path(_communicator_of(None), data, force_cpu, force_filesys, filesys_save_dir, how)
 
@@ -170,8 +184,9 @@ def all_gather_by_files(
     return files.all_gather(data, **how)
 
 
+@_torch_order.explain
 def all_gather_object(
-    data: T, group: Any = None, *, timeout: Seconds = None, tag: Optional[str] = None, allow_pickle: Optional[bool] = None
+    data: T, group: Any = ALL, *, timeout: Seconds = None, tag: Optional[str] = None, allow_pickle: Optional[bool] = None
 ) -> list[T]:
     """Gathers everybody's object on every rank of a group, in the order of the group.
 
@@ -181,14 +196,17 @@ def all_gather_object(
         timeout: how long nothing may move, in seconds.
         allow_pickle: ``False`` refuses objects that would have to be pickled.
     """
+    if isinstance(data, list) and not _is_group(group):
+        raise _torch_order.refusal("all_gather_object", f"all_gather_object(list, {type(group).__name__})")
     communicator = _communicator_of(group)
+    _torch_order.check_list("all_gather_object", communicator.world_size, data, group)
     if communicator.world_size == 1:
         return [data]
     return communicator.all_gather(data, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
 
 
 def all_gather_parts(
-    data: T, group: Any = None, *, timeout: Seconds = None, tag: Optional[str] = None, allow_pickle: Optional[bool] = None
+    data: T, group: Any = ALL, *, timeout: Seconds = None, tag: Optional[str] = None, allow_pickle: Optional[bool] = None
 ) -> Parts[T]:
     """Gathers everybody's object on every rank of a group, where each is made when it is first looked at.
 
@@ -210,7 +228,7 @@ def all_gather_parts(
 
 def all_gather_list(
     data: T,
-    group: Any = None,
+    group: Any = ALL,
     max_size: int = 16384,
     *,
     timeout: Seconds = None,
@@ -228,6 +246,7 @@ def all_gather_list(
     return communicator.all_gather_list(data, max_size=max_size, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
 
 
+@_torch_order.explain
 def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Seconds = None, tag: Optional[str] = None) -> Any:
     """Joins the tensors of all ranks along ``dim``, without padding.
 
@@ -245,13 +264,16 @@ def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Sec
     Raises:
         fsgather.Mismatch: on every rank, with a table of what each rank has.
     """
+    if dim is None or isinstance(dim, list):
+        raise _torch_order.refusal("gather", "gather(tensor, list)")
     return _communicator_of(None).gather(tensor, dim, dst, timeout=timeout, tag=tag)
 
 
+@_torch_order.explain
 def gather_object(
     data: T,
     dst: int = 0,
-    group: Any = None,
+    group: Any = ALL,
     *,
     timeout: Seconds = None,
     tag: Optional[str] = None,
@@ -262,6 +284,8 @@ def gather_object(
     Returns:
         On ``dst`` one object for each rank, in rank order; ``None`` elsewhere.
     """
+    if dst is None or isinstance(dst, list):
+        raise _torch_order.refusal("gather_object", f"gather_object(obj, {'None' if dst is None else 'list'})")
     communicator = _communicator_of(group)
     if communicator.world_size == 1:
         return [data]
@@ -271,7 +295,7 @@ def gather_object(
 def gather_iter(
     data: T,
     dst: int = 0,
-    group: Any = None,
+    group: Any = ALL,
     *,
     timeout: Seconds = None,
     tag: Optional[str] = None,
@@ -293,7 +317,7 @@ def gather_iter(
 def broadcast_object(
     data: T,
     src: int = 0,
-    group: Any = None,
+    group: Any = ALL,
     *,
     timeout: Seconds = None,
     tag: Optional[str] = None,
@@ -303,13 +327,13 @@ def broadcast_object(
     return _communicator_of(group).broadcast_object(data, src, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
 
 
-def barrier(group: Any = None, *, timeout: Seconds = None, tag: Optional[str] = None) -> None:
+def barrier(group: Any = ALL, *, timeout: Seconds = None, tag: Optional[str] = None) -> None:
     """Waits until every rank of a group has come here."""
     _communicator_of(group).barrier(timeout=timeout, tag=tag)
 
 
 def start_all_gather(
-    data: T, group: Any = None, *, timeout: Seconds = None, tag: Optional[str] = None, allow_pickle: Optional[bool] = None
+    data: T, group: Any = ALL, *, timeout: Seconds = None, tag: Optional[str] = None, allow_pickle: Optional[bool] = None
 ) -> Pending[list[T]]:
     """Starts an :func:`all_gather_object` whose result is asked for later; ``wait()`` gives the list."""
     return _communicator_of(group).start_all_gather(data, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
@@ -318,7 +342,7 @@ def start_all_gather(
 def start_gather(
     data: T,
     dst: int = 0,
-    group: Any = None,
+    group: Any = ALL,
     *,
     timeout: Seconds = None,
     tag: Optional[str] = None,

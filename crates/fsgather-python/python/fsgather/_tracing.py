@@ -40,7 +40,7 @@ class trace:
         self.path = os.fspath(path)
         self.summary = None
         if not self.path.endswith((".html", ".json")):
-            raise ValueError(f"path={self.path!r} must end in .html or .json")
+            raise _errors.Config(f"path={self.path!r} must end in .html or .json")
         self._communicator = communicator
         self._group: Optional[Communicator] = None
         self._before = 0

@@ -295,7 +295,7 @@ def carriers(bootstrap: Bootstrap, seconds: Optional[float] = None) -> tuple[Cal
             why = " (rank 0 has not come yet, or has ended before it did)" if name == "fetch" else ""
             result = _limits.apart(lambda: call(argument), limit, f"{name} of the bootstrap {whose}", why)
             if name == "fetch" and not isinstance(result, (bytes, bytearray, memoryview)):
-                raise TypeError(f"fetch of the bootstrap {whose} gives {type(result).__name__}, not the bytes that rank 0 has published")
+                raise Config(f"fetch of the bootstrap {whose} gives {type(result).__name__}, not the bytes that rank 0 has published")
             return bytes(result) if name == "fetch" else result
 
         return limited

@@ -1,0 +1,78 @@
+"""Calls in torch's argument order, which the functions of the same names do not take: :func:`explain` says what to write."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, TypeVar, cast
+
+from fsgather._errors import Config
+
+__all__ = ["ALL", "check_list", "explain", "missing", "refusal"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OR_SWITCH = "or keep torch.distributed in the program and set FSGATHER_PATCH=torch"
+
+_WRITE = {
+    "all_gather": "parts = fsgather.all_gather(tensor)",
+    "all_gather_object": "out = fsgather.all_gather_object(obj)",
+    "broadcast_object_list": "objects = fsgather.broadcast_object(objects, src=0)",
+    "gather": "joined = fsgather.gather(tensor, dst=0)",
+    "gather_object": "out = fsgather.gather_object(obj, dst=0)",
+    "get_rank": "fsgather.default_communicator().rank",
+    "get_world_size": "fsgather.default_communicator().world_size",
+    "scatter_object_list": "own = fsgather.broadcast_object(objects, src=0)[rank]",
+}
+
+
+class _AllRanks:
+    """The default of ``group``, which is as ``None`` to every caller."""
+
+    def __repr__(self) -> str:
+        return "None"
+
+
+ALL: Any = _AllRanks()
+
+
+def explain(function: F) -> F:
+    """Has wrong arguments of a function raise :class:`fsgather.Config`, with the way to write a call that was in torch's order."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def explained(*arguments: Any, **named: Any) -> Any:
+        try:
+            return function(*arguments, **named)
+        except TypeError as error:
+            # Raised by the call itself, not in the function.
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                raise Config(f"{error}; {_hint(name)}") from None
+            raise
+
+    return cast(F, explained)
+
+
+def check_list(name: str, world_size: int, data: Any, group: Any) -> None:
+    """Refuses a list for results in the place of the data.
+
+    Raises:
+        fsgather.Config: says what to write instead.
+    """
+    is_list = isinstance(data, list) and len(data) == world_size and all(entry is None for entry in data)
+    if is_list and group is not ALL:
+        raise refusal(name, f"{name}({data!r}, ...)")
+
+
+def refusal(name: str, call: str) -> Config:
+    """The error of a call in torch's order."""
+    return Config(f"{call} is in the argument order of torch.distributed; {_hint(name)}")
+
+
+def missing(name: str) -> AttributeError:
+    """The error of a function that torch has and fsgather has not."""
+    hint = f"; {_hint(name)}" if name in _WRITE else ""
+    return AttributeError(f"module 'fsgather' has no attribute {name!r}{hint}")
+
+
+def _hint(name: str) -> str:
+    return f"fsgather returns its result: write {_WRITE[name]}, {_OR_SWITCH}"
