@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conftest import World
-from fsgather import PeerFailed, _tracebacks
+from fsgather import PeerFailed, _errors, _tracebacks
 
 FAILS = """
 import traceback
@@ -53,7 +53,9 @@ def test_traceback_is_whole_at_debug_level(world: World) -> None:
 def test_exceptions_that_cause_each_other_are_handled() -> None:
     one, other = ValueError("not me"), PeerFailed("rank 1 failed")
     one.__cause__, other.__cause__ = other, one
+    other.rank = 1
     assert _tracebacks.without_our_frames(one) is one
+    assert _errors.heard(one, 1) is None and _errors.heard(one, 0) is other
 
 
 WARNS = """

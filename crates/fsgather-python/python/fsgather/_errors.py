@@ -119,7 +119,10 @@ class PeerFailed(Error):
 def heard(error: BaseException, own: Any) -> Optional[PeerFailed]:
     """What another rank than ``own`` has ended by, if an exception was raised because of that."""
     chain: Optional[BaseException] = error
-    while chain is not None:
+    seen: set[int] = set()
+    # Exceptions may be causes of each other.
+    while chain is not None and id(chain) not in seen:
+        seen.add(id(chain))
         if isinstance(chain, PeerFailed) and str(chain.rank) != str(own):
             return chain
         chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
