@@ -82,6 +82,9 @@ impl Machines {
         {
             coordinator = coordinator.introduced();
         }
+        if config.is_named {
+            coordinator = coordinator.named();
+        }
         // A world that forms takes its own rank 0 in.
         let _ = coordinator.join(config::join_request(config), started);
         Self::new(Rank::ZERO, vec![member], Some(coordinator))

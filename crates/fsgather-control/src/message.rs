@@ -174,8 +174,13 @@ pub struct Welcome {
 pub enum RefusalReason {
     /// The world has failed, or cannot have this process as a member.
     Failed(Error),
-    /// The world has formed with another process as this rank: the running job and that process.
-    AlreadyFormed(String),
+    /// The world has formed with another process as this rank.
+    AlreadyFormed {
+        /// The running job and that process.
+        running: String,
+        /// True while that process takes part and the world has not failed, so that it is not about to end.
+        is_live: bool,
+    },
     /// The world was started by another process than the one that asks: what tells the two apart.
     OtherStart(String),
     /// The world belongs to the same job and has another size: which rank was given which size.

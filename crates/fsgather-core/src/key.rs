@@ -17,8 +17,11 @@ pub struct JobKey {
     pub uid: u32,
     /// The launcher family by which ranks found out who they are.
     pub family: String,
-    /// The job's id, if the launcher gives one.
+    /// What the job is called: by its user, else by its launcher, if either does.
     pub job: Option<String>,
+    /// The launcher's id of the job, if it gives one that no other job has at the same time. It counts beside a name that a user has
+    /// given: who exports one name for two jobs has two jobs all the same.
+    pub launch: Option<String>,
     /// Which attempt at the job this is, if the launcher counts them.
     pub attempt: Option<String>,
     /// How many ranks.
@@ -33,8 +36,8 @@ impl JobKey {
     /// The key as a name of fixed width: half of it stands for the job whatever its size, half for all of the key.
     #[must_use]
     pub fn hash(&self) -> KeyHash {
-        let of_any_size = self.of_any_size().digest(b"fsgather key 1");
-        let whole = self.digest(b"fsgather key 1");
+        let of_any_size = self.of_any_size().digest(b"fsgather key 2");
+        let whole = self.digest(b"fsgather key 2");
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&of_any_size[..4]);
         bytes[4..].copy_from_slice(&whole[..4]);
@@ -54,7 +57,7 @@ impl JobKey {
     /// apart and authenticates nobody.
     #[must_use]
     pub fn derived_secret(&self) -> [u8; 32] {
-        self.digest(b"fsgather secret 1")
+        self.digest(b"fsgather secret 2")
     }
 
     /// Hashes all fields, each preceded by its length, so that no two keys read alike.
@@ -63,6 +66,7 @@ impl JobKey {
         let texts = [
             Some(self.family.as_str()),
             self.job.as_deref(),
+            self.launch.as_deref(),
             self.attempt.as_deref(),
             self.master.as_deref(),
         ];
@@ -124,6 +128,7 @@ mod tests {
             uid: 1000,
             family: "slurm".into(),
             job: Some("42".into()),
+            launch: None,
             attempt: None,
             world_size: WorldSize::ONE,
             number: 0,
@@ -143,6 +148,15 @@ mod tests {
             JobKey { job: None, ..key() },
             JobKey {
                 job: Some(String::new()),
+                ..key()
+            },
+            JobKey {
+                launch: Some("42".into()),
+                job: None,
+                ..key()
+            },
+            JobKey {
+                launch: Some("42".into()),
                 ..key()
             },
             JobKey {

@@ -24,6 +24,9 @@ pub struct Start {
     /// The session that the rank's process belongs to, by the pid of its leader, or of the topmost process of
     /// it in this pid namespace; 0 when unknown.
     pub session: u32,
+    /// True if all ranks of the job that run on this host come from `starter`: a launcher's own process, or one below which they all
+    /// are. What another such start has started on this host belongs to another job then, whatever that is called.
+    pub is_whole: bool,
 }
 
 /// What two starts say of their processes.
@@ -31,10 +34,25 @@ pub struct Start {
 pub enum Kinship {
     /// They come from one start.
     Same,
-    /// They come from different ones.
+    /// They come from different ones, such as two terminals.
     Foreign,
+    /// They come from different ones, each of which has started all ranks of its job on this host: they are two jobs.
+    Apart,
     /// They run where this cannot be told.
     Unknown,
+}
+
+impl Kinship {
+    /// Returns true for two processes of two jobs that have found each other. Processes of several starts are of one job if that `is_named`,
+    /// unless each of the starts has all ranks of its job.
+    #[must_use]
+    pub const fn is_of_another_job(self, is_named: bool) -> bool {
+        match self {
+            Self::Same | Self::Unknown => false,
+            Self::Foreign => !is_named,
+            Self::Apart => true,
+        }
+    }
 }
 
 impl Start {
@@ -44,10 +62,12 @@ impl Start {
     /// use fsgather_core::{Kinship, ProcessId, Start, Starter};
     ///
     /// let process = ProcessId { boot_id: "b".into(), pid_namespace: 1, ..Default::default() };
-    /// let by = |pid| Start { starter: Some(Starter { pid, start_time: 7 }), session: 3 };
+    /// let by = |pid| Start { starter: Some(Starter { pid, start_time: 7 }), session: 3, is_whole: false };
     /// let compare = |one: Start, other: Start| one.kinship(&process, &other, &process);
     /// assert_eq!(compare(by(10), by(10)), Kinship::Same);
     /// assert_eq!(compare(by(10), by(11)), Kinship::Foreign);
+    /// let whole = |pid| Start { is_whole: true, ..by(pid) };
+    /// assert_eq!(compare(whole(10), whole(11)), Kinship::Apart);
     /// let elsewhere = ProcessId { boot_id: "c".into(), ..process.clone() };
     /// assert_eq!(by(10).kinship(&process, &by(10), &elsewhere), Kinship::Unknown);
     /// ```
@@ -79,6 +99,8 @@ impl Start {
         };
         if is_same {
             Kinship::Same
+        } else if self.is_whole && other.is_whole {
+            Kinship::Apart
         } else {
             Kinship::Foreign
         }
@@ -107,6 +129,7 @@ mod tests {
                 start_time: 100,
             }),
             session,
+            is_whole: false,
         }
     }
 
@@ -135,6 +158,24 @@ mod tests {
         ] {
             let found = compare(start(one.0, one.1), start(other.0, other.1));
             assert_eq!(found, expected, "{one:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn two_whole_starts_are_two_jobs() {
+        let whole = |pid| Start {
+            is_whole: true,
+            ..start(Some(pid), 10)
+        };
+        for (other, expected) in [
+            (whole(10), Kinship::Same),
+            (whole(11), Kinship::Apart),
+            // A wrapper of one rank may hide that.
+            (start(Some(11), 11), Kinship::Foreign),
+        ] {
+            let there = whole(10).kinship(&process(1000), &other, &process(1001));
+            let back = other.kinship(&process(1001), &whole(10), &process(1000));
+            assert_eq!((there, back), (expected, expected), "{other:?}");
         }
     }
 

@@ -70,6 +70,7 @@ fn config(directory: &Path, rank: Rank, world_size: WorldSize, setting: &Setting
         uid: own.0,
         family: "test".into(),
         job: None,
+        launch: None,
         attempt: None,
         world_size,
         number: 0,

@@ -118,12 +118,14 @@ fn one_rank_twice() {
 fn a_job_that_runs_already() {
     let place = place();
     let world = World::new(2, place.path()).with("FSGATHER_JOB", "twice");
-    let mut stage = two(&world, "join at:running close", "join at:running close");
+    // From two terminals.
+    let mut stage = new_stage();
+    stage.start(&mut world.rank(0, "join at:running close"));
+    stage.start(&mut world.rank_behind(&another_start(), 1, "join at:running close"));
     stage.wait_at([0, 1], "running");
-    let late = world.with("FSGATHER_JOIN_TIMEOUT", "1s");
-    let newcomer = stage.start(&mut late.rank(1, "join close"));
+    let newcomer = stage.start(&mut world.rank_behind(&another_start(), 1, "join close"));
     all_say(&mut stage, [newcomer], "a_job_that_runs_already");
-    let newcomer = stage.start(&mut late.tool(1, &["barrier"]));
+    let newcomer = stage.start(&mut world.tool_behind(&another_start(), 1, &["barrier"]));
     all_tools_say(&mut stage, [newcomer], "a_job_that_runs_already");
     stage.go_all([0, 1]);
     stage.succeed([0, 1]);

@@ -23,6 +23,7 @@ mod pieces;
 mod results;
 mod routes;
 mod runtimes;
+mod separate_jobs;
 mod settings;
 mod shared_memory;
 mod stalls;

@@ -249,6 +249,7 @@ impl Script {
             uid: own.0,
             family: "none".into(),
             job: Some("a job".into()),
+            launch: None,
             attempt: None,
             world_size,
             number: 0,

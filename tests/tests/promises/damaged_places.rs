@@ -131,6 +131,7 @@ fn odd_names_and_texts_are_shown_with_their_escapes_and_stay() {
         uid: 1,
         family: "none".into(),
         job: None,
+        launch: None,
         attempt: None,
         world_size: WorldSize::ONE,
         number: 0,

@@ -114,7 +114,9 @@ fn who_comes_when_rank_0_was_killed_is_told_so() {
 fn the_next_attempt_of_a_job_whose_meeting_has_failed_succeeds() {
     let place = place();
     let world = World::new(3, place.path()).with("FSGATHER_JOB", "again");
-    let (_failed, ..) = a_failed_meeting(&world);
+    let (mut failed, late, _) = a_failed_meeting(&world);
+    failed.kill(late);
+    failed.end(late);
     let mut stage = Stage::new();
     for rank in [1, 2] {
         stage.start(&mut world.rank(rank, "join barrier close"));

@@ -35,8 +35,10 @@ fn a_second_job_of_the_same_name_is_told_and_the_first_goes_on() {
     let newcomer = stage.start(&mut newcomer.rank(1, "join close"));
     let end = stage.end(newcomer);
     assert_eq!(end.code, RENDEZVOUS, "{}", stage.transcript());
-    let running = format!("pid {} as rank 1", stage.pid(1));
-    assert!(end.error().contains(&running), "{running}: {end:?}");
+    for process in [1, newcomer] {
+        let pid = format!("pid {}", stage.pid(process));
+        assert!(end.error().contains(&pid), "{pid}: {end:?}");
+    }
     assert!(end.error().contains("FSGATHER_JOB"), "{end:?}");
     stage.go_all(everybody(2));
     stage.succeed(everybody(2));
@@ -74,6 +76,7 @@ fn jobs_without_an_id_that_one_process_starts_never_exchange_ranks() {
             // They come in this order.
             stage.let_pass(Duration::from_millis(50));
         }
+        let mut failed = Vec::new();
         for (index, &(job, rank)) in order.iter().enumerate() {
             let end = stage.end(index);
             if end.code == 0 {
@@ -81,10 +84,12 @@ fn jobs_without_an_id_that_one_process_starts_never_exchange_ranks() {
                 let right = format!("{job}{job}");
                 assert_eq!(got.expect("a result"), right, "{}", stage.transcript());
             } else {
-                let is_told = end.stderr.iter().any(|line| line.contains("FSGATHER_JOB"));
-                assert!(is_told, "{}", stage.transcript());
+                failed.extend(end.stderr);
             }
         }
+        // A rank that hears of it through the end of another one names that.
+        let is_told = failed.iter().any(|line| line.contains("FSGATHER_JOB"));
+        assert!(failed.is_empty() || is_told, "{}", stage.transcript());
     }
 }
 
@@ -134,12 +139,17 @@ fn started_by_one_shell(between: &str) -> Vec<(char, i32, String, String)> {
 }
 
 #[test]
-fn jobs_without_an_id_that_one_shell_starts_at_once_are_all_told_to_take_names() {
-    for (job, code, got, said) in started_by_one_shell("true") {
+fn two_jobs_without_id_that_one_shell_starts_at_once() {
+    let ends = started_by_one_shell("true");
+    let failed: Vec<_> = ends.iter().filter(|end| end.1 != 0).collect();
+    // A rank that hears of it through the end of another one names that.
+    let is_told = |end: &&(_, i32, _, String)| {
+        end.1 == RENDEZVOUS && end.3.contains("FSGATHER_JOB to a different name")
+    };
+    assert!(failed.is_empty() || failed.iter().any(is_told), "{ends:?}");
+    for (job, code, got, _) in &ends {
         // A rank that is quick enough not to see the other job has what is its own.
-        let is_own = code == 0 && got == format!("{job}{job}");
-        let is_told = code == RENDEZVOUS && said.contains("FSGATHER_JOB to a different name");
-        assert!(is_own || is_told, "{job}: {code} {got:?} {said}");
+        assert!(*code != 0 || *got == format!("{job}{job}"), "{ends:?}");
     }
 }
 

@@ -115,7 +115,8 @@ pub const ROWS: &[LauncherRow] = &[
         owns_world_size: true,
         local_rank: Some(environment::LOCAL_RANK),
         local_size: Some(environment::LOCAL_WORLD_SIZE),
-        job: &[environment::JOB],
+        // `FSGATHER_JOB` is a name that a user gives.
+        job: &[],
     },
     LauncherRow {
         family: Family::Torchrun,

@@ -153,7 +153,7 @@ fn every_family_is_understood_by_its_documented_variables() {
         ("TERM=dumb", "none 0/1 0/1 - - -"),
         (
             "FSGATHER_RANK=1 FSGATHER_WORLD_SIZE=3 FSGATHER_LOCAL_RANK=1 FSGATHER_LOCAL_WORLD_SIZE=2 FSGATHER_JOB=j",
-            "fsgather 1/3 1/2 - j -",
+            "fsgather 1/3 1/2 - - -",
         ),
         (
             "FSGATHER_RANK=1 FSGATHER_WORLD_SIZE=3",
@@ -205,8 +205,8 @@ fn earlier_families_win_over_later_ones() {
         .collect();
     for (i, inner) in pairs.iter().enumerate() {
         for outer in &pairs[i + 1..] {
-            let together = format!("{inner} {outer} TORCHELASTIC_RUN_ID=r FSGATHER_JOB=r");
-            let alone = format!("{inner} TORCHELASTIC_RUN_ID=r FSGATHER_JOB=r");
+            let together = format!("{inner} {outer} TORCHELASTIC_RUN_ID=none");
+            let alone = format!("{inner} TORCHELASTIC_RUN_ID=none");
             let outer_alone = found(outer);
             let (inner_alone, both) = (found(&alone), found(&together));
             assert_eq!(inner_alone, both, "{together}");

@@ -240,13 +240,11 @@ impl Settings {
         self.inline_limit.value.min(share)
     }
 
-    /// Whether this job has a name that no other one has at the same time.
+    /// Returns true if the user has named this job. Another job may have the same name.
     #[must_use]
-    pub fn has_own_name(&self) -> bool {
-        match self.job.origin {
-            Origin::Argument | Origin::Variable(_) => self.job.value.is_some(),
-            Origin::Launcher(_) | Origin::Default => self.detection.has_own_id,
-        }
+    pub fn is_named(&self) -> bool {
+        let is_given = matches!(self.job.origin, Origin::Argument | Origin::Variable(_));
+        is_given && self.job.value.is_some()
     }
 
     /// Takes over what the launcher's process, rather than its variables, says of the job.
@@ -276,6 +274,11 @@ impl Settings {
             uid,
             family: self.detection.family.key().to_owned(),
             job: self.job.value.clone(),
+            launch: self
+                .detection
+                .job
+                .clone()
+                .filter(|_| self.detection.has_own_id),
             // Agents of torchrun count restarts each for itself.
             attempt: self
                 .detection

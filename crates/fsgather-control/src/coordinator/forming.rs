@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fsgather_core::{ChannelId, Error, ProcessId, Rank, WorldSize, duration_text};
 
-use super::{Action, Coordinator, roster::RosterEntry};
+use super::{Action, Coordinator, late_claims::way_out_of_starts, roster::RosterEntry};
 use crate::message::{Join, RefusalReason, ToMember, Welcome};
 
 /// Maximum number of processes with another world size that a message names.
@@ -90,8 +90,7 @@ impl Coordinator {
         self.roster.admit(join, now);
         self.say_forming(rank);
         if self.roster.is_full() {
-            self.open = true;
-            self.welcome(self.world.world_size.ranks().collect());
+            self.open_when_certain(now);
         }
         Ok(())
     }
@@ -211,7 +210,7 @@ impl Coordinator {
             let here = self.name_of(Rank::ZERO);
             let told = self.name_of(from);
             self.give_up(&Error::rendezvous(format!(
-                "two worlds of the same job are forming in one place: rank 0 is {here}, and also {other}; \
+                "two worlds of the same job meet in one place: rank 0 is {here}, and also {other}; \
                  rank {from} ({told}) could belong to either. Set FSGATHER_JOB to a different name for each job"
             )));
         }
@@ -333,7 +332,7 @@ impl Coordinator {
         self.send(vec![rank], ToMember::Forming { coordinator });
     }
 
-    fn welcome(&mut self, ranks: Vec<Rank>) {
+    pub(super) fn welcome(&mut self, ranks: Vec<Rank>) {
         let welcome = Welcome {
             nonces: self.roster.nonces(),
             communicator: self.world.communicator,
@@ -353,11 +352,14 @@ impl Coordinator {
                 self.name_of(rank)
             )));
         }
-        RefusalReason::AlreadyFormed(format!(
-            "{} is running with {} as rank {rank}",
-            self.world.job,
-            self.name_of(rank)
-        ))
+        RefusalReason::AlreadyFormed {
+            running: format!(
+                "{} is running with {} as rank {rank}",
+                self.world.job,
+                self.name_of(rank)
+            ),
+            is_live: self.roster.is_present(rank) && self.failure().is_none(),
+        }
     }
 
     /// Answers a process that rank 0's own host shows to be of another start.
@@ -386,7 +388,7 @@ impl Coordinator {
     fn reject_mixture(&mut self, join: &Join, other: Rank) -> RefusalReason {
         let cause = Error::rendezvous(format!(
             "rank {} ({}) and rank {other} ({}) are on one host, but were not started by the same process: two jobs \
-             without an id meet in one place. Set FSGATHER_JOB to a different name for each job",
+             meet in one place. Set FSGATHER_JOB to a different name for each job",
             join.rank,
             text_of(&join.process),
             self.name_of(other)
@@ -411,9 +413,9 @@ impl Coordinator {
     fn strangers_text(&self) -> Option<String> {
         let mut absent = self.roster.absent();
         let (rank, stranger) = absent.find_map(|rank| Some((rank, self.strangers.get(&rank)?)))?;
+        let way_out = way_out_of_starts(self.roster.is_named());
         Some(format!(
-            "{stranger} asked to be rank {rank}, but was not started by whoever started rank 0; if they belong \
-             together, set FSGATHER_JOB to the same name on all ranks"
+            "{stranger} asked to be rank {rank}, but was not started by whoever started rank 0; {way_out}"
         ))
     }
 

@@ -3,6 +3,7 @@
 use fsgather_core::{Start, Starter, WorldSize};
 
 use super::*;
+use crate::coordinator::late_claims::LATE_CLAIMS;
 use crate::{fixtures, join::job_credentials::JobFingerprint};
 
 fn join(rank: u32, nonce: u128, host: &str, starter: Option<u32>) -> Join {
@@ -17,6 +18,7 @@ fn join(rank: u32, nonce: u128, host: &str, starter: Option<u32>) -> Join {
         start: starter.map(|pid| Start {
             starter: Some(Starter { pid, start_time: 1 }),
             session: pid,
+            is_whole: false,
         }),
         ..fixtures::join(rank, 3, nonce)
     }
@@ -58,7 +60,7 @@ fn a_process_of_an_earlier_attempt_is_told_and_the_later_one_goes_on() {
     };
     for late in [of_attempt(204, 3), elsewhere] {
         let answer = coordinator.join(late, now);
-        let is_formed = matches!(answer, Err(RefusalReason::AlreadyFormed(_)));
+        let is_formed = matches!(answer, Err(RefusalReason::AlreadyFormed { .. }));
         assert!(is_formed, "{answer:?}");
     }
 }
@@ -99,6 +101,107 @@ fn two_starts_on_a_host_without_rank_0_fail_the_world() {
     assert!(matches!(second, Err(RefusalReason::Failed(_))));
     let failure = coordinator.failure().unwrap().to_string();
     assert!(failure.contains("FSGATHER_JOB"), "{failure}");
+}
+
+/// The same of a job with a name; `is_whole` of the start of rank 0.
+fn named_world(now: Instant, is_whole: bool) -> Coordinator {
+    let mut coordinator = Coordinator::new(fixtures::world(3), now).named();
+    let mut zero = join(0, 100, "n1", Some(7));
+    zero.start = zero.start.map(|start| Start { is_whole, ..start });
+    let _ = coordinator.join(zero, now);
+    coordinator
+}
+
+fn warns(coordinator: &mut Coordinator) -> bool {
+    let actions = coordinator.take_actions();
+    actions
+        .iter()
+        .any(|action| matches!(action, Action::Warn(text) if text.contains("FSGATHER_JOB")))
+}
+
+#[test]
+fn ranks_of_several_starts_that_have_one_name_wait_for_late_claims_and_say_so() {
+    let now = Instant::now();
+    // Another terminal, and another host.
+    for (host, starter) in [("n1", 8), ("n2", 7)] {
+        let mut coordinator = named_world(now, false);
+        for rank in [1, 2] {
+            let answer =
+                coordinator.join(join(rank, 200 + u128::from(rank), host, Some(starter)), now);
+            assert_eq!(answer, Ok(()));
+        }
+        assert!(!coordinator.is_open() && warns(&mut coordinator));
+        let opens = now + LATE_CLAIMS;
+        assert_eq!(coordinator.next_tick(), Some(opens));
+        coordinator.tick(opens);
+        assert!(coordinator.is_open());
+    }
+}
+
+#[test]
+fn a_late_claim_of_a_rank_fails_a_world_that_is_full_and_names_both() {
+    let now = Instant::now();
+    let mut coordinator = named_world(now, false);
+    for rank in [1, 2] {
+        let _ = coordinator.join(join(rank, 200 + u128::from(rank), "n1", Some(8)), now);
+    }
+    let late = now + LATE_CLAIMS / 2;
+    let answer = coordinator.join(join(1, 301, "n1", Some(9)), late);
+    let failure = coordinator.failure().unwrap();
+    for pid in ["pid 201", "pid 301"] {
+        assert!(failure.to_string().contains(pid), "{failure}");
+    }
+    assert_eq!(answer, Err(failure.into()));
+    coordinator.tick(now + LATE_CLAIMS);
+    assert!(!coordinator.is_open());
+}
+
+#[test]
+fn a_start_that_has_all_ranks_of_its_job_opens_at_once_and_takes_no_other() {
+    let now = Instant::now();
+    let mut coordinator = named_world(now, true);
+    let mut stranger = join(1, 301, "n1", Some(8));
+    stranger.start = stranger.start.map(|start| Start {
+        is_whole: true,
+        ..start
+    });
+    assert!(is_sent_elsewhere(&coordinator.join(stranger, now)));
+    for rank in [1, 2] {
+        let _ = coordinator.join(join(rank, 200 + u128::from(rank), "n1", Some(7)), now);
+    }
+    assert!(coordinator.is_open() && !warns(&mut coordinator));
+}
+
+#[test]
+fn ranks_of_a_job_without_id_and_name_on_two_hosts_wait_as_well() {
+    let now = Instant::now();
+    let mut coordinator = world(now, Some(7));
+    for rank in [1, 2] {
+        let _ = coordinator.join(join(rank, 200 + u128::from(rank), "n2", Some(8)), now);
+    }
+    assert!(!coordinator.is_open() && warns(&mut coordinator));
+    coordinator.disconnected(Rank::new(1), "its connection closed", now);
+    coordinator.tick(now + COMES_AGAIN);
+    assert!(!coordinator.is_open() && coordinator.failure().is_some());
+}
+
+#[test]
+fn a_world_says_whether_the_process_that_has_a_rank_still_takes_part() {
+    let now = Instant::now();
+    let mut coordinator = world(now, None);
+    for rank in [1, 2] {
+        let _ = coordinator.join(join(rank, 200 + u128::from(rank), "n1", None), now);
+    }
+    let is_live = |coordinator: &mut Coordinator| {
+        let answer = coordinator.join(join(1, 301, "n1", None), now);
+        match answer {
+            Err(RefusalReason::AlreadyFormed { is_live, .. }) => is_live,
+            other => unreachable!("{other:?}"),
+        }
+    };
+    assert!(is_live(&mut coordinator));
+    coordinator.lost(Rank::new(1), "its process has ended");
+    assert!(!is_live(&mut coordinator));
 }
 
 #[test]

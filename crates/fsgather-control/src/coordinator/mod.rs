@@ -10,7 +10,7 @@
 //!
 //! # States
 //!
-//! *Forming* until all ranks have joined; then *open*; *failed* once the world's own channel has failed;
+//! *Forming* until all ranks have joined, and a moment longer where they may be of two jobs; then *open*; *failed* once the world's own channel has failed;
 //! *gone* when everybody was told goodbye. A failed world still answers, with the error it keeps.
 
 mod calls;
@@ -19,6 +19,7 @@ mod disagreement;
 mod forming;
 mod groups;
 mod hearsay;
+mod late_claims;
 mod leaving;
 mod roster;
 mod round;
@@ -38,6 +39,7 @@ use fsgather_core::{
 };
 use uuid::Uuid;
 
+pub(crate) use self::late_claims::way_out_of_starts;
 use self::{
     channel::Channel,
     roster::{Roster, Standing},
@@ -101,6 +103,8 @@ pub struct Coordinator {
     started: Instant,
     roster: Roster,
     open: bool,
+    /// When the world opens, once all ranks have joined and it waits for late claims.
+    opens_at: Option<Instant>,
     channels: BTreeMap<ChannelId, Channel>,
     next_forming_warning: Duration,
     /// Ranks that somebody else asked to be once the world had formed.
@@ -147,6 +151,7 @@ impl Coordinator {
             world,
             started: now,
             open: false,
+            opens_at: None,
             channels: BTreeMap::from([(ChannelId::WORLD, channel)]),
             next_forming_warning: FIRST_WARNING,
             latecomers: BTreeSet::new(),
@@ -177,6 +182,13 @@ impl Coordinator {
             way_out_of_doubles: forming::INTRODUCED,
             ..self
         }
+    }
+
+    /// The same for a world whose user has given its job a name. Its ranks may come from several starts then, such as terminals.
+    #[must_use]
+    pub fn named(mut self) -> Self {
+        self.roster.allow_several_starts();
+        self
     }
 
     /// Says what texts call ranks, from now on.

@@ -9,7 +9,7 @@ use fsgather_core::{
 use super::sightings::Sighting;
 use crate::message::Join;
 
-/// How a member stands.
+/// The standing of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// Takes part.
@@ -30,15 +30,15 @@ pub(super) struct RosterEntry {
     pub(super) start: Option<Start>,
     pub(super) attempt: Option<u32>,
     pub(super) standing: Standing,
-    /// How its end was noticed, if it did not say that it goes, though it may have left and stayed.
+    /// Its end, as it was noticed, if the process did not announce it.
     pub(super) lost: Option<PeerFailure>,
     pub(super) activity: Activity,
     pub(super) heard: Instant,
-    /// When it last handed in something, or moved bytes.
+    /// The time at which it last contributed or moved bytes.
     pub(super) moved: Instant,
-    /// Whether it has said anything since it joined, and so knows that it is in.
+    /// True once it has sent a message after it joined, and so knows that it is a member.
     pub(super) is_settled: bool,
-    /// What came of the last question what it is doing.
+    /// The answer to the last question about its activity.
     pub(super) sighting: Option<Sighting>,
 }
 
@@ -48,8 +48,10 @@ pub(super) struct Roster {
     world_size: WorldSize,
     members: Vec<Option<RosterEntry>>,
     joined: usize,
-    /// Whether somebody has closed or gone.
+    /// True once a member has closed or gone.
     is_broken_up: bool,
+    /// True if the user has named the job; ranks of several starts may belong to it then.
+    is_named: bool,
 }
 
 impl Roster {
@@ -59,7 +61,16 @@ impl Roster {
             members: vec![None; world_size.count()],
             joined: 0,
             is_broken_up: false,
+            is_named: false,
         }
+    }
+
+    pub(super) fn allow_several_starts(&mut self) {
+        self.is_named = true;
+    }
+
+    pub(super) const fn is_named(&self) -> bool {
+        self.is_named
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -145,12 +156,38 @@ impl Roster {
             return None;
         }
         let mut ranks = self.world_size.ranks();
-        ranks.find(|rank| self.kinship(join, *rank) == Some(Kinship::Foreign))
+        ranks.find(|rank| {
+            let kinship = self.kinship(join, *rank);
+            kinship.is_some_and(|kinship| kinship.is_of_another_job(self.is_named))
+        })
     }
 
-    /// Whether a process that asks to join is known to be of this job: its job has an id, or it comes from the same start as rank 0.
+    /// True if a process that asks to join is known to be of this job: its job has an id or a name, or it comes from the same start as
+    /// rank 0.
     pub(super) fn is_kin(&self, join: &Join) -> bool {
-        join.start.is_none() || self.kinship(join, Rank::ZERO) == Some(Kinship::Same)
+        join.start.is_none()
+            || self.is_named && self.kinship(join, Rank::ZERO) != Some(Kinship::Apart)
+            || self.kinship(join, Rank::ZERO) == Some(Kinship::Same)
+    }
+
+    /// True if all members are known to be of one job: it has an id, or they come from the same start as rank 0, which is whole if the
+    /// job has a name.
+    pub(super) fn is_of_one_start(&self) -> bool {
+        let Some((zero, start)) = self
+            .get(Rank::ZERO)
+            .and_then(|zero| Some((zero, zero.start?)))
+        else {
+            return true;
+        };
+        if self.is_named && !start.is_whole {
+            return false;
+        }
+        self.members.iter().flatten().all(|member| {
+            let kinship = member
+                .start
+                .map(|its| start.kinship(&zero.process, &its, &member.process));
+            kinship.is_none_or(|kinship| kinship == Kinship::Same)
+        })
     }
 
     /// Where a process that asks to join and a member come from, where their job has no id.

@@ -49,7 +49,10 @@ impl Coordinator {
             return;
         }
         if !self.open && self.failure().is_none() {
-            self.tick_forming(now);
+            match self.opens_at {
+                None => self.tick_forming(now),
+                Some(_) => self.tick_late_claims(now),
+            }
         }
         let everywhere = self.look_due().is_some_and(|due| due <= now);
         self.look_for_movement(everywhere, now);
@@ -225,7 +228,8 @@ impl Coordinator {
         }
         let forming = (!self.open && self.failure().is_none()).then(|| {
             let timeout = self.world.join_timeout.min(self.next_forming_warning);
-            Deadline::after(self.started, timeout).at()
+            let waits = || Deadline::after(self.started, timeout).at();
+            self.opens_at.unwrap_or_else(waits)
         });
         let rounds = self
             .channels

@@ -257,7 +257,7 @@ impl Asking<'_> {
                         });
                     }
                     ToMember::Refused { reason } if !reason.is_final() => {
-                        let has_formed = matches!(reason, RefusalReason::AlreadyFormed(_));
+                        let has_formed = matches!(reason, RefusalReason::AlreadyFormed { .. });
                         ask_again = has_formed.then_some(now + ASK_AGAIN).or(ask_again);
                         (self.tell)(JoinEvent::Refused(reason));
                     }

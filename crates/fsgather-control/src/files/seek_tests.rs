@@ -271,11 +271,14 @@ fn a_world_that_has_formed_without_this_process_is_asked_again() {
         Some(JoinEvent::Refused(RefusalReason::OtherStart(why))) if why == "another start"
     ));
     let told_at = clock::now();
-    let reason = RefusalReason::AlreadyFormed("a job".into());
+    let reason = RefusalReason::AlreadyFormed {
+        running: "a job".into(),
+        is_live: true,
+    };
     bed.tell(ToMember::Refused { reason });
     assert!(matches!(
         bed.event(),
-        Some(JoinEvent::Refused(RefusalReason::AlreadyFormed(running))) if running == "a job"
+        Some(JoinEvent::Refused(RefusalReason::AlreadyFormed { running, .. })) if running == "a job"
     ));
     assert!(matches!(bed.hear(), ToCoordinator::Join(join) if join.nonce == NONCE));
     assert!(clock::now() - told_at >= ASK_AGAIN);

@@ -56,6 +56,8 @@ pub struct Config {
     pub process: ProcessId,
     /// By whom it was started, where its job has no id of its own.
     pub start: Option<Start>,
+    /// True if a user has named its job.
+    pub is_named: bool,
     /// How often its launcher has started the job again, where it counts that. Launchers may count on each host for
     /// themselves.
     pub attempt: Option<u32>,
@@ -103,6 +105,7 @@ impl Config {
             world_size,
             process,
             start: None,
+            is_named: false,
             attempt: None,
             problem: None,
             network_namespace: 0,
@@ -154,6 +157,7 @@ pub(crate) fn addressee(config: &Config) -> Addressee {
     Addressee {
         process: config.process.clone(),
         start: config.start,
+        is_named: config.is_named,
         key: config.job_credentials.key,
     }
 }

@@ -1,10 +1,14 @@
 //! Collects what a search for rank 0 has found, for the message at its end: [`SearchFailures`]. Pure.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use fsgather_core::{Activity, Error, Missing, Phase, Rank, RollCall, duration_text, plain_line};
 
 use super::search_warnings::unanswered_text;
+use crate::coordinator::way_out_of_starts;
 
 /// What was found, none of which led into a world.
 #[derive(Debug, Default)]
@@ -12,7 +16,7 @@ pub(crate) struct SearchFailures {
     /// What became of candidates, by name.
     pub(crate) by_world: HashMap<String, String>,
     /// A world that has formed without this rank.
-    pub(crate) formed: Option<String>,
+    pub(crate) formed: Option<FormedWorld>,
     /// Why a world of this key is not ours.
     pub(crate) elsewhere: Option<String>,
     /// The world sizes of ranks of this job, where a world has another one.
@@ -23,10 +27,32 @@ pub(crate) struct SearchFailures {
     pub(crate) foreign: Option<Error>,
 }
 
+/// A world that has formed with another process as this rank.
+#[derive(Debug)]
+pub(crate) struct FormedWorld {
+    /// The job, and that process.
+    pub(crate) running: String,
+    /// The time since which every answer says that it goes on.
+    pub(crate) live_since: Option<Instant>,
+}
+
+impl FormedWorld {
+    /// The error of a process that claims to be `rank` as well, and has looked in `place`.
+    pub(crate) fn error(&self, rank: Rank, place: &str) -> Error {
+        let running = &self.running;
+        Error::rendezvous(format!(
+            "rank {rank} looked in {place} and found only a world that has formed without it: \
+             {running}. Set FSGATHER_JOB to a different name for each job"
+        ))
+    }
+}
+
 /// A search that is out of time.
 #[derive(Debug)]
 pub(crate) struct ExpiredSearch<'a> {
     pub(crate) rank: Rank,
+    /// True if a user has named its job.
+    pub(crate) is_named: bool,
     pub(crate) timeout: Duration,
     /// Where this rank has looked.
     pub(crate) place: &'a str,
@@ -42,11 +68,8 @@ impl SearchFailures {
     /// The error of a search that is out of time.
     pub(crate) fn out_of_time(&self, search: &ExpiredSearch<'_>) -> Error {
         let ExpiredSearch { rank, place, .. } = *search;
-        if let Some(running) = &self.formed {
-            return Error::rendezvous(format!(
-                "rank {rank} looked in {place} and found only a world that has formed without it: \
-                 {running}. Set FSGATHER_JOB to a different name for each job"
-            ));
+        if let Some(formed) = &self.formed {
+            return formed.error(rank, place);
         }
         if search.coordinator.is_some() {
             let hint = match &self.other_size {
@@ -57,8 +80,8 @@ impl SearchFailures {
         }
         if let Some(why) = &self.elsewhere {
             return Error::rendezvous(format!(
-                "rank {rank} looked in {place} and found no rank 0 that belongs to it: {why}. If they belong together, \
-                 set FSGATHER_JOB to the same name on all ranks"
+                "rank {rank} looked in {place} and found no rank 0 that belongs to it: {why}; {}",
+                way_out_of_starts(search.is_named)
             ));
         }
         if let Some(sizes) = &self.other_size {
@@ -190,6 +213,7 @@ mod tests {
     fn search(unanswered: Option<Duration>) -> ExpiredSearch<'static> {
         ExpiredSearch {
             rank: Rank::new(3),
+            is_named: false,
             timeout: Duration::from_secs(15),
             place: "/shared",
             is_address: false,

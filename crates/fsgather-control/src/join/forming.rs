@@ -71,17 +71,21 @@ impl Listening {
 
 /// Worlds that have taken this rank in; one, where all is well.
 #[derive(Default)]
-pub(crate) struct FormingWorlds(Vec<FormingWorld>);
+pub(crate) struct FormingWorlds {
+    worlds: Vec<FormingWorld>,
+    /// A world that has formed with another process as this rank, and goes on.
+    formed: Option<String>,
+}
 
 impl FormingWorlds {
     /// Whether there is none.
     pub(crate) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.worlds.is_empty()
     }
 
     /// Notes one by its name and its rank 0.
     pub(crate) fn add(&mut self, name: String, coordinator: String, route: JoinRoute) {
-        self.0.push(FormingWorld {
+        self.worlds.push(FormingWorld {
             name,
             coordinator,
             route,
@@ -90,32 +94,44 @@ impl FormingWorlds {
 
     /// Takes one off the list.
     pub(crate) fn remove(&mut self, name: &str) -> Option<JoinRoute> {
-        let index = self.0.iter().position(|forming| forming.name == name)?;
-        Some(self.0.swap_remove(index).route)
+        let index = self
+            .worlds
+            .iter()
+            .position(|forming| forming.name == name)?;
+        Some(self.worlds.swap_remove(index).route)
     }
 
     /// Rank 0 of the world of this name: host and pid.
     pub(crate) fn coordinator_of(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().find(|forming| forming.name == name)?;
+        let found = self.worlds.iter().find(|forming| forming.name == name)?;
         Some(&found.coordinator)
     }
 
     /// Rank 0 of the first one.
     pub(crate) fn first_coordinator(&self) -> Option<&str> {
-        self.0.first().map(|forming| forming.coordinator.as_str())
+        self.worlds
+            .first()
+            .map(|forming| forming.coordinator.as_str())
     }
 
-    /// Two worlds of one key are forming: both are told, and both will fail.
+    /// Notes that another world of this key has formed and goes on.
+    pub(crate) fn add_formed(&mut self, running: &str) {
+        self.formed = Some(format!(
+            "that of another world, which has formed: {running}"
+        ));
+    }
+
+    /// Two worlds of one key are there: those that are still forming are told, and will fail.
     pub(crate) async fn report_rivals(&mut self) {
-        if self.0.len() < 2 {
+        let forming = self
+            .worlds
+            .iter()
+            .map(|forming| forming.coordinator.clone());
+        let names: Vec<String> = forming.chain(self.formed.clone()).collect();
+        if names.len() < 2 {
             return;
         }
-        let names: Vec<String> = self
-            .0
-            .iter()
-            .map(|forming| forming.coordinator.clone())
-            .collect();
-        for (index, forming) in self.0.iter_mut().enumerate() {
+        for (index, forming) in self.worlds.iter_mut().enumerate() {
             let other = names[(index + 1) % names.len()].clone();
             match &mut forming.route {
                 JoinRoute::Tcp(joining, _) => {
@@ -129,7 +145,7 @@ impl FormingWorlds {
     /// Asks those that have said nothing for long whether they are there, and warns if they do not answer. Over files the silence of
     /// a host is noticed by other means.
     pub(crate) async fn look_at_silence(&mut self, now: Instant) {
-        for forming in &mut self.0 {
+        for forming in &mut self.worlds {
             let JoinRoute::Tcp(joining, listening) = &mut forming.route else {
                 continue;
             };
@@ -151,7 +167,7 @@ impl FormingWorlds {
 
     /// Tells all of them that this rank will not come, and why.
     pub(crate) async fn say_goodbye(self, cause: &Error) {
-        for forming in self.0 {
+        for forming in self.worlds {
             match forming.route {
                 JoinRoute::Tcp(mut joining, _) => {
                     let cause = Some(cause.clone());

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr};
 
-use fsgather_core::{Error, Kinship, Peer, ProcessId, Start, WorldSize, read_message};
+use fsgather_core::{Error, Peer, ProcessId, Start, WorldSize, read_message};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -61,6 +61,8 @@ pub(crate) struct Addressee {
     pub(crate) process: ProcessId,
     /// By whom it was started, where its job has no id of its own.
     pub(crate) start: Option<Start>,
+    /// True if a user has named its job.
+    pub(crate) is_named: bool,
     /// That of its job.
     pub(crate) key: u64,
 }
@@ -151,11 +153,13 @@ impl RendezvousRecord {
         let Addressee {
             process,
             start,
+            is_named,
             key,
         } = addressee;
         let refuser = self.refuser.as_ref()?;
         let is_foreign = start.zip(refuser.start).is_some_and(|(own, its)| {
-            own.kinship(process, &its, &refuser.process) == Kinship::Foreign
+            let kinship = own.kinship(process, &its, &refuser.process);
+            kinship.is_of_another_job(*is_named)
         });
         let is_for_it = !is_foreign && self.fingerprint.key == *key;
         self.refusal.as_ref().filter(|_| is_for_it)
@@ -229,6 +233,7 @@ mod tests {
         let by = |pid| Start {
             starter: Some(Starter { pid, start_time: 7 }),
             session: 3,
+            is_whole: false,
         };
         let cause = Error::rendezvous("no world");
         let record = RendezvousRecord {
@@ -242,11 +247,18 @@ mod tests {
         let addressee = |start, key| Addressee {
             process: process.clone(),
             start,
+            is_named: false,
             key,
         };
         assert_eq!(record.refusal_to(&addressee(Some(by(10)), 0)), Some(&cause));
         assert_eq!(record.refusal_to(&addressee(None, 0)), Some(&cause));
         assert_eq!(record.refusal_to(&addressee(Some(by(11)), 0)), None);
+        // A name may belong to several starts.
+        let named = Addressee {
+            is_named: true,
+            ..addressee(Some(by(11)), 0)
+        };
+        assert_eq!(record.refusal_to(&named), Some(&cause));
         // Somebody has moved it.
         assert_eq!(record.refusal_to(&addressee(Some(by(10)), 1)), None);
     }

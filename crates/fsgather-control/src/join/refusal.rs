@@ -324,6 +324,7 @@ mod tests {
         Addressee {
             process: ProcessId::default(),
             start: None,
+            is_named: false,
             key: 7,
         }
     }

@@ -23,7 +23,7 @@ use crate::{
     files::Searching,
     join::{
         event::{EnteredTcp, JoinEvent, JoinFailure, JoinedWorld},
-        failures::{self, ExpiredSearch, SearchFailures},
+        failures::{self, ExpiredSearch, FormedWorld, SearchFailures},
         forming::{FormingWorlds, GOODBYE_LIMIT, JoinRoute, Listening},
         other_sizes::OtherSizes,
         record::UnreachableReport,
@@ -43,6 +43,13 @@ use crate::{
 
 /// How much longer than the time-out a member that was taken in waits for rank 0's verdict.
 pub(super) const COORDINATOR_GRACE: Duration = Duration::from_secs(10);
+
+/// How long a world that has formed with another process as this rank may go on. The world of an earlier attempt ends before, once it
+/// has lost a rank.
+const GOES_ON: Duration = Duration::from_secs(5);
+
+/// The same where another world has taken this rank in: by then, rank 0 of the last command of a job has seen the end of that.
+const NOT_THE_LAST_ONE: Duration = Duration::from_millis(500);
 
 /// Looks for the world until it is in, refused, or out of time.
 ///
@@ -137,6 +144,7 @@ async fn seek_with(
             Some(event) = events.recv() => event,
         };
         let has_taken_in = matches!(event, JoinEvent::Forming { .. });
+        let is_refused = matches!(event, JoinEvent::Refused(_));
         if let Some(world) = seeker.on_event(name, event)? {
             return Ok(world);
         }
@@ -148,6 +156,8 @@ async fn seek_with(
                 .join_timeout
                 .saturating_add(COORDINATOR_GRACE);
             deadline = AwakeDeadline::after(clock::now(), timeout);
+        }
+        if has_taken_in || is_refused {
             seeker.forming.report_rivals().await;
         }
     }
@@ -312,7 +322,9 @@ impl Seeker {
         }
         match event {
             JoinEvent::Forming { .. } | JoinEvent::Refused(RefusalReason::OtherSize(_)) => {}
-            JoinEvent::Refused(RefusalReason::AlreadyFormed(running)) => self.has_formed(&running),
+            JoinEvent::Refused(RefusalReason::AlreadyFormed { running, is_live }) => {
+                return self.has_formed(&running, is_live).map(|()| None);
+            }
             JoinEvent::Refused(RefusalReason::OtherStart(why)) => self.belongs_elsewhere(why),
             JoinEvent::Refused(RefusalReason::Failed(cause)) => {
                 self.forming.remove(&name);
@@ -358,17 +370,41 @@ impl Seeker {
         self.failures.by_world.insert(name, why);
     }
 
-    /// Notes that a world of our key has formed without us: the job of another time, or of another attempt.
-    fn has_formed(&mut self, running: &str) {
+    /// Notes that a world of our key has formed without us: another job of this name, or an earlier attempt at this one.
+    ///
+    /// # Errors
+    ///
+    /// When it does not end, and there is no other world.
+    fn has_formed(&mut self, running: &str, is_live: bool) -> Result<(), JoinFailure> {
         // The name of a job is anything that the environment can hold.
         let running = plain_line(running).into_owned();
-        if self.failures.formed.as_ref() != Some(&running) {
+        let known = self.failures.formed.as_ref();
+        let known = known.filter(|formed| formed.running == running);
+        if known.is_none() {
             fsgather_core::warn!(
                 "found a world that has formed without this rank: {running}; looking for another rank 0. If this is another job, set \
                  FSGATHER_JOB to a different name for each"
             );
         }
-        self.failures.formed = Some(running);
+        let now = clock::now();
+        let since = known.and_then(|formed| formed.live_since).unwrap_or(now);
+        let formed = FormedWorld {
+            running,
+            live_since: is_live.then_some(since),
+        };
+        let live_for = now.saturating_duration_since(since);
+        if !is_live {
+            // It is about to end.
+        } else if !self.forming.is_empty() && live_for >= NOT_THE_LAST_ONE {
+            self.forming.add_formed(&formed.running);
+        } else if self.forming.is_empty() && live_for >= GOES_ON {
+            let place = self.search.whereabouts.place();
+            return Err(JoinFailure::Own(
+                formed.error(self.search.join.rank, &place),
+            ));
+        }
+        self.failures.formed = Some(formed);
+        Ok(())
     }
 
     /// Notes that a world is not ours, although it has our key.
@@ -488,6 +524,7 @@ impl Seeker {
         let place = self.search.whereabouts.place();
         let failure = self.failures.out_of_time(&ExpiredSearch {
             rank: self.search.join.rank,
+            is_named: self.search.config.is_named,
             timeout: self.search.config.join_timeout,
             place: &place,
             is_address: self.is_at_address(),

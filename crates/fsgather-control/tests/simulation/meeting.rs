@@ -248,7 +248,7 @@ impl Run {
             (Some(before), _) if before != nonce && self.model.open => {
                 promise!(
                     said.is_empty()
-                        && matches!(&answer, Err(RefusalReason::AlreadyFormed(running))
+                        && matches!(&answer, Err(RefusalReason::AlreadyFormed { running, .. })
                             if running.contains(&pid_of(rank, before).to_string())),
                     "P8: a latecomer as rank {rank} gets {answer:?}, others {said:?}"
                 );

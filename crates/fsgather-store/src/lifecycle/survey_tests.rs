@@ -264,6 +264,7 @@ fn what_a_world_that_lives_meets_by_was_not_left() {
             uid: own.0,
             family: "none".into(),
             job: None,
+            launch: None,
             attempt: None,
             world_size: WorldSize::ONE,
             number: 0,

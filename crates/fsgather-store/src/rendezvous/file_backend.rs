@@ -53,7 +53,7 @@ pub struct BackendDirectory {
 /// use fsgather_store::{BackendDirectory, FileBackend, check_writable, make_rendezvous, this_process};
 /// # let place = tempfile::tempdir()?;
 /// # let key = JobKey {
-/// #     uid: 1, family: "none".into(), job: None, attempt: None, world_size: WorldSize::ONE,
+/// #     uid: 1, family: "none".into(), job: None, launch: None, attempt: None, world_size: WorldSize::ONE,
 /// #     number: 0, master: None,
 /// # };
 ///

@@ -20,6 +20,7 @@ fn job_key(number: u32) -> JobKey {
         uid: 1,
         family: "none".into(),
         job: None,
+        launch: None,
         attempt: None,
         world_size: WorldSize::ONE,
         number,

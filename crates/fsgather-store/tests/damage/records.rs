@@ -97,6 +97,7 @@ fn key(job: &str) -> KeyHash {
         uid: 1,
         family: "none".into(),
         job: Some(job.into()),
+        launch: None,
         attempt: None,
         world_size: WorldSize::ONE,
         number: 0,

@@ -201,6 +201,7 @@ fn config(
         is_running: Arc::new(move |process: &ProcessId| !liveness(process, &own).has_ended()),
         process,
         start,
+        is_named: settings.is_named(),
         attempt: attempt.and_then(|count| count.trim().parse().ok()),
         problem: prepared.context.problem.clone(),
         find_ended: Arc::new(|_| None),

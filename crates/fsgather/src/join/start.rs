@@ -1,8 +1,8 @@
-//! By whom this rank was started, where its job has no id of its own: [`find`], and whether another job was
+//! By whom this rank was started, where its launcher has no id for the job: [`find`], and whether another job was
 //! started alike: [`check`].
 //!
-//! Ranks of one job and ranks of another one then say the same of themselves. What is left is how they came
-//! about: a launcher, a script or a shell has started all ranks of one job. `ancestry` finds it in what
+//! Ranks of one job and ranks of another one then say the same of themselves, also where both have got one name. What is left is how
+//! they came about: a launcher, a script or a shell has started all ranks of one job. `ancestry` finds it in what
 //! `processes` sees; docs/adr/0019-jobs-without-an-id.md has the argument.
 
 mod ancestry;
@@ -34,7 +34,7 @@ pub(crate) fn find(
     variables: &Variables,
     me: &ProcessId,
 ) -> (Option<Start>, Option<Error>) {
-    if settings.has_own_name() {
+    if settings.detection.has_own_id {
         return (None, None);
     }
     let claim = Claim::of(settings, variables);
@@ -44,21 +44,23 @@ pub(crate) fn find(
     loop {
         let processes = Processes::see();
         let is_last = began.elapsed() >= young_for;
-        let starter = match ancestry::starter(&claim, std::process::id(), &processes) {
-            FoundStart::Job(job) => {
-                settings.take_launched_job(job);
-                return (None, None);
-            }
-            FoundStart::Starter(starter) => Some(starter),
-            FoundStart::Nobody if is_last => None,
-            FoundStart::Nobody => {
-                sleep(pauses.next_pause());
-                continue;
-            }
-        };
+        let (starter, is_whole) =
+            match ancestry::starter(&claim, std::process::id(), is_last, &processes) {
+                FoundStart::Job(job) => {
+                    settings.take_launched_job(job);
+                    return (None, None);
+                }
+                FoundStart::Starter { starter, is_whole } => (Some(starter), is_whole),
+                FoundStart::Nobody if is_last => (None, false),
+                FoundStart::Nobody => {
+                    sleep(pauses.next_pause());
+                    continue;
+                }
+            };
         let start = Start {
             starter,
             session: processes.session_of(std::process::id()),
+            is_whole,
         };
         let rival = rival(settings, &claim, start, me, &processes);
         return (Some(start), rival);
@@ -77,6 +79,10 @@ fn rival(
         // Where others meet is said in their programs, then, which cannot be seen from here.
         return None;
     }
+    if settings.is_named() && !start.is_whole {
+        // What runs beside a rank in a terminal may have its variables, and is none.
+        return None;
+    }
     let (rank, one, other) = ancestry::twins(claim, start, processes)?;
     let host = &me.host;
     Some(Error::rendezvous(format!(
@@ -86,8 +92,7 @@ fn rival(
     )))
 }
 
-/// Looks, in a world that has formed, for another job that was started at the same time in the same way; and
-/// warns where that cannot be seen.
+/// Looks, in a world that has formed, for another job that was started at the same time in the same way.
 ///
 /// It waits until those of that job would be there. On each host one rank does all this.
 ///
@@ -103,13 +108,6 @@ pub(crate) fn check(
 ) -> Result<(), Error> {
     if world.iter().find(|process| process.sees_pids_of(me)) != Some(me) {
         return Ok(());
-    }
-    if world.first() == Some(me) && !world.iter().all(|process| process.sees_pids_of(me)) {
-        fsgather_core::warn!(
-            "the ranks of this job run on several hosts, and nothing tells it from another job of {} ranks that meets \
-             in the same place; set FSGATHER_JOB to a different name for each job",
-            world.len()
-        );
     }
     let claim = Claim::of(settings, variables);
     let here = world.iter().filter(|process| process.sees_pids_of(me));

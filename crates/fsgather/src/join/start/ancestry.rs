@@ -33,6 +33,8 @@ pub(super) struct Claim {
     rank: u32,
     /// How many ranks are to be started on this host.
     ranks_here: usize,
+    /// How many ranks there are.
+    ranks: usize,
     /// Holds the rank, and must be there.
     rank_name: Option<&'static str>,
     /// What the variables of all ranks that meet in one place agree in.
@@ -55,6 +57,7 @@ impl Claim {
             family: detection.family,
             rank: detection.rank.get(),
             ranks_here: usize::try_from(size).unwrap_or(usize::MAX),
+            ranks: detection.world_size.count(),
             rank_name: row.map(|row| row.rank),
             alike: names
                 .map(|name| (name, variables.get(name).map(str::to_owned)))
@@ -101,7 +104,11 @@ pub(super) enum FoundStart {
     /// A launcher that says which job it belongs to.
     Job(String),
     /// The nearest process below which all ranks of this host are.
-    Starter(Starter),
+    Starter {
+        starter: Starter,
+        /// See [`Start::is_whole`].
+        is_whole: bool,
+    },
     /// Nobody below which they are, by now.
     Nobody,
 }
@@ -110,7 +117,15 @@ pub(super) enum FoundStart {
 ///
 /// Between them may be others, such as a script for each rank. They are recognised by that they have not
 /// started all, and belong to the session of the rank; only a launcher makes sessions.
-pub(super) fn starter(claim: &Claim, me: u32, look: &impl ProcessTable) -> FoundStart {
+///
+/// Two processes of one rank below one that has all show that it has started two jobs. The nearer process that has started one of them
+/// may just be about to start the rest, unless this `is_last` of several looks.
+pub(super) fn starter(
+    claim: &Claim,
+    me: u32,
+    is_last: bool,
+    look: &impl ProcessTable,
+) -> FoundStart {
     let all = look.all();
     let Some(own) = all.get(&me) else {
         return FoundStart::Nobody;
@@ -124,18 +139,23 @@ pub(super) fn starter(claim: &Claim, me: u32, look: &impl ProcessTable) -> Found
         if pid <= 1 || ADOPTERS.contains(&seen.name.as_str()) {
             break;
         }
-        let found = FoundStart::Starter(Starter {
-            pid,
-            start_time: seen.start_time,
-        });
+        let found = |is_whole| FoundStart::Starter {
+            starter: Starter {
+                pid,
+                start_time: seen.start_time,
+            },
+            is_whole,
+        };
         if DAEMONS.iter().any(|name| seen.name.starts_with(name)) {
-            return job_of(claim.family, &look.arguments(pid)).map_or(found, FoundStart::Job);
+            let job = job_of(claim.family, &look.arguments(pid));
+            // Inside of it there may be a part of a job that is no MPI program.
+            return job.map_or_else(|| found(claim.family.is_mpi()), FoundStart::Job);
         }
         if is_beyond {
             break;
         }
         if seen.session != own.session {
-            return found;
+            return found(false);
         }
         let below = all
             .keys()
@@ -156,7 +176,12 @@ pub(super) fn starter(claim: &Claim, me: u32, look: &impl ProcessTable) -> Found
         };
         ranks.insert(claim.rank_name.map_or(me, |_| claim.rank));
         if ranks.len() >= claim.ranks_here {
-            return found;
+            // How many ranks this host has may be said of a part of it alone; and another program may have the same name.
+            let is_whole = ranks.len() >= claim.ranks && claim.rank_name.is_some();
+            if !is_last && double(&below, all).is_some() {
+                return FoundStart::Nobody;
+            }
+            return found(is_whole);
         }
         // A shell that a launcher has given a session: whoever else has started it starts others as well.
         is_beyond = pid == own.session;
@@ -198,8 +223,13 @@ pub(super) fn twins(
     let claims: BTreeMap<u32, u32> = candidates
         .filter_map(|(pid, _)| Some((*pid, claim.rank_of(*pid, look)?)))
         .collect();
+    double(&claims, all)
+}
+
+/// A rank that two of these processes claim, and these two.
+fn double(claims: &BTreeMap<u32, u32>, all: &BTreeMap<u32, Seen>) -> Option<(u32, u32, u32)> {
     let mut seen: BTreeMap<u32, u32> = BTreeMap::new();
-    for (pid, rank) in &claims {
+    for (pid, rank) in claims {
         let is_helper = claims
             .iter()
             .any(|(other, its)| its == rank && is_below(*pid, *other, all));

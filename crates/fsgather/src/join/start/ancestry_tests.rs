@@ -60,6 +60,7 @@ fn claim(rank: u32) -> Claim {
         family: Family::Fsgather,
         rank,
         ranks_here: 2,
+        ranks: 2,
         rank_name: Some(environment::RANK),
         alike: vec![
             (environment::WORLD_SIZE, Some("2".into())),
@@ -70,14 +71,21 @@ fn claim(rank: u32) -> Claim {
 }
 
 fn by(pid: u32) -> FoundStart {
-    FoundStart::Starter(Starter {
-        pid,
-        start_time: pid.into(),
-    })
+    started_by(pid, true)
+}
+
+fn started_by(pid: u32, is_whole: bool) -> FoundStart {
+    FoundStart::Starter {
+        starter: Starter {
+            pid,
+            start_time: pid.into(),
+        },
+        is_whole,
+    }
 }
 
 fn found(tree: &Tree, ranks: [(u32, u32); 2]) -> [FoundStart; 2] {
-    ranks.map(|(pid, rank)| starter(&claim(rank), pid, tree))
+    ranks.map(|(pid, rank)| starter(&claim(rank), pid, true, tree))
 }
 
 /// A terminal (5) with a shell (10).
@@ -121,9 +129,37 @@ fn two_scripts_of_one_shell_are_two_starters() {
             start_time: pid.into(),
         }),
         session: 10,
+        is_whole: true,
     };
     assert_eq!(twins(&claim(0), start(15), &tree), None);
     assert_eq!(twins(&claim(0), start(16), &tree), None);
+}
+
+#[test]
+fn a_script_that_has_not_started_all_ranks_yet_is_waited_for() {
+    let tree = shell()
+        .with(15, 10, 10, "run.sh")
+        .with(16, 10, 10, "run.sh")
+        .rank(20, 15, 10, 0)
+        .rank(21, 15, 10, 1)
+        .rank(22, 16, 10, 1);
+    let look = |is_last, tree: &Tree| starter(&claim(1), 22, is_last, tree);
+    assert_eq!(look(false, &tree), FoundStart::Nobody);
+    assert_eq!(look(true, &tree), by(10));
+    assert_eq!(look(false, &tree.rank(23, 16, 10, 0)), by(16));
+}
+
+#[test]
+fn a_start_that_has_the_ranks_of_its_host_alone_is_not_whole() {
+    let tree = shell().rank(20, 10, 10, 0).rank(21, 10, 10, 1);
+    let of_two_hosts = Claim {
+        ranks: 4,
+        ..claim(0)
+    };
+    assert_eq!(
+        starter(&of_two_hosts, 20, true, &tree),
+        started_by(10, false)
+    );
 }
 
 #[test]
@@ -157,7 +193,8 @@ fn a_launcher_that_makes_sessions_is_the_starter() {
         .with(15, 10, 10, "launch")
         .rank(20, 15, 20, 0)
         .rank(21, 15, 21, 1);
-    assert_eq!(found(&tree, [(20, 0), (21, 1)]), [by(15), by(15)]);
+    let launched = || started_by(15, false);
+    assert_eq!(found(&tree, [(20, 0), (21, 1)]), [launched(), launched()]);
 }
 
 #[test]
@@ -175,16 +212,16 @@ fn hydra_says_which_job_it_is_and_other_daemons_are_starters() {
         ..claim(rank)
     };
     assert_eq!(
-        starter(&pmi(0), 20, &tree),
+        starter(&pmi(0), 20, true, &tree),
         FoundStart::Job("n1:36735.0".into())
     );
-    assert_eq!(starter(&pmi(1), 21, &tree), by(16));
+    assert_eq!(starter(&pmi(1), 21, true, &tree), by(16));
     // Somebody else's variables inside of it.
-    assert_eq!(starter(&claim(0), 20, &tree), by(15));
+    assert_eq!(starter(&claim(0), 20, true, &tree), started_by(15, false));
     // A shell for each rank, which has the session.
     let tree = tree.with(30, 15, 30, "sh").rank(31, 30, 30, 0);
     assert_eq!(
-        starter(&pmi(0), 31, &tree),
+        starter(&pmi(0), 31, true, &tree),
         FoundStart::Job("n1:36735.0".into())
     );
 }
@@ -201,9 +238,9 @@ fn ranks_numbered_in_the_program_are_known_by_its_name() {
         .with(20, 15, 10, "prog")
         .with(30, 20, 10, "prog");
     // What it has started itself is no other rank.
-    assert_eq!(starter(&explicit, 20, &tree), FoundStart::Nobody);
+    assert_eq!(starter(&explicit, 20, true, &tree), FoundStart::Nobody);
     let tree = tree.with(21, 15, 10, "prog");
-    assert_eq!(starter(&explicit, 20, &tree), by(15));
+    assert_eq!(starter(&explicit, 20, true, &tree), started_by(15, false));
 }
 
 #[test]
@@ -214,6 +251,7 @@ fn two_processes_of_one_rank_are_found_below_one_starter() {
             start_time: 10,
         }),
         session: 10,
+        is_whole: true,
     };
     let one = shell().rank(20, 10, 10, 0).rank(21, 10, 10, 1);
     assert_eq!(twins(&claim(0), start, &one), None);
