@@ -291,7 +291,10 @@ impl GroupState {
         } else {
             &self.open_calls
         };
-        open_calls.check(&site)?;
+        // After a failure there is nothing to read any more.
+        if !self.exchange.has_failed() {
+            open_calls.check(&site)?;
+        }
         if self.ended.swap(true, Ordering::SeqCst) {
             return Err(Error::closed());
         }
