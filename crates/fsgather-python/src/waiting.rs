@@ -157,7 +157,8 @@ impl Waiter {
         }
     }
 
-    /// Runs something that waits where nobody can ask for signals, such as meeting, on a thread of its own.
+    /// Runs something that waits where nobody can ask for signals, such as meeting, on a thread of its own. If none can be started, it runs
+    /// here, so that the library tells the other ranks what this one lacks.
     pub(crate) fn run_elsewhere<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -165,12 +166,25 @@ impl Waiter {
     ) -> PyResult<T> {
         let _in_call = InCall::begin()?;
         let (sender, result) = mpsc::channel();
+        let call = Arc::new(Mutex::new(Some(call)));
+        let taken = {
+            let call = Arc::clone(&call);
+            move || lock(&call).take()
+        };
         let thread = thread::Builder::new().name("fsgather-meeting".into());
-        thread.spawn(move || {
+        let started = thread.spawn(move || {
             LISTENS.set(false);
-            // Nobody listens any more after an interruption.
-            let _ = sender.send(call());
-        })?;
+            if let Some(call) = taken() {
+                // Nobody listens any more after an interruption.
+                let _ = sender.send(call());
+            }
+        });
+        if started.is_err()
+            && let Some(call) = { lock(&call).take() }
+        {
+            let result = py.detach(call);
+            return self.settle(py, result);
+        }
         let seen = Arc::clone(&self.raised);
         let interrupt = self.interrupt.clone();
         let result = py.detach(move || {

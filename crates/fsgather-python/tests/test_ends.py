@@ -79,3 +79,42 @@ def test_calls_of_threads_end_before_the_interpreter(world: World) -> None:
     # By no signal, which is what cleaning up after a thread that is ended by force comes to.
     for end in world.ends():
         assert end.code == 0, end.err
+
+
+def test_close_after_a_failure_ends_results_that_were_not_read(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        held = fsgather.gather_iter(bytes(300_000))
+        first = next(held, None)
+
+        class Unpicklable:
+            def __reduce__(self):
+                raise RuntimeError("cannot be pickled")
+
+        try:
+            fsgather.all_gather_object(Unpicklable() if rank == 1 else 1)
+        except fsgather.PeerFailed:
+            fsgather.close()
+        tell(fsgather.all_gather_object(rank))
+        """,
+    ).told()
+    assert told == [[[0, 1]]] * 2
+
+
+def test_rank_that_can_start_no_thread_is_named_at_once(world: World) -> None:
+    world.start(
+        2,
+        """
+        if rank == 1:
+            # No memory is large enough for the stack of a thread.
+            os.environ["RUST_MIN_STACK"] = str(1 << 60)
+        try:
+            fsgather.barrier()
+        except fsgather.Error as error:
+            tell([type(error).__name__, str(error)])
+        """,
+    )
+    ((of_other,), (own,)) = world.told()
+    assert own[0] == "Config" and own[1].startswith("cannot start a thread: "), own
+    assert of_other[0] == "PeerFailed" and "rank 1" in of_other[1] and own[1] in of_other[1], of_other
