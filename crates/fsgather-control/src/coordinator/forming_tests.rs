@@ -112,11 +112,11 @@ fn named_world(now: Instant, is_whole: bool) -> Coordinator {
     coordinator
 }
 
-fn warns(coordinator: &mut Coordinator) -> bool {
+fn says_that_it_waits(coordinator: &mut Coordinator) -> bool {
     let actions = coordinator.take_actions();
     actions
         .iter()
-        .any(|action| matches!(action, Action::Warn(text) if text.contains("FSGATHER_JOB")))
+        .any(|action| matches!(action, Action::Warn(text) | Action::Note(text) if text.contains("waiting 2 s")))
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn ranks_of_several_starts_that_have_one_name_wait_for_late_claims_and_say_so() 
                 coordinator.join(join(rank, 200 + u128::from(rank), host, Some(starter)), now);
             assert_eq!(answer, Ok(()));
         }
-        assert!(!coordinator.is_open() && warns(&mut coordinator));
+        assert!(!coordinator.is_open() && says_that_it_waits(&mut coordinator));
         let opens = now + LATE_CLAIMS;
         assert_eq!(coordinator.next_tick(), Some(opens));
         coordinator.tick(opens);
@@ -169,7 +169,7 @@ fn a_start_that_has_all_ranks_of_its_job_opens_at_once_and_takes_no_other() {
     for rank in [1, 2] {
         let _ = coordinator.join(join(rank, 200 + u128::from(rank), "n1", Some(7)), now);
     }
-    assert!(coordinator.is_open() && !warns(&mut coordinator));
+    assert!(coordinator.is_open() && !says_that_it_waits(&mut coordinator));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn ranks_of_a_job_without_id_and_name_on_two_hosts_wait_as_well() {
     for rank in [1, 2] {
         let _ = coordinator.join(join(rank, 200 + u128::from(rank), "n2", Some(8)), now);
     }
-    assert!(!coordinator.is_open() && warns(&mut coordinator));
+    assert!(!coordinator.is_open() && says_that_it_waits(&mut coordinator));
     coordinator.disconnected(Rank::new(1), "its connection closed", now);
     coordinator.tick(now + COMES_AGAIN);
     assert!(!coordinator.is_open() && coordinator.failure().is_some());

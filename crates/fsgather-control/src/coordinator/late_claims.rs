@@ -27,15 +27,20 @@ impl Coordinator {
             return self.open_world();
         }
         self.opens_at = Some(now + LATE_CLAIMS);
-        let claim = if self.roster.is_named() {
-            "only the name of this job says that its ranks belong together"
-        } else {
-            "this job has neither an id nor a name, and ranks on several hosts"
-        };
-        self.actions.push(Action::Warn(format!(
-            "{claim}; waiting {} s for others that say the same. A different FSGATHER_JOB for each job keeps jobs apart",
+        let waits = format!(
+            "waiting {} s for others that say the same. A different FSGATHER_JOB for each job keeps jobs apart",
             LATE_CLAIMS.as_secs()
-        )));
+        );
+        // A name is what its user was asked for: that is no reason for a warning with each command.
+        self.actions.push(if self.roster.is_named() {
+            Action::Note(format!(
+                "only the name of this job says that its ranks belong together; {waits}"
+            ))
+        } else {
+            Action::Warn(format!(
+                "this job has neither an id nor a name, and ranks on several hosts; {waits}"
+            ))
+        });
     }
 
     /// Opens the world once nobody else has claimed one of its ranks for long enough.
