@@ -45,7 +45,7 @@ def test_ranks_that_ask_for_different_ways_are_told_so(world: World) -> None:
     assert told[0] == told[1] and "different transports" in str(told[0]), told
 
 
-def test_relative_directories_outlive_a_change_of_the_working_directory(world: World) -> None:
+def test_relative_directories_outlive_chdir(world: World) -> None:
     relative = os.path.relpath(world.directory)
     told = world.start(
         2,
