@@ -30,7 +30,7 @@ pub(crate) type Reclaim = (ReclaimSink, ChannelId, Epoch, Rank);
 /// An order to look at a process.
 #[derive(Clone, Copy)]
 pub(crate) struct LookOrder {
-    /// Who is to look.
+    /// The rank that is to look.
     pub(crate) member: Rank,
     /// Which order it is.
     pub(crate) number: u64,

@@ -1,6 +1,6 @@
 //! Failures as Python exceptions: [`raise`].
 
-use std::borrow::Cow;
+use std::{any::Any, borrow::Cow};
 
 use fsgather::Error;
 use fsgather_core::{Missing, Peer, PeerFailure, Rank, RollCall, Whereabouts};
@@ -27,8 +27,8 @@ pub(crate) fn config(text: &str) -> PyErr {
     Python::attach(|py| raise(py, &Error::config(text)))
 }
 
-/// What a call gives for which this rank has raised something instead of handing in: that is the cause of the error of the call,
-/// which all ranks get. Ctrl-C, or whatever else ends a program, is nothing that a call turns into an error of its own.
+/// The result of a call in which this rank has raised an exception instead of contributing: that is the cause of the call's error,
+/// which all ranks get. Ctrl-C, or whatever else ends a program, never becomes an error of the call.
 pub(crate) fn own_reason<T>(
     py: Python<'_>,
     result: PyResult<T>,
@@ -46,6 +46,21 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, error).map_or_else(|failure| failure, PyErr::from_value)
 }
 
+/// The exception of a call that has panicked: an error as others, and no `PanicException`, which programs do not catch.
+pub(crate) fn of_panic(py: Python<'_>, panic: &(dyn Any + Send)) -> PyErr {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    let text = format!(
+        "a fault inside fsgather has ended this call: {}",
+        text.unwrap_or("it gives no reason")
+    );
+    let made = py
+        .import("fsgather._errors")
+        .and_then(|module| module.getattr("_make"))
+        .and_then(|make| make.call1(("Error", text, PyDict::new(py))));
+    made.map_or_else(|failure| failure, PyErr::from_value)
+}
+
 fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
     let fields = PyDict::new(py);
     fields.set_item("is_transient", error.is_transient())?;
@@ -54,7 +69,7 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
     make.call1((kind, error.to_string(), fields))
 }
 
-/// What is told of a rank that others waited for in vain: rank, host, pid, what it did, and how many seconds ago it said so.
+/// The report about a rank that did not come: rank, host, pid, what it did, and how many seconds ago it said so.
 type MissingPeer = (
     u32,
     Option<String>,
@@ -147,7 +162,7 @@ fn set_stacks(py: Python<'_>, fields: &Bound<'_, PyDict>, stacks: &RollCall) -> 
     fields.set_item("stacks", PyTuple::new(py, stacks)?)
 }
 
-/// What some ranks were doing, as `Stack` of `_errors.py` takes it.
+/// The activities of ranks, as `Stack` of `_errors.py` takes it.
 fn stack<'py>(
     py: Python<'py>,
     ranks: &[Rank],

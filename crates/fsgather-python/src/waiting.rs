@@ -8,6 +8,7 @@
 use fsgather_core::{Rank, RankNames, lock};
 use std::{
     cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, mpsc},
     thread::{self, ThreadId},
     time::Duration,
@@ -27,12 +28,12 @@ const GRACE: Duration = Duration::from_millis(100);
 /// How often a thread that waits for another one looks for signals.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// What ends the waits of one communicator.
+/// Ends the waits of one communicator.
 #[derive(Clone)]
 pub(crate) struct Waiter {
     interrupt: Interrupt,
     raised: Raised,
-    /// What errors call ranks.
+    /// The names of ranks in errors.
     names: RankNames,
     /// The same by their places in the group that calls are made on.
     members: RankNames,
@@ -44,7 +45,7 @@ thread_local! {
     static LISTENS: Cell<bool> = const { Cell::new(true) };
 }
 
-/// What a signal handler has raised, and in which thread.
+/// The exception that a signal handler has raised, and its thread.
 type Raised = Arc<Mutex<Option<(ThreadId, PyErr)>>>;
 
 /// Ends what another thread waits for: meeting, and whatever is done in the world that comes of it.
@@ -112,7 +113,7 @@ impl Waiter {
         }
     }
 
-    /// What messages call the member at this place of the group.
+    /// The name of the member at this place of the group, as messages show it.
     pub(crate) fn name_of(&self, place: Rank) -> Rank {
         self.members.of(place)
     }
@@ -132,8 +133,12 @@ impl Waiter {
         let begin = || module.call_method0(intern!(py, "begin"))?.is_truthy();
         let (is_minded, mut settled) = match begin() {
             Ok(is_minded) => {
-                let result = py.detach(call);
-                (is_minded, self.settle(py, result))
+                let ran = py.detach(|| catch_unwind(AssertUnwindSafe(call)));
+                let settled = match ran {
+                    Ok(result) => self.settle(py, result),
+                    Err(panic) => Err(errors::of_panic(py, &*panic)),
+                };
+                (is_minded, settled)
             }
             // It has come before the call began: there is nothing to end but what was begun.
             Err(raised) => (true, Err(raised)),
@@ -157,7 +162,7 @@ impl Waiter {
         }
     }
 
-    /// Runs something that waits where nobody can ask for signals, such as meeting, on a thread of its own. If none can be started, it runs
+    /// Runs a wait that cannot ask for signals, such as meeting, on its own thread. If none can be started, it runs
     /// here, so that the library tells the other ranks what this one lacks.
     pub(crate) fn run_elsewhere<T: Send + 'static>(
         &self,
@@ -223,14 +228,14 @@ impl Waiter {
     }
 }
 
-/// What is done about SIGTERM.
+/// The effect of SIGTERM.
 fn terminating(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let import = || Ok::<_, PyErr>(py.import("fsgather._terminating")?.unbind());
     Ok(MODULE.get_or_try_init(py, import)?.bind(py))
 }
 
-/// What other ranks are told of something that was raised.
+/// The cause that other ranks get for an exception.
 pub(crate) fn reason_of(py: Python<'_>, raised: &PyErr) -> String {
     let is_terminated = || -> PyResult<bool> {
         let terminated = terminating(py)?.getattr(intern!(py, "Terminated"))?;

@@ -125,7 +125,7 @@ fn rank(
     job: char,
     rank: u32,
 ) -> Command {
-    // Who cannot fail has all the time that a busy machine takes.
+    // A job that must succeed has all the time that a busy machine takes.
     let patience = if launcher.has_id { "2m" } else { "8s" };
     let world = World::new(RANKS, place).with("FSGATHER_JOIN_TIMEOUT", patience);
     let prefix = starts.prefix();

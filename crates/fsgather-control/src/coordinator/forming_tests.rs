@@ -35,7 +35,7 @@ fn is_sent_elsewhere(answer: &Result<(), RefusalReason>) -> bool {
 }
 
 #[test]
-fn a_process_of_an_earlier_attempt_is_told_and_the_later_one_goes_on() {
+fn a_process_of_an_earlier_attempt_is_refused() {
     let now = Instant::now();
     let of_attempt = |nonce, attempt| Join {
         attempt: Some(attempt),
@@ -120,7 +120,7 @@ fn says_that_it_waits(coordinator: &mut Coordinator) -> bool {
 }
 
 #[test]
-fn ranks_of_several_starts_that_have_one_name_wait_for_late_claims_and_say_so() {
+fn several_starts_of_one_name_wait_for_late_claims() {
     let now = Instant::now();
     // Another terminal, and another host.
     for (host, starter) in [("n1", 8), ("n2", 7)] {
@@ -139,7 +139,7 @@ fn ranks_of_several_starts_that_have_one_name_wait_for_late_claims_and_say_so() 
 }
 
 #[test]
-fn a_late_claim_of_a_rank_fails_a_world_that_is_full_and_names_both() {
+fn a_late_claim_fails_a_full_world() {
     let now = Instant::now();
     let mut coordinator = named_world(now, false);
     for rank in [1, 2] {
@@ -157,7 +157,7 @@ fn a_late_claim_of_a_rank_fails_a_world_that_is_full_and_names_both() {
 }
 
 #[test]
-fn a_start_that_has_all_ranks_of_its_job_opens_at_once_and_takes_no_other() {
+fn a_whole_start_opens_at_once() {
     let now = Instant::now();
     let mut coordinator = named_world(now, true);
     let mut stranger = join(1, 301, "n1", Some(8));
@@ -173,7 +173,7 @@ fn a_start_that_has_all_ranks_of_its_job_opens_at_once_and_takes_no_other() {
 }
 
 #[test]
-fn ranks_of_a_job_without_id_and_name_on_two_hosts_wait_as_well() {
+fn two_hosts_without_id_and_name_wait_too() {
     let now = Instant::now();
     let mut coordinator = world(now, Some(7));
     for rank in [1, 2] {
@@ -186,7 +186,7 @@ fn ranks_of_a_job_without_id_and_name_on_two_hosts_wait_as_well() {
 }
 
 #[test]
-fn a_world_says_whether_the_process_that_has_a_rank_still_takes_part() {
+fn a_running_world_is_told_from_an_ending_one() {
     let now = Instant::now();
     let mut coordinator = world(now, None);
     for rank in [1, 2] {
@@ -259,7 +259,7 @@ fn who_has_another_secret_is_told_and_who_was_started_by_somebody_else_belongs_e
     let failure = coordinator.failure().unwrap();
     assert!(failure.to_string().contains("FSGATHER_SECRET"), "{failure}");
     assert!(matches!(told, RefusalReason::Failed(cause) if cause == failure));
-    // Who shows the same secret harms nobody.
+    // A process with the same secret does no harm.
     let mut coordinator = world(now, None);
     coordinator.report_mismatch(&join(1, 200, "n1", None));
     assert_eq!(coordinator.failure(), None);

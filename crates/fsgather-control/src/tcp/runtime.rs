@@ -12,6 +12,7 @@
 use std::{
     future::Future,
     ops::Deref,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::pin,
     sync::{
         Arc,
@@ -39,6 +40,8 @@ struct RuntimeState {
     /// Told when a caller arrives while it does.
     arrived: Notify,
     stopping: AtomicBool,
+    /// Whether running it has panicked.
+    broken: AtomicBool,
 }
 
 /// The runtime, and the right to run it.
@@ -63,6 +66,7 @@ impl CallerRuntime {
             resting: AtomicBool::new(false),
             arrived: Notify::new(),
             stopping: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
         });
         let (wake, woken) = mpsc::channel();
         let its = Arc::clone(&shared);
@@ -94,7 +98,7 @@ impl CallerRuntime {
         if shared.resting.load(Ordering::SeqCst) {
             shared.arrived.notify_one();
         }
-        let output = shared.runtime.block_on(future);
+        let output = shared.block_on(future);
         shared.callers.fetch_sub(1, Ordering::SeqCst);
         output
     }
@@ -131,6 +135,21 @@ impl CallerRuntime {
 }
 
 impl RuntimeState {
+    /// Runs the runtime. A panic of it, as after the program has closed its descriptors, is passed on to this caller and to all later ones:
+    /// the runtime has lost its driver, and would keep them waiting for ever.
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        if self.broken.load(Ordering::SeqCst) {
+            resume_unwind(Box::new(
+                "the connections of this process have failed before",
+            ));
+        }
+        let ran = catch_unwind(AssertUnwindSafe(|| self.runtime.block_on(future)));
+        ran.unwrap_or_else(|panic| {
+            self.broken.store(true, Ordering::SeqCst);
+            resume_unwind(panic)
+        })
+    }
+
     fn rest_between_calls(&self, woken: &mpsc::Receiver<()>, idle_for: Duration) {
         loop {
             let before = self.arrivals.load(Ordering::Relaxed);
@@ -148,7 +167,7 @@ impl RuntimeState {
                 // A caller may have come between the look and the flag; it would not know of us.
                 if self.callers.load(Ordering::SeqCst) == 0 && !self.stopping.load(Ordering::SeqCst)
                 {
-                    self.runtime.block_on(self.arrived.notified());
+                    self.block_on(self.arrived.notified());
                 }
                 self.resting.store(false, Ordering::SeqCst);
             }
@@ -217,6 +236,19 @@ mod tests {
     }
 
     #[test]
+    fn callers_after_a_panic_fail_instead_of_waiting() {
+        let runtime = runtime();
+        let fails = |is_lost: bool| {
+            let future = async move { assert!(!is_lost, "the driver is lost") };
+            catch_unwind(AssertUnwindSafe(|| runtime.run(future))).is_err()
+        };
+        assert!(!fails(false));
+        assert!(fails(true));
+        assert!(fails(false), "the runtime may have lost its driver");
+        drop(runtime);
+    }
+
+    #[test]
     fn tasks_run_on_the_progress_thread_when_nobody_calls() {
         let runtime = runtime();
         let (done, wait) = mpsc::channel();
@@ -256,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_run_although_somebody_is_in_and_out_of_the_runtime_all_the_time() {
+    fn tasks_run_while_callers_come_and_go() {
         let runtime = runtime();
         let (done, wait) = mpsc::channel();
         runtime.spawn(async move { done.send(()).unwrap() });

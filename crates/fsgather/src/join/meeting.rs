@@ -32,7 +32,7 @@ use crate::join::{
 /// How long a rank that cannot use the directory tries to tell the others so.
 const TELL_PROBLEM: Duration = Duration::from_secs(5);
 
-/// What one rank says to meet the others.
+/// The request of one rank to meet the others.
 #[derive(Clone, Debug)]
 pub(crate) struct Request<'a> {
     /// The settings of the rank; more than one rank in its world.
@@ -55,7 +55,7 @@ pub(crate) struct Joined {
     pub communicator: Uuid,
     /// Where all ranks run, by rank.
     pub processes: Vec<ProcessId>,
-    /// What this rank brings along.
+    /// The facts that this rank contributes.
     pub context: LocalContext,
 }
 
@@ -154,7 +154,7 @@ fn find_ended(
     })
 }
 
-/// What the control plane has to know.
+/// The configuration of the control plane.
 fn config(
     settings: &Settings,
     process: ProcessId,

@@ -98,7 +98,7 @@ impl Claim {
     }
 }
 
-/// Who has started a rank.
+/// The process that has started a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FoundStart {
     /// A launcher that says which job it belongs to.
@@ -190,7 +190,7 @@ pub(super) fn starter(
     FoundStart::Nobody
 }
 
-/// What the command line of Hydra's proxy says of its job: where its `mpiexec` listens, and which of the
+/// The job that the command line of Hydra's proxy names: where its `mpiexec` listens, and which of the
 /// process groups of that this is.
 fn job_of(family: Family, arguments: &[String]) -> Option<String> {
     if !matches!(family, Family::Pmi | Family::Mvapich2) {

@@ -136,7 +136,7 @@ fn two_scripts_of_one_shell_are_two_starters() {
 }
 
 #[test]
-fn a_script_that_has_not_started_all_ranks_yet_is_waited_for() {
+fn a_script_may_start_more_ranks() {
     let tree = shell()
         .with(15, 10, 10, "run.sh")
         .with(16, 10, 10, "run.sh")
