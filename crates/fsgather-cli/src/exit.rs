@@ -107,7 +107,7 @@ mod tests {
                 Error::peer_failed(
                     peer(),
                     Activity::outside(Phase::Computing),
-                    PeerFailure::Departed,
+                    PeerFailure::DEPARTED,
                 ),
                 11,
             ),

@@ -219,3 +219,25 @@ fn a_world_that_rank_0_gives_up_is_told_before() {
     let error = room.failure(2).unwrap();
     assert!(matches!(error, Error::Desync { .. }), "{error}");
 }
+
+#[test]
+fn departure_names_the_awaited_call_and_its_ranks() {
+    let mut room = Room::new(&[]);
+    room.members[1].leave(None);
+    room.pump();
+    room.call(0, Operation::Barrier, "job.py:10");
+    let text = room.failure(2).unwrap().to_string();
+    let expected = "had already left before barrier #1 at job.py:10, in which rank 0 is";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn departure_during_a_call_names_all_ranks_in_it() {
+    let mut room = Room::new(&[]);
+    room.call(0, Operation::Barrier, "job.py:10");
+    room.call(2, Operation::Barrier, "job.py:10");
+    room.members[1].leave(None);
+    room.pump();
+    let text = room.failure(2).unwrap().to_string();
+    assert!(text.contains(", in which ranks 0 2 are"), "{text}");
+}

@@ -12,8 +12,8 @@ use fsgather_control::{
     message::{ToCoordinator, ToMember},
 };
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Epoch, Error, Leaves, Operation, PeerFailure, Phase,
-    Rank, Round, Site, Step, Ticket,
+    Activity, Call, ChannelId, Contribution, Epoch, Error, Leaves, Operation, Phase, Rank, Round,
+    Site, Step, Ticket,
 };
 use fsgather_testkit::pace::cases;
 
@@ -472,7 +472,7 @@ fn who_waits_for_a_rank_that_has_left_a_failed_world_learns_what_has_failed_it()
         let Error::PeerFailed { peer, failure, .. } = &learnt else {
             unreachable!("{learnt}")
         };
-        let left = *failure == PeerFailure::Departed;
+        let left = failure.is_departure();
         assert_eq!(
             (peer.rank.get(), left),
             if is_lost { (3, false) } else { (2, true) },

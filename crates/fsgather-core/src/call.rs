@@ -59,14 +59,14 @@ impl Operation {
     #[must_use]
     pub fn numbered(self, number: u64) -> String {
         match self {
-            Self::SetUp => format!("{self} of call #{number}"),
-            Self::Meet | Self::Group | Self::Close => self.to_string(),
+            Self::SetUp | Self::Meet | Self::Group | Self::Close => self.to_string(),
             _ => format!("{self} #{number}"),
         }
     }
 
     /// Whether it is no call of the program's own, but comes before one.
-    const fn prepares(self) -> bool {
+    #[must_use]
+    pub const fn prepares(self) -> bool {
         matches!(self, Self::SetUp | Self::Meet | Self::Group)
     }
 }

@@ -25,9 +25,9 @@ fn calls_of_the_program_are_counted_from_1_and_what_prepares_one_bears_its_numbe
     .map(&mut name);
     let expected = [
         "first call",
-        "set-up of call #1",
+        "set-up",
         "all_gather #1",
-        "set-up of call #2",
+        "set-up",
         "gather #2",
         "barrier #3",
         "close",

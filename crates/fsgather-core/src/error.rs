@@ -196,8 +196,11 @@ pub enum PeerFailure {
         message: String,
     },
     /// The rank had left the communicator in good order.
-    #[error("had already left")]
-    Departed,
+    #[error("had already left{}", before_call(.before.as_deref()))]
+    Departed {
+        /// The call that it did not make, and the ranks that were in that call, as far as they are known.
+        before: Option<String>,
+    },
     /// Rank 0 is gone, and whether the call succeeded elsewhere is not known.
     #[error("was lost ({how}), so the outcome of the call is unknown,")]
     OutcomeUnknown {
@@ -222,6 +225,17 @@ pub struct StorageCause {
     pub os_code: Option<i32>,
     /// What it means.
     pub message: String,
+}
+
+impl PeerFailure {
+    /// A rank that has left in good order, without a call that it did not make.
+    pub const DEPARTED: Self = Self::Departed { before: None };
+
+    /// Whether the rank had left in good order.
+    #[must_use]
+    pub const fn is_departure(&self) -> bool {
+        matches!(self, Self::Departed { .. })
+    }
 }
 
 impl StorageCause {
@@ -394,7 +408,7 @@ impl Error {
                 | PeerFailure::OutcomeUnknown { how }
                 | PeerFailure::LinkLost { how, .. } => cut(how),
                 PeerFailure::Raised { message } => cut(message),
-                PeerFailure::Departed => {}
+                PeerFailure::Departed { before } => before.iter_mut().for_each(cut),
             },
             Self::Desync {
                 difference,
@@ -466,7 +480,7 @@ impl Error {
                 | PeerFailure::OutcomeUnknown { .. }
                 | PeerFailure::LinkLost { .. } => true,
                 // The program would do the same again.
-                PeerFailure::Raised { .. } | PeerFailure::Departed => false,
+                PeerFailure::Raised { .. } | PeerFailure::Departed { .. } => false,
             },
             Self::Storage { cause, .. } => {
                 // ENOSPC and EDQUOT: somebody may have made room by then.
@@ -488,13 +502,20 @@ impl fmt::Debug for Error {
     }
 }
 
-/// What a rank was doing when it failed. One that has left was through with its last call.
+/// Returns what a rank was doing when it failed. A rank that has left had finished its last call.
 fn meanwhile(failure: &PeerFailure, activity: &Activity) -> String {
     match (failure, &activity.call) {
-        (PeerFailure::Departed, Some(call)) => format!(" after {call}"),
-        (PeerFailure::Departed, None) => String::new(),
+        (PeerFailure::Departed { .. }, Some(call)) if call.operation.prepares() => {
+            format!("; it made no call after {call}")
+        }
+        (PeerFailure::Departed { .. }, Some(call)) => format!("; its last call was {call}"),
+        (PeerFailure::Departed { .. }, None) => String::new(),
         _ => format!(" while {activity}"),
     }
+}
+
+fn before_call(call: Option<&str>) -> String {
+    call.map_or_else(String::new, |call| format!(" before {}", plain_line(call)))
 }
 
 fn by_whom(peer: Option<&Peer>, activity: Option<&Activity>) -> String {

@@ -88,10 +88,10 @@ fn a_rank_that_speaks_for_itself_blames_nobody() {
     assert_eq!(link.blamed_by(own), [other]);
     assert_eq!(link.poisoned().blamed_by(own), [other]);
     assert_eq!(
-        failed(PeerFailure::Departed).blamed_by(own),
+        failed(PeerFailure::DEPARTED).blamed_by(own),
         Vec::<Rank>::new()
     );
-    assert_eq!(failed(PeerFailure::Departed).blamed_by(other), [own]);
+    assert_eq!(failed(PeerFailure::DEPARTED).blamed_by(other), [own]);
     assert_eq!(Error::config("wrong").blamed_by(own), Vec::<Rank>::new());
     let doing = Activity::within(Phase::Reading, call());
     assert_eq!(
@@ -208,7 +208,7 @@ fn a_programs_own_mistakes_are_there_the_next_time_as_well() {
             },
             false,
         ),
-        (PeerFailure::Departed, false),
+        (PeerFailure::DEPARTED, false),
     ] {
         let error = Error::peer_failed(peer(), Activity::outside(Phase::Computing), failure);
         assert_eq!(error.is_transient(), is_transient, "{error}");
@@ -275,7 +275,7 @@ fn who_has_read_damage_is_told_once() {
 
 #[test]
 fn a_rank_that_left_or_raised_is_told_with_its_last_call() {
-    let left = |activity| Error::peer_failed(peer(), activity, PeerFailure::Departed).to_string();
+    let left = |activity| Error::peer_failed(peer(), activity, PeerFailure::DEPARTED).to_string();
     let early = left(Activity::outside(Phase::Computing));
     assert!(
         !early.contains("computing") && !early.contains("after"),
@@ -283,7 +283,7 @@ fn a_rank_that_left_or_raised_is_told_with_its_last_call() {
     );
     let later = left(Activity::within(Phase::Computing, call()));
     assert!(
-        later.contains(" after all_gather #2 at eval.py:42"),
+        later.ends_with("had already left; its last call was all_gather #2 at eval.py:42"),
         "{later}"
     );
     let raised = Error::raised(

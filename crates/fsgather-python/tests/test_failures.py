@@ -260,7 +260,7 @@ def test_a_failure_before_the_first_call_names_a_place_in_the_program(world: Wor
         """,
     ).ends()
     [said] = ended[1].told
-    assert "while computing after set-up of call #1 at " in said, said
+    assert "while computing after set-up at " in said, said
     assert ".rs" not in said and said.rsplit(":", 1)[1].isdigit(), said
 
 

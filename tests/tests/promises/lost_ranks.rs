@@ -100,7 +100,7 @@ fn rank_0_killed_while_it_computes_is_named_by_all() {
 
 /// The end of a process may be noticed over marker files before its last message is read.
 const BEFORE_ITS_CALL: &str = if OVER_MARKERS {
-    "while computing after set-up of call #"
+    "while computing after set-up at "
 } else {
     "while publishing its payload in all_gather #"
 };

@@ -1,6 +1,9 @@
 //! Keeps the ends of the ranks of a run, and the errors that they reported: [`RankEnds`]. Pure.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
 
 use fsgather::Rank;
 use fsgather_core::duration_text;
@@ -86,7 +89,8 @@ impl RankEnds {
             } else {
                 String::new()
             };
-            return format!("{how}; last error{age}: {}", own.error.text);
+            let text = &own.error.text;
+            return format!("{how}; last error{age}: {text}{}", self.early_ends(own));
         }
         let mut reports = self.errors.iter();
         match reports.find(|reported| reported.blames(rank) && self.is_about_end(reported, rank)) {
@@ -95,6 +99,18 @@ impl RankEnds {
             }
             None => how,
         }
+    }
+
+    /// Names the ranks that an error blames although their processes had ended with code 0.
+    fn early_ends(&self, reported: &ReportedError) -> String {
+        let ranks = reported.error.blames.iter().copied().map(Rank::new);
+        let mut text = String::new();
+        for rank in ranks.filter(|rank| self.outcome(*rank) == Some(RankOutcome::Code(0))) {
+            let pid = self.pids[rank.index()];
+            // Writing to a string cannot fail.
+            let _ = write!(text, "; rank {rank} (pid {pid}) exited with code 0");
+        }
+        text
     }
 
     /// Whether a rank says by its exit code, or by its last error, that it failed because of another one.

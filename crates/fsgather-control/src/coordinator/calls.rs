@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Instant};
 use bytes::Bytes;
 use fsgather_core::{
     Activity, Call, CallName, ChannelId, Error, Leaves, Operation, PeerFailure, Phase, Rank,
-    Recipients, Step,
+    Recipients, Step, rank_ranges,
 };
 
 use super::{
@@ -214,6 +214,29 @@ impl Coordinator {
         }
     }
 
+    /// Names an undecided call and the ranks that are in it.
+    fn awaited_call(&self, step: Step) -> Option<String> {
+        let channel = self.channels.get(&step.channel)?;
+        let round = channel.undecided.get(&step)?;
+        let (_, call) = round.first()?;
+        let waiting = round.waiting().filter_map(|place| channel.rank_at(place));
+        let mut ranks: Vec<u32> = waiting
+            .map(|rank| self.roster.peer(rank).rank.get())
+            .collect();
+        ranks.sort_unstable();
+        let (s, are) = if ranks.len() == 1 {
+            ("", "is")
+        } else {
+            ("s", "are")
+        };
+        let ranks = rank_ranges(&ranks);
+        let call = CallName::of(call, step.epoch);
+        Some(format!(
+            "{call}{}, in which rank{s} {ranks} {are}",
+            channel.name()
+        ))
+    }
+
     /// What to say when a call needs a rank that does not take part any more.
     pub(super) fn absence(&self, step: Step, rank: Rank) -> Error {
         let peer = self.roster.peer(rank);
@@ -240,15 +263,18 @@ impl Coordinator {
                 stacks: Box::default(),
             },
             (Some(Standing::Staying(failure) | Standing::Gone(failure)), _)
-                if *failure != PeerFailure::Departed =>
+                if !failure.is_departure() =>
             {
                 Error::peer_failed(peer, activity, failure.clone())
             }
-            // Whoever leaves a world that has lost somebody does so for that.
-            _ => match self.failure() {
-                Some(lost @ Error::PeerFailed { .. }) => lost,
-                _ => Error::peer_failed(peer, activity, PeerFailure::Departed),
-            },
+            _ => {
+                // A rank leaves a world that has lost another one because of that loss.
+                if let Some(lost @ Error::PeerFailed { .. }) = self.failure() {
+                    return lost;
+                }
+                let before = self.awaited_call(step);
+                Error::peer_failed(peer, activity, PeerFailure::Departed { before })
+            }
         }
     }
 }

@@ -193,9 +193,9 @@ impl Coordinator {
         let member = self.roster.get(rank)?;
         let failure = match &member.standing {
             Standing::Present => return None,
-            Standing::Closed(_) => PeerFailure::Departed,
+            Standing::Closed(_) => PeerFailure::DEPARTED,
             // It had left, and was to stay for who says this.
-            Standing::Gone(PeerFailure::Departed) if member.lost.is_some() => {
+            Standing::Gone(failure) if failure.is_departure() && member.lost.is_some() => {
                 member.lost.clone()?
             }
             Standing::Staying(failure) | Standing::Gone(failure) => failure.clone(),

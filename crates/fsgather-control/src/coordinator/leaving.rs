@@ -41,7 +41,7 @@ impl Coordinator {
         standing: fn(PeerFailure) -> Standing,
     ) {
         let failure = match cause {
-            None => PeerFailure::Departed,
+            None => PeerFailure::DEPARTED,
             Some(cause) => PeerFailure::Raised {
                 message: cause.to_string(),
             },

@@ -107,7 +107,7 @@ impl Member {
                 self.forget_undecided(id);
             }
             let departed =
-                || self.coordinator_failed(self.first_awaited(id), PeerFailure::Departed);
+                || self.coordinator_failed(self.first_awaited(id), PeerFailure::DEPARTED);
             let cause = why.clone().unwrap_or_else(departed);
             self.fail_channel(id, &cause);
         }

@@ -200,7 +200,7 @@ impl Member {
             (_, Some(_), _) => Some(
                 self.why_rank_0_left()
                     .cloned()
-                    .unwrap_or_else(|| self.coordinator_failed(None, PeerFailure::Departed)),
+                    .unwrap_or_else(|| self.coordinator_failed(None, PeerFailure::DEPARTED)),
             ),
             (_, _, Some(cause)) => {
                 let cause = cause.clone();

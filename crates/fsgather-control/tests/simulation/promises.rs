@@ -251,7 +251,7 @@ impl Ledger {
         let agreed = self.abort_of(channel).map(Error::root_cause);
         let rank_0_left = matches!(
             failure.root_cause(),
-            Error::PeerFailed { peer, failure: PeerFailure::Departed, .. } if peer.rank == Rank::ZERO
+            Error::PeerFailed { peer, failure: PeerFailure::Departed { .. }, .. } if peer.rank == Rank::ZERO
         );
         // Rank 0 has failed with the world and has left, which ends groups that the failure does not concern.
         let is_of_world = self.abort().map(Error::root_cause) == Some(failure.root_cause());

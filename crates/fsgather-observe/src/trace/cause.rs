@@ -41,7 +41,7 @@ impl Cause {
             Error::Timeout { .. } => Self::Timeout,
             Error::PeerFailed { failure, .. } => match failure {
                 PeerFailure::Raised { .. } => Self::Raised,
-                PeerFailure::Departed => Self::Departed,
+                PeerFailure::Departed { .. } => Self::Departed,
                 _ => Self::Lost,
             },
             _ => Self::Other,
@@ -111,7 +111,7 @@ mod tests {
                 }),
                 Cause::Lost,
             ),
-            (failed(PeerFailure::Departed), Cause::Departed),
+            (failed(PeerFailure::DEPARTED), Cause::Departed),
             (
                 failed(PeerFailure::Raised { message: how() }),
                 Cause::Raised,
@@ -133,7 +133,7 @@ mod tests {
         };
         let failed =
             |failure| Error::peer_failed(peer(2), Activity::outside(Phase::Computing), failure);
-        let left = failed(PeerFailure::Departed);
+        let left = failed(PeerFailure::DEPARTED);
         assert_eq!(Cause::culprit(&left.poisoned()), Some(Rank::new(2)));
         let link = failed(PeerFailure::LinkLost {
             other: peer(1),

@@ -359,8 +359,7 @@ impl CallRecord {
     #[must_use]
     pub fn name(&self) -> String {
         match self.operation.as_str() {
-            "set-up" => format!("set-up of call #{}", self.number),
-            "first call" | "group" | "close" => self.operation.clone(),
+            "set-up" | "first call" | "group" | "close" => self.operation.clone(),
             operation => format!("{operation} #{}", self.number),
         }
     }

@@ -419,6 +419,19 @@ fn of_ranks_ended_together_the_one_that_blames_none_is_first() {
 }
 
 #[test]
+fn report_adds_exit_code_of_ranks_that_ended_early() {
+    let mut run = Script::new(2);
+    run.ended(&[(1, RankOutcome::Code(0))]);
+    run.errors = vec![left(0, &[1], "rank 1 had already left")];
+    let actions = run.ended(&[(0, RankOutcome::Code(1))]);
+    let said = said(&actions);
+    assert!(
+        said.contains("last error: rank 1 had already left; rank 1 (pid 1001) exited with code 0"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_killed_rank_is_reported_in_the_words_of_others() {
     let mut run = Script::new(2);
     run.errors = vec![left(0, &[1], "rank 1 was lost while computing")];

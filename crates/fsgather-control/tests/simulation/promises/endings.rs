@@ -14,7 +14,7 @@ impl Ledger {
             Some(Error::Timeout { .. }) => "time-out",
             Some(Error::PeerFailed { failure, .. }) => match failure {
                 PeerFailure::Lost { .. } => "lost",
-                PeerFailure::Departed => "departed",
+                PeerFailure::Departed { .. } => "departed",
                 _ => "raised",
             },
             Some(_) => "raised",
