@@ -60,7 +60,7 @@ def test_process_without_a_launcher_warns_once() -> None:
     ended = run_alone()
     assert ended.stdout == "[0]\n[1]\n"
     (warning,) = ended.stderr.splitlines()
-    assert warning.startswith("this process works alone, in a world of one: ")
+    assert warning.startswith("fsgather: this process works alone, in a world of one: ")
     assert run_alone(FSGATHER_WORLD_SIZE="1").stderr == ""
 
 
