@@ -82,6 +82,9 @@ impl Machines {
         {
             coordinator = coordinator.introduced();
         }
+        if config.is_patient {
+            coordinator = coordinator.patient();
+        }
         if config.is_named {
             coordinator = coordinator.named();
         }

@@ -49,6 +49,10 @@ struct Room {
     members: Vec<Member>,
     /// Whether rank 0 is heard.
     is_heard: bool,
+    /// A rank that answers no question.
+    is_deaf: Option<u32>,
+    /// Until when all processes use the processor.
+    works_until: Duration,
     /// What the user is told.
     warnings: Vec<String>,
     /// What a rank other than rank 0 has been told to say, and which.
@@ -65,8 +69,20 @@ impl Room {
             coordinator,
             members,
             is_heard: true,
+            is_deaf: None,
+            works_until: Duration::ZERO,
             warnings: Vec::new(),
             said_by_others: Vec::new(),
+        }
+    }
+
+    /// One without a time-out of its user, whose ranks work for so long.
+    fn patient(works_until: Duration) -> Self {
+        let room = Self::new();
+        Self {
+            coordinator: room.coordinator.patient(),
+            works_until,
+            ..room
         }
     }
 
@@ -116,9 +132,14 @@ impl Room {
                     }
                 }
             }
+            looks.retain(|(rank, ..)| self.is_deaf != Some(rank.get()));
             for (rank, number, neighbour) in looks {
                 let who = neighbour.map_or(rank, |neighbour| neighbour.rank);
-                let seen = neighbour.is_none().then(|| in_line(40 + rank.get()));
+                let seen = neighbour.is_none().then(|| {
+                    let mut seen = in_line(40 + rank.get());
+                    seen.cpu_time = Some((self.now - self.start).min(self.works_until));
+                    seen
+                });
                 self.members[rank.index()].seen(number, who, seen);
             }
             for action in self.coordinator.take_actions() {
@@ -295,6 +316,47 @@ fn a_call_without_one_has_that_of_the_world() {
     let (timeout, missing, hint) = room.time_out(0, &ticket);
     assert_eq!((timeout, missing), (WORLD, vec![1, 2]));
     assert!(hint.contains("FSGATHER_TIMEOUT"), "{hint}");
+}
+
+#[test]
+fn ranks_that_work_are_late_only_by_a_time_out_of_their_user() {
+    let works = seconds(1000);
+    let mut room = Room::patient(works);
+    let tickets = [0, 1].map(|rank| room.call(rank, None));
+    room.pass(works);
+    for (rank, ticket) in tickets.iter().enumerate() {
+        assert!(room.is_pending(rank, ticket), "{rank}");
+    }
+    // Each interval is longer than the one before.
+    assert!(
+        (4..=7).contains(&room.warnings.len()),
+        "{:?}",
+        room.warnings
+    );
+    // The last look that shows work comes at most a time-out later.
+    room.pass(works + WORLD + WORLD);
+    let (timeout, missing, _) = room.time_out(0, &tickets[0]);
+    assert_eq!((timeout, missing), (WORLD, vec![2]));
+    // Time-outs that the call or the world has from its user count.
+    let mut room = Room::patient(works);
+    let ticket = room.call(0, Some(seconds(90)));
+    room.pass(seconds(90));
+    assert_eq!(room.time_out(0, &ticket).1, [1, 2]);
+    let mut room = Room::new();
+    room.works_until = works;
+    let ticket = room.call(0, None);
+    room.pass(WORLD);
+    assert_eq!(room.time_out(0, &ticket).1, [1, 2]);
+}
+
+#[test]
+fn a_rank_without_signs_of_work_is_late_although_others_work() {
+    let mut room = Room::patient(seconds(1000));
+    let ticket = room.call(0, None);
+    // A stopped process answers nothing.
+    room.is_deaf = Some(2);
+    room.pass(WORLD + seconds(1));
+    assert_eq!(room.time_out(0, &ticket).1, [1, 2]);
 }
 
 #[test]

@@ -133,6 +133,8 @@ pub struct Whereabouts {
     /// Whether that thread is in a call of ours, and no other thread of the process is: then its functions are those that made the
     /// call.
     pub is_only_caller: bool,
+    /// The processor time that the process has used so far, if it is known.
+    pub cpu_time: Option<Duration>,
 }
 
 impl Whereabouts {
@@ -146,6 +148,7 @@ impl Whereabouts {
             main_has_ended: false,
             lock_holder: None,
             is_only_caller: false,
+            cpu_time: None,
         }
         .cut_to_size()
     }
@@ -160,6 +163,7 @@ impl Whereabouts {
             main_has_ended: false,
             lock_holder: None,
             is_only_caller: false,
+            cpu_time: None,
         }
     }
 

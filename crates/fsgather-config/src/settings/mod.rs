@@ -50,7 +50,7 @@ use crate::{
 };
 
 /// How long ranks wait for each other to meet, when nobody says otherwise.
-pub const DEFAULT_JOIN_TIMEOUT: Duration = Duration::from_secs(300);
+pub const DEFAULT_JOIN_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// How long a call waits since anything last moved, when nobody says otherwise.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);

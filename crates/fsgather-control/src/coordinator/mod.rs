@@ -27,6 +27,7 @@ mod sightings;
 mod stalls;
 mod staying;
 mod time;
+mod work;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,6 +46,7 @@ use self::{
     roster::{Roster, Standing},
     round::{Clock, Round, RoundArrival},
     staying::Told,
+    work::Patience,
 };
 use crate::{
     join::job_credentials::JobFingerprint,
@@ -137,6 +139,7 @@ pub struct Coordinator {
     names: RankNames,
     /// What helps where two processes are one rank.
     way_out_of_doubles: &'static str,
+    patience: Patience,
     gone: bool,
     actions: Vec<Action>,
 }
@@ -170,6 +173,7 @@ impl Coordinator {
             looks: 0,
             names: RankNames::default(),
             way_out_of_doubles: forming::FOUND_BY_JOB,
+            patience: Patience::UntilTheTimeOut,
             gone: false,
             actions: Vec::new(),
         }
@@ -188,6 +192,13 @@ impl Coordinator {
     #[must_use]
     pub fn named(mut self) -> Self {
         self.roster.allow_several_starts();
+        self
+    }
+
+    /// The same for a world without a time-out of its user: ranks that work have all the time that they need.
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.patience = Patience::WhileRanksWork;
         self
     }
 
@@ -276,7 +287,7 @@ impl Coordinator {
             whereabouts,
         } = message
         {
-            self.seen(from, number, who, whereabouts);
+            self.seen(from, number, who, whereabouts, now);
             return self.tell_disagreements(now);
         }
         if let Some(member) = self.roster.get_mut(from) {

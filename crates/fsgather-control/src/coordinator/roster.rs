@@ -6,7 +6,7 @@ use fsgather_core::{
     Activity, Kinship, Missing, Peer, PeerFailure, Phase, ProcessId, Rank, Site, Start, WorldSize,
 };
 
-use super::sightings::Sighting;
+use super::{sightings::Sighting, work::Work};
 use crate::message::Join;
 
 /// The standing of a member.
@@ -40,6 +40,8 @@ pub(super) struct RosterEntry {
     pub(super) is_settled: bool,
     /// The answer to the last question about its activity.
     pub(super) sighting: Option<Sighting>,
+    /// The signs that it works.
+    pub(super) work: Work,
 }
 
 /// One place for each rank, filled as they join.
@@ -99,6 +101,7 @@ impl Roster {
                 moved: now,
                 is_settled: false,
                 sighting: None,
+                work: Work::default(),
             });
             self.joined += 1;
         }

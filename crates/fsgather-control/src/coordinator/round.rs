@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fsgather_core::{Call, FIRST_WARNING, Leaves, Operation, warning_after};
+use fsgather_core::{Call, Deadline, FIRST_WARNING, Leaves, Operation, warning_after};
 
 /// What one rank has handed in.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub(super) struct Clock {
     lead: Option<Duration>,
     /// Whether they were asked for what is due next.
     has_looked: bool,
+    /// All who are missing have worked until then, so that the time-out counts from there.
+    signs: Option<Instant>,
 }
 
 /// What has become due on a [`Clock`].
@@ -64,6 +66,7 @@ impl Clock {
             next_warning: FIRST_WARNING,
             lead,
             has_looked: false,
+            signs: None,
         }
     }
 
@@ -74,24 +77,44 @@ impl Clock {
         self.has_looked = false;
     }
 
-    /// How long nothing may move until those who are waited for are to be asked what they are doing, unless they were.
-    fn look_after(&self, timeout: Duration) -> Option<Duration> {
-        let due = timeout.min(self.next_warning);
+    /// The time-out counts from then, if that is later: all who are missing have shown a sign of work.
+    pub(super) fn extend(&mut self, sign: Instant) {
+        self.signs = Some(sign);
+        self.has_looked = false;
+    }
+
+    /// The end of the time-out.
+    fn late_at(&self, timeout: Duration) -> Instant {
+        let from = self
+            .signs
+            .map_or(self.last_progress, |sign| sign.max(self.last_progress));
+        Deadline::after(from, timeout).at()
+    }
+
+    /// The time of the next warning, or of the end.
+    fn said_at(&self, timeout: Duration) -> Instant {
+        self.late_at(timeout)
+            .min(self.last_progress + self.next_warning)
+    }
+
+    /// When those who are waited for are to be asked what they are doing, unless they were.
+    fn look_at(&self, timeout: Duration) -> Option<Instant> {
+        let said_at = self.said_at(timeout);
+        let idle = said_at.saturating_duration_since(self.last_progress);
         let lead = self.lead.filter(|_| !self.has_looked)?;
-        Some(due.saturating_sub(lead.min(due / 2)))
+        said_at.checked_sub(lead.min(idle / 2))
     }
 
     /// Whether those who are waited for are to be asked now what they are doing, which is so once.
     pub(super) fn take_look(&mut self, timeout: Duration, now: Instant) -> bool {
-        let idle = now.saturating_duration_since(self.last_progress);
-        let is_due = self.look_after(timeout).is_some_and(|after| idle >= after);
+        let is_due = self.look_at(timeout).is_some_and(|at| at <= now);
         self.has_looked |= is_due;
         is_due
     }
 
     /// Whether it would have something to say about for how long nothing has moved.
     pub(super) fn is_idle(&self, timeout: Duration, now: Instant) -> bool {
-        now.saturating_duration_since(self.last_progress) >= timeout.min(self.next_warning)
+        self.said_at(timeout) <= now
     }
 
     /// Something has moved then, if that is news.
@@ -110,7 +133,7 @@ impl Clock {
         now: Instant,
     ) -> Option<Due> {
         let idle = now.saturating_duration_since(self.last_progress);
-        if idle >= timeout {
+        if self.late_at(timeout) <= now {
             return Some(Due::Late);
         }
         if idle >= self.next_warning {
@@ -128,8 +151,8 @@ impl Clock {
 
     /// When something will be due.
     pub(super) fn next_due(&self, timeout: Duration, always: bool) -> Instant {
-        let due = timeout.min(self.next_warning);
-        let due = self.last_progress + self.look_after(timeout).unwrap_or(due);
+        let due = self.look_at(timeout);
+        let due = due.unwrap_or_else(|| self.said_at(timeout));
         if always || self.last_progress > self.last_notice {
             due.min(self.last_notice + NOTICE_EVERY)
         } else {

@@ -119,13 +119,21 @@ impl Coordinator {
         number: u64,
         who: Rank,
         whereabouts: Option<Whereabouts>,
+        now: Instant,
     ) {
-        let member = self.roster.get_mut(who);
-        let sighting = member.and_then(|member| member.sighting.as_mut());
+        let Some(member) = self.roster.get_mut(who) else {
+            return;
+        };
+        let sighting = member.sighting.as_mut();
         let Some(sighting) = sighting.filter(|sighting| sighting.number == number) else {
             return;
         };
-        let whereabouts = whereabouts.map(Whereabouts::cut_to_size);
+        let mut whereabouts = whereabouts.map(Whereabouts::cut_to_size);
+        if let Some(seen) = &mut whereabouts {
+            member.work.look(seen, now);
+            // Ranks that do the same are told together, however long they have done it.
+            seen.cpu_time = None;
+        }
         if from == who {
             sighting.own = whereabouts.map_or(Answer::Silence, |mut its| {
                 // Ranks that do the same are told together, whether others of their threads are in calls or not.

@@ -9,6 +9,7 @@ use fsgather_core::{CallName, ChannelId, Deadline, Error, Rank, RollCall, Step, 
 
 use super::{
     Action, Coordinator,
+    roster::RosterEntry,
     round::{Clock, Due, NOTICE_EVERY, Round},
     round_text,
 };
@@ -95,6 +96,9 @@ impl Coordinator {
         self.tick_closing(now);
         self.look_after_staying(now);
         for step in late {
+            if self.extend(step, now) {
+                continue;
+            }
             if let Some(cause) = self.lateness(step, now) {
                 self.fail_channel(step.channel, &cause);
             }
@@ -202,12 +206,21 @@ impl Coordinator {
 
     /// When one of `ranks`, or somebody for whom one of them waits, has last moved something.
     fn last_movement(&self, ranks: Vec<Rank>) -> Option<Instant> {
+        self.latest_among(ranks, |member| Some(member.moved))
+    }
+
+    /// The latest of such moments of `ranks` and of those for whom they wait.
+    pub(super) fn latest_among(
+        &self,
+        ranks: Vec<Rank>,
+        moment: impl Fn(&RosterEntry) -> Option<Instant>,
+    ) -> Option<Instant> {
         let mut latest = None;
         let mut known: BTreeSet<Rank> = ranks.iter().copied().collect();
         let mut steps = BTreeSet::new();
         let mut held_up = ranks;
         while let Some(rank) = held_up.pop() {
-            latest = latest.max(self.roster.get(rank).map(|member| member.moved));
+            latest = latest.max(self.roster.get(rank).and_then(&moment));
             for channel in self.channels.values() {
                 for (step, round) in channel.waited_in(rank) {
                     if steps.insert(step) {
@@ -407,6 +420,9 @@ impl Coordinator {
                 self.warn_waiting("close", self.keep_open(), idle, now);
             }
             Some(Due::Late) => {
+                if self.extend_closing(now) {
+                    return;
+                }
                 self.closing = None;
                 let mut missing = self.keep_open();
                 missing.extend(self.who_is_waited_for_by(ChannelId::WORLD, &missing));
@@ -427,7 +443,7 @@ impl Coordinator {
     }
 
     /// For whom the end waits.
-    fn keep_open(&self) -> Vec<Rank> {
+    pub(super) fn keep_open(&self) -> Vec<Rank> {
         let ranks = self.world.world_size.ranks();
         ranks
             .filter(|rank| self.roster.is_present(*rank) || self.is_reading(*rank))

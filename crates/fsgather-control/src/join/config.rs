@@ -69,6 +69,8 @@ pub struct Config {
     pub job: String,
     /// How long nothing may move before a call fails; rank 0's counts.
     pub timeout: Duration,
+    /// True if no user has set that time-out: then ranks that work have all the time that they need.
+    pub is_patient: bool,
     /// How long meeting may take in all.
     pub join_timeout: Duration,
     /// Where rank 0 listens when it leaves a record; 0 for any free port.
@@ -111,6 +113,7 @@ impl Config {
             network_namespace: 0,
             job: "this job".into(),
             timeout: Duration::from_secs(60),
+            is_patient: false,
             join_timeout: Duration::from_secs(60),
             ports: 0..=0,
             interfaces: Arc::new(|_, _| true),

@@ -1,12 +1,15 @@
 //! The states of threads, as `/proc` says: [`state_of_own`], [`state_of_process`], [`busiest_since`].
 
-use std::{collections::BTreeMap, fs, io::Read, process};
+use std::{collections::BTreeMap, fs, io::Read, process, time::Duration};
 
 use crate::ThreadState;
 
 mod system_call;
 
 use system_call::SystemCall;
+
+/// The first letters of the names of this library's threads.
+const OUR_THREADS: &str = "fsgather-";
 
 /// The state of a thread of this process.
 #[must_use]
@@ -46,9 +49,38 @@ pub fn cpu_times() -> BTreeMap<u32, u64> {
     tasks().map(|(number, stat)| (number, stat.ticks)).collect()
 }
 
+/// The processor time that the program of this process has used, without the threads of this library; `ticks_per_second` is the unit of
+/// `/proc`.
+#[must_use]
+pub fn cpu_time(ticks_per_second: u64) -> Option<Duration> {
+    cpu_time_in("/proc/self", ticks_per_second)
+}
+
+/// The same of another process of this host, if it can be seen.
+#[must_use]
+pub fn cpu_time_of_process(pid: u32, start_time: u64, ticks_per_second: u64) -> Option<Duration> {
+    let directory = format!("/proc/{pid}");
+    let is_it = Stat::read(&format!("{directory}/stat"))?.start_time == start_time;
+    is_it.then(|| cpu_time_in(&directory, ticks_per_second))?
+}
+
+fn cpu_time_in(directory: &str, ticks_per_second: u64) -> Option<Duration> {
+    // Threads that have ended are in this sum alone.
+    let all = Stat::read(&format!("{directory}/stat"))?.ticks;
+    let ours = tasks_in(directory).filter(|(_, stat)| stat.name.starts_with(OUR_THREADS));
+    let ours: u64 = ours.map(|(_, stat)| stat.ticks).sum();
+    let millis = all.saturating_sub(ours).saturating_mul(1000) / ticks_per_second.max(1);
+    Some(Duration::from_millis(millis))
+}
+
 /// The threads of this process, by their numbers in `/proc`.
 fn tasks() -> impl Iterator<Item = (u32, Stat)> {
-    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
+    tasks_in("/proc/self")
+}
+
+fn tasks_in(directory: &str) -> impl Iterator<Item = (u32, Stat)> + use<> {
+    let tasks = fs::read_dir(format!("{directory}/task"));
+    let tasks = tasks.into_iter().flatten();
     tasks.flatten().filter_map(|task| {
         let number = task.file_name().to_str()?.parse().ok()?;
         Some((
@@ -64,7 +96,7 @@ fn tasks() -> impl Iterator<Item = (u32, Stat)> {
 #[must_use]
 pub fn busiest_since(before: &BTreeMap<u32, u64>) -> Option<(ThreadState, u64)> {
     let mut busiest: Option<(ThreadState, u64)> = None;
-    for (number, stat) in tasks().filter(|(_, stat)| !stat.name.starts_with("fsgather-")) {
+    for (number, stat) in tasks().filter(|(_, stat)| !stat.name.starts_with(OUR_THREADS)) {
         let used = stat.ticks
             - before
                 .get(&number)

@@ -94,3 +94,28 @@ fn a_stat_is_read_whatever_the_process_is_called() {
     assert_eq!(Stat::parse(""), None);
     assert_eq!(Stat::parse("1 (x) R"), None);
 }
+
+#[test]
+fn the_processor_time_of_a_program_is_that_without_our_threads() {
+    const TICKS_PER_SECOND: u64 = 100;
+    let spin = |name: &str| {
+        let spinning = thread::Builder::new().name(name.into()).spawn(|| {
+            let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            while used().tv_sec == 0 && used().tv_nsec < 100_000_000 {}
+            // That of all threads comes last: it grows meanwhile.
+            let program = cpu_time(TICKS_PER_SECOND).unwrap();
+            let all = Stat::read("/proc/self/stat").unwrap().ticks * 1000 / TICKS_PER_SECOND;
+            (program, Duration::from_millis(all))
+        });
+        spinning.unwrap().join().unwrap()
+    };
+    let enough = Duration::from_millis(80);
+    let (program, all) = spin("fsgather-spin");
+    assert!(all.saturating_sub(program) >= enough, "{program:?} {all:?}");
+    let (program, _) = spin("program");
+    assert!(program >= enough, "{program:?}");
+    let start = Stat::read("/proc/self/stat").unwrap().start_time;
+    let neighbour = |start| cpu_time_of_process(process::id(), start, TICKS_PER_SECOND);
+    assert!(neighbour(start).unwrap() >= program);
+    assert_eq!(neighbour(start + 1), None);
+}

@@ -25,8 +25,16 @@ pub use caller::{Caller, Thread};
 pub fn look(neighbour: Option<&Neighbour>) -> Option<Whereabouts> {
     if let Some(neighbour) = neighbour {
         let state = process_state::state_of_process(neighbour.pid, neighbour.start_time)?;
-        return Some(Whereabouts::silent(Some(state)));
+        let mut seen = Whereabouts::silent(Some(state));
+        seen.cpu_time = process_state::cpu_time_of_process(
+            neighbour.pid,
+            neighbour.start_time,
+            clock_ticks_per_second(),
+        );
+        return Some(seen);
     }
+    // Before this look adds to it.
+    let cpu_time = process_state::cpu_time(clock_ticks_per_second());
     let (cpu_times, asked) = (process_state::cpu_times(), clock::now());
     let answer = interpreter::ask();
     let known = answer.as_deref().unwrap_or_default();
@@ -54,5 +62,6 @@ pub fn look(neighbour: Option<&Neighbour>) -> Option<Whereabouts> {
     };
     seen.main_has_ended = interest.main_has_ended;
     seen.is_only_caller = interest.is_only_caller;
+    seen.cpu_time = cpu_time;
     Some(seen)
 }

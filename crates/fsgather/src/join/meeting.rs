@@ -12,7 +12,7 @@ use std::{
 
 use fsgather_config::{
     environment::{self, Variables},
-    settings::Settings,
+    settings::{Origin, Settings},
 };
 use fsgather_control::{join, means_loopback_only};
 use fsgather_core::{
@@ -31,6 +31,10 @@ use crate::join::{
 
 /// How long a rank that cannot use the directory tries to tell the others so.
 const TELL_PROBLEM: Duration = Duration::from_secs(5);
+
+/// How long ranks wait for others that `fsgather run` has started and not seen end, if no user has set a time-out. They may have the
+/// longest part of the work before their first call.
+const VOUCHED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The request of one rank to meet the others.
 #[derive(Clone, Debug)]
@@ -93,8 +97,11 @@ pub(crate) fn join(request: Request<'_>) -> Result<Joined, Error> {
     prepared.context.problem = prepared.context.problem.or(rival);
     let introduction = prepared.introduction.clone();
     let mut config = config(&settings, process, start, interrupt, &mut prepared);
-    if !is_introduced {
-        config.find_ended = find_ended(&settings, variables, &config.process);
+    if !is_introduced && let Some(find_ended) = find_ended(&settings, variables, &config.process) {
+        config.find_ended = find_ended;
+        if settings.join_timeout.origin == Origin::Default && config.problem.is_none() {
+            config.join_timeout = VOUCHED;
+        }
     }
     let links = LinkSettings {
         ports: config.ports.clone(),
@@ -133,7 +140,7 @@ fn find_ended(
     settings: &Settings,
     variables: &Variables,
     process: &ProcessId,
-) -> Arc<join::FindEnded> {
+) -> Option<Arc<join::FindEnded>> {
     let detection = &settings.detection;
     let job = settings.job.value.as_deref();
     let is_said = |name, value: &str| variables.get(name).is_some_and(|said| said.trim() == value);
@@ -141,17 +148,15 @@ fn find_ended(
         && is_said(environment::WORLD_SIZE, &detection.world_size.to_string())
         && job.is_some_and(|job| is_said(environment::JOB, job));
     let file = variables.get(environment::ERROR_FILE);
-    let Some(file) = file.filter(|_| is_of_run).map(PathBuf::from) else {
-        return Arc::new(|_| None);
-    };
+    let file = file.filter(|_| is_of_run).map(PathBuf::from)?;
     let host = process.host.clone();
-    Arc::new(move |is_wanted| {
+    Some(Arc::new(move |is_wanted| {
         let ended = EndedRank::read(&file);
         let mut ranks = ended.iter().map(|ended| Rank::new(ended.rank));
         // Others may have ended because of the first one.
         let first = ended.first().filter(|_| ranks.any(is_wanted));
         first.map(|first| first.error(&host))
-    })
+    }))
 }
 
 /// The configuration of the control plane.
@@ -178,6 +183,7 @@ fn config(
             |job| format!("job {}", plain_line(job)),
         ),
         timeout: settings.timeout.value,
+        is_patient: settings.timeout.origin == Origin::Default,
         join_timeout: match (&prepared.context.problem, &prepared.introduction) {
             (None, None) => settings.join_timeout.value,
             (None, Some(introduction)) => introduction.left_of(settings.join_timeout.value),

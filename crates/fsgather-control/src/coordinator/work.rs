@@ -1,0 +1,178 @@
+//! Gives ranks that work all the time that they need: [`Work`].
+//!
+//! Ranks reach a call at times that differ by more than any default can foresee, as where one has the longest part of a data set. So, where
+//! no user has set a time-out, time counts only against a rank that shows no sign of work. The signs come with the answers to what it is
+//! doing: its process has used the processor since the last one, or its thread is somewhere else. A rank that waits for others in another
+//! call works if one of those does.
+
+use std::time::{Duration, Instant};
+
+use fsgather_core::{ChannelId, Rank, StackFrame, Step, Whereabouts};
+
+use super::Coordinator;
+use crate::message::ToMember;
+
+/// One part of so many of a processor is more than idle threads use.
+const IDLE_SHARE: u32 = 100;
+
+/// The end of the patience with ranks that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// A user has set the time-out.
+    UntilTheTimeOut,
+    /// Ranks that work are never late.
+    WhileRanksWork,
+}
+
+/// The signs of work of one rank.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Work {
+    last: Option<Look>,
+    /// The time of the last look that showed work.
+    pub(super) seen: Option<Instant>,
+}
+
+/// The facts of one look that the next one is compared with.
+#[derive(Clone, Debug)]
+struct Look {
+    at: Instant,
+    cpu_time: Duration,
+    /// Empty if another process has looked.
+    frames: Vec<StackFrame>,
+}
+
+impl Work {
+    /// Compares a look at the rank's process with the one before.
+    pub(super) fn look(&mut self, seen: &Whereabouts, now: Instant) {
+        let Some(cpu_time) = seen.cpu_time else {
+            return;
+        };
+        let next = Look {
+            at: now,
+            cpu_time,
+            frames: seen.frames.clone(),
+        };
+        if let Some(last) = self.last.replace(next) {
+            let passed = now.saturating_duration_since(last.at);
+            let used = cpu_time.saturating_sub(last.cpu_time);
+            let both = !last.frames.is_empty() && !seen.frames.is_empty();
+            let has_moved = both && last.frames != seen.frames;
+            if has_moved || (!used.is_zero() && used >= passed / IDLE_SHARE) {
+                self.seen = Some(now);
+            }
+        }
+    }
+}
+
+impl Coordinator {
+    /// Gives a step more time, if no user has set a time-out and every rank that is missing in it has worked or moved something for less
+    /// long than its time-out lasts.
+    pub(super) fn extend(&mut self, step: Step, now: Instant) -> bool {
+        let Some(sign) = self.oldest_sign(step, now) else {
+            return false;
+        };
+        let Some(channel) = self.channels.get_mut(&step.channel) else {
+            return false;
+        };
+        let Some(round) = channel.undecided.get_mut(&step) else {
+            return false;
+        };
+        round.clock.extend(sign);
+        let waiting: Vec<usize> = round.waiting().collect();
+        let waiting = waiting.into_iter();
+        let waiting = waiting.filter_map(|place| channel.rank_at(place)).collect();
+        let channel = step.channel;
+        self.send(waiting, ToMember::KeepWaiting { channel });
+        true
+    }
+
+    /// The last sign of the missing rank that has shown none for longest, unless that is too long ago.
+    fn oldest_sign(&self, step: Step, now: Instant) -> Option<Instant> {
+        if self.patience == Patience::UntilTheTimeOut {
+            return None;
+        }
+        let channel = self.channels.get(&step.channel)?;
+        let round = channel.undecided.get(&step)?;
+        let missing = channel.missing(round).into_iter();
+        let oldest = missing.map(|rank| self.last_sign(rank)).min()??;
+        let is_recent = now.saturating_duration_since(oldest) < round.timeout();
+        (is_recent && !round.has_own_timeout()).then_some(oldest)
+    }
+
+    /// The same for the end of the world.
+    pub(super) fn extend_closing(&mut self, now: Instant) -> bool {
+        let missing = self.keep_open().into_iter();
+        let oldest = missing.map(|rank| self.last_sign(rank)).min().flatten();
+        let is_recent = |sign: &Instant| now.saturating_duration_since(*sign) < self.world.timeout;
+        let Some(sign) =
+            oldest.filter(|sign| self.patience == Patience::WhileRanksWork && is_recent(sign))
+        else {
+            return false;
+        };
+        if let Some(clock) = &mut self.closing {
+            clock.extend(sign);
+        }
+        let waiting = self.members_to_inform();
+        let channel = ChannelId::WORLD;
+        self.send(waiting, ToMember::KeepWaiting { channel });
+        true
+    }
+
+    /// The last sign of work of a rank, or of one that it waits for.
+    fn last_sign(&self, rank: Rank) -> Option<Instant> {
+        self.latest_among(vec![rank], |member| {
+            member.work.seen.max(Some(member.moved))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(cpu_millis: u64, line: u32) -> Whereabouts {
+        let frame = StackFrame {
+            file: "eval.py".into(),
+            line: Some(line),
+            function: "main".into(),
+            is_own: true,
+        };
+        let mut seen = Whereabouts::own(vec![frame], None);
+        seen.cpu_time = Some(Duration::from_millis(cpu_millis));
+        seen
+    }
+
+    #[test]
+    fn a_process_works_that_uses_the_processor_or_is_elsewhere() {
+        let start = Instant::now();
+        let minute = Duration::from_secs(60);
+        for (cpu_millis, line, works) in [
+            (100, 7, false),
+            (699, 7, false),
+            (700, 7, true),
+            (100, 8, true),
+        ] {
+            let mut work = Work::default();
+            work.look(&seen(100, 7), start);
+            assert_eq!(work.seen, None);
+            work.look(&seen(cpu_millis, line), start + minute);
+            let expected = works.then_some(start + minute);
+            assert_eq!(work.seen, expected, "{cpu_millis} ms, line {line}");
+        }
+    }
+
+    #[test]
+    fn a_neighbour_sees_the_processor_time_alone() {
+        let start = Instant::now();
+        let mut work = Work::default();
+        work.look(&seen(100, 7), start);
+        let mut other = Whereabouts::silent(None);
+        work.look(&other, start);
+        other.cpu_time = Some(Duration::from_millis(100));
+        work.look(&other, start + Duration::from_secs(10));
+        assert_eq!(work.seen, None);
+        other.cpu_time = Some(Duration::from_secs(5));
+        work.look(&other, start + Duration::from_secs(20));
+        assert_eq!(work.seen, Some(start + Duration::from_secs(20)));
+    }
+}
