@@ -49,10 +49,10 @@ use crate::{
     launcher::{self, Detection},
 };
 
-/// How long ranks wait for each other to meet, when nobody says otherwise.
+/// The time that ranks wait for each other to meet, by default.
 pub const DEFAULT_JOIN_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// How long a call waits since anything last moved, when nobody says otherwise.
+/// The time that a call waits since anything last moved, by default.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// How much memory a rank shares with others of its host, in bytes, when nobody says otherwise.

@@ -58,7 +58,7 @@ use crate::{
 pub enum Action {
     /// Send a message to these ranks.
     Send {
-        /// To whom.
+        /// The receivers.
         to: Vec<Rank>,
         /// What.
         message: ToMember,

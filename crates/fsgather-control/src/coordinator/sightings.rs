@@ -17,7 +17,7 @@ use crate::message::ToMember;
 /// Who was asked so short a time ago is not asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// For so long after it was asked for, an answer is told as what a rank is doing.
+/// An answer counts as the present activity of a rank for this time.
 const FRESH: Duration = Duration::from_secs(20);
 
 /// Of so many ranks at most others are asked.
@@ -131,7 +131,7 @@ impl Coordinator {
         let mut whereabouts = whereabouts.map(Whereabouts::cut_to_size);
         if let Some(seen) = &mut whereabouts {
             member.work.look(seen, now);
-            // Ranks that do the same are told together, however long they have done it.
+            // A report groups ranks that do the same, however long they have done it.
             seen.cpu_time = None;
         }
         if from == who {

@@ -12,7 +12,7 @@ use fsgather_core::{ChannelId, Rank, StackFrame, Step, Whereabouts};
 use super::Coordinator;
 use crate::message::ToMember;
 
-/// One part of so many of a processor is more than idle threads use.
+/// Idle threads use less than this part of a processor: one of 100.
 const IDLE_SHARE: u32 = 100;
 
 /// The end of the patience with ranks that are missing.

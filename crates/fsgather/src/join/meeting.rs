@@ -32,7 +32,7 @@ use crate::join::{
 /// How long a rank that cannot use the directory tries to tell the others so.
 const TELL_PROBLEM: Duration = Duration::from_secs(5);
 
-/// How long ranks wait for others that `fsgather run` has started and not seen end, if no user has set a time-out. They may have the
+/// The time that ranks wait for others that `fsgather run` has started and not seen end, if no user has set a time-out. They may have the
 /// longest part of the work before their first call.
 const VOUCHED: Duration = Duration::from_secs(24 * 60 * 60);
 
