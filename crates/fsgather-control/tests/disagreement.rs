@@ -59,7 +59,10 @@ impl Room {
     }
 
     fn call(&mut self, rank: usize, operation: Operation, site: &str) {
-        let call = Call::new(operation, Site::named(site));
+        self.make(rank, Call::new(operation, Site::named(site)));
+    }
+
+    fn make(&mut self, rank: usize, call: Call) {
         let member = &mut self.members[rank];
         let ticket = member.begin(ChannelId::WORLD, call).unwrap();
         let part = Contribution::inline(bytes::Bytes::new());
@@ -104,6 +107,13 @@ impl Room {
         }
     }
 
+    /// Lets the time pass after which ranks that are in no call are not expected any more.
+    fn pass_grace(&mut self) {
+        self.now = self.coordinator.next_tick().unwrap();
+        self.coordinator.tick(self.now);
+        self.pump();
+    }
+
     fn failure(&self, rank: usize) -> Option<&Error> {
         self.members[rank].failure(ChannelId::WORLD)
     }
@@ -124,8 +134,10 @@ fn all_are_told_what_ranks_in_different_calls_were_called_from() {
     let mut room = Room::new(&[0, 1]);
     room.call(0, Operation::Barrier, "job.py:10");
     room.call(1, Operation::AllGather, "job.py:11");
+    assert_eq!(room.failure(2), None, "rank 2 may be on its way");
+    room.pass_grace();
     let text = room.failure(2).unwrap().to_string();
-    let told = "\n  rank 0: job.py:10 in branch_0\n  rank 1: job.py:11 in branch_1";
+    let told = "\n  rank 0: barrier, from job.py:10 in branch_0\n  rank 1: all_gather, from job.py:11 in branch_1\n  rank 2: in no call yet";
     assert!(text.ends_with(told), "{text}");
     assert!((0..2).all(|rank| room.failure(rank) == room.failure(2)));
 }
@@ -136,9 +148,15 @@ fn of_a_rank_with_several_threads_in_calls_nobody_knows_which_was_in_this_one() 
     room.threaded.push(0);
     room.call(0, Operation::Barrier, "job.py:10");
     room.call(1, Operation::AllGather, "job.py:11");
+    room.pass_grace();
     let text = room.failure(2).unwrap().to_string();
     let (_, told) = text.split_once('\n').unwrap();
-    assert_eq!(told, "  rank 1: job.py:11 in branch_1");
+    assert!(
+        told.starts_with(
+            "  rank 0: barrier at job.py:10\n  rank 1: all_gather, from job.py:11 in branch_1\n"
+        ),
+        "{told}"
+    );
 }
 
 #[test]
@@ -156,7 +174,9 @@ fn who_does_not_say_it_is_waited_for_shortly_and_nothing_is_decided_meanwhile() 
     room.pump();
     let text = room.failure(2).unwrap().to_string();
     assert!(
-        text.ends_with("\n  rank 1: job.py:11 in branch_1"),
+        text.ends_with(
+            "\n  rank 1: all_gather, from job.py:11 in branch_1\n  rank 2: barrier at job.py:12"
+        ),
         "{text}"
     );
     assert!(room.coordinator.all_told());
@@ -192,7 +212,7 @@ fn what_happens_while_they_are_asked_is_not_told_instead_and_takes_no_answer_awa
         assert_eq!(room.failure(1), None, "{what}");
         room.answer(0);
         let text = room.failure(1).unwrap().to_string();
-        let told = "\n  rank 0: job.py:10 in branch_0\n  rank 1: job.py:11 in branch_1";
+        let told = "\n  rank 0: barrier, from job.py:10 in branch_0\n  rank 1: all_gather, from job.py:11 in branch_1";
         assert!(text.ends_with(told), "{what}: {text}");
     }
 }
@@ -206,7 +226,7 @@ fn who_is_gone_is_not_waited_for() {
     let text = room.failure(2).unwrap().to_string();
     assert!(matches!(room.failure(2), Some(Error::Desync { .. })));
     assert!(
-        text.ends_with("\n  rank 0: job.py:10 in branch_0"),
+        text.contains("\n  rank 0: barrier, from job.py:10 in branch_0\n"),
         "{text}"
     );
 }
@@ -218,6 +238,19 @@ fn a_world_that_rank_0_gives_up_is_told_before() {
     room.pump();
     let error = room.failure(2).unwrap();
     assert!(matches!(error, Error::Desync { .. }), "{error}");
+}
+
+#[test]
+fn each_rank_is_in_one_line_with_its_call() {
+    let mut room = Room::new(&[]);
+    for (rank, root) in [(0, 0), (1, 1), (2, 0)] {
+        let gather = Call::new(Operation::Gather, Site::named("dd.py:5"));
+        room.make(rank, gather.with_root(Rank::new(root)));
+    }
+    room.pass_grace();
+    let text = room.failure(2).unwrap().to_string();
+    let told = "\n  ranks 0 2: gather to rank 0 at dd.py:5\n  rank 1: gather to rank 1 at dd.py:5";
+    assert!(text.ends_with(told), "{text}");
 }
 
 #[test]

@@ -357,6 +357,14 @@ impl Call {
         }
     }
 
+    /// Returns the description of the call without its place.
+    #[must_use]
+    pub fn without_site(&self) -> String {
+        let text = self.to_string();
+        let site = format!(" at {}", self.site);
+        text.strip_suffix(&site).unwrap_or(&text).to_owned()
+    }
+
     /// Whether these are what one line of a program does, by a switch that makes an all-gather one for rank 0 alone.
     fn is_switched(&self, other: &Self) -> bool {
         let switched = |one: &Self, two: &Self| {

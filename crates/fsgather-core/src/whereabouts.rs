@@ -122,6 +122,8 @@ impl fmt::Display for LockHolder {
 pub struct Whereabouts {
     /// Whether the rank has said it itself.
     pub is_own_word: bool,
+    /// The call that the rank is in, where ranks are in different calls.
+    pub call: Option<String>,
     /// The functions that its thread is in, the innermost last.
     pub frames: Vec<StackFrame>,
     /// What the kernel does with that thread, or with the one that holds the interpreter's lock.
@@ -143,6 +145,7 @@ impl Whereabouts {
     pub fn own(frames: Vec<StackFrame>, state: Option<ThreadState>) -> Self {
         Self {
             is_own_word: true,
+            call: None,
             frames,
             state,
             main_has_ended: false,
@@ -158,6 +161,7 @@ impl Whereabouts {
     pub const fn silent(state: Option<ThreadState>) -> Self {
         Self {
             is_own_word: false,
+            call: None,
             frames: Vec::new(),
             state,
             main_has_ended: false,
@@ -173,6 +177,7 @@ impl Whereabouts {
         let cut = |text: &mut String| *text = cut_within(&plain_line(text), LONGEST_TEXT);
         let more = self.frames.len().saturating_sub(MOST_FRAMES);
         self.frames.drain(..more);
+        self.call.iter_mut().for_each(cut);
         for frame in &mut self.frames {
             cut(&mut frame.file);
             cut(&mut frame.function);
@@ -192,6 +197,13 @@ impl fmt::Display for Whereabouts {
                 Some(state) => write!(f, "; its process is {state}"),
                 None => Ok(()),
             };
+        }
+        if let Some(call) = &self.call {
+            f.write_str(call)?;
+            if self.frames.is_empty() {
+                return Ok(());
+            }
+            f.write_str(", from ")?;
         }
         let mut frames = self.frames.iter().rev();
         let innermost = frames.next();

@@ -216,4 +216,7 @@ def test_calls_in_different_places_are_told_with_both(world: World) -> None:
     assert ended[0][0][0] == [0, 1]
     first, *stacks = ended[0][0][1].splitlines()
     assert first.count("program.py:") == 2
-    assert stacks == ["  ranks 0 1: program.py:21 in <module>"]
+    assert stacks == [
+        "  rank 0: barrier, from program.py:21 in <module>",
+        "  rank 1: all_gather, from program.py:21 in <module>",
+    ]

@@ -299,8 +299,8 @@ def test_desync_names_functions_of_both_branches(world: World, group: bool, cont
     assert functions[1] == ["<module>", "branch", "save"], stacks
     other = next(rank for rank in ranks if rank != 1)
     assert functions[other] == ["<module>", "branch", "evaluate"], stacks
-    assert f": {place['save']} in save" in text, text
-    assert f": {place['evaluate']} in evaluate" in text, text
+    assert f"all_gather, from {place['save']} in save" in text, text
+    assert f"barrier, from {place['evaluate']} in evaluate" in text, text
 
 
 def test_desync_names_no_other_thread_than_the_caller(world: World) -> None:
@@ -329,7 +329,7 @@ def test_desync_names_no_other_thread_than_the_caller(world: World) -> None:
         """,
     )
     text = world.hear(1)
-    assert "in in_main" not in text and "rank 1: program.py:" in text.splitlines()[-1], text
+    assert "in in_main" not in text and "rank 1: all_gather, from program.py:" in text.splitlines()[-1], text
 
 
 def test_pickled_errors_keep_stacks() -> None:

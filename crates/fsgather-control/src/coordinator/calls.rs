@@ -65,8 +65,14 @@ impl Coordinator {
         } else {
             // It has got on all the same, for whatever else waits for it.
             self.record_movement(from, now);
-            self.difference(step, from, &arrival.call)
+            let cause = self.difference(step, from, &arrival.call);
+            if let Some(cause) = cause {
+                self.refute(id, cause, now);
+            }
+            self.join_disagreement(id, from, Some(arrival.call), now);
+            return;
         };
+        self.join_disagreement(id, from, None, now);
         if let Some(cause) = cause {
             self.refute(id, cause, now);
         }
@@ -181,7 +187,7 @@ impl Coordinator {
         }
         // That came first, whatever has happened since.
         let disagreement = channel.disagreement.take();
-        let cause = disagreement.map_or_else(|| cause.clone(), |its| self.resolve(its));
+        let cause = disagreement.map_or_else(|| cause.clone(), |its| self.resolve(id, &its));
         let cause = &cause.cut_to_size();
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
@@ -220,9 +226,7 @@ impl Coordinator {
         let round = channel.undecided.get(&step)?;
         let (_, call) = round.first()?;
         let waiting = round.waiting().filter_map(|place| channel.rank_at(place));
-        let mut ranks: Vec<u32> = waiting
-            .map(|rank| self.roster.peer(rank).rank.get())
-            .collect();
+        let mut ranks: Vec<u32> = waiting.map(|rank| self.names.of(rank).get()).collect();
         ranks.sort_unstable();
         let (s, are) = if ranks.len() == 1 {
             ("", "is")

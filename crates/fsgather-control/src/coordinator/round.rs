@@ -214,6 +214,11 @@ impl Round {
         arrivals.find_map(|(place, arrival)| Some((place, &arrival.as_ref()?.call)))
     }
 
+    /// The call that the member at a place has made.
+    pub(super) fn call_of(&self, place: usize) -> Option<&Call> {
+        Some(&self.arrivals.get(place)?.as_ref()?.call)
+    }
+
     pub(super) fn has(&self, place: usize) -> bool {
         self.arrivals.get(place).is_some_and(Option::is_some)
     }
