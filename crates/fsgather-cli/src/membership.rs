@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use fsgather::{Builder, Communicator, Interrupt, Transport};
+use fsgather::{Builder, Communicator, Interrupt};
 use fsgather_config::{environment::Variables, error_file, settings::Settings};
 
 use crate::{
@@ -46,6 +46,20 @@ impl JoinArguments {
     }
 }
 
+/// Returns a builder with the settings of a command, and starts its log.
+fn builder(arguments: &JoinArguments) -> Result<Builder, Failure> {
+    let settings = Settings::resolve(&Variables::of_process())?;
+    log::start_with(&settings)?;
+    let mut builder = Communicator::builder();
+    if let Some(dir) = &arguments.dir {
+        builder = builder.directory(dir);
+    }
+    if let Some(timeout) = arguments.timeout {
+        builder = builder.timeout(timeout).join_timeout(timeout);
+    }
+    Ok(builder)
+}
+
 /// Membership of the world that the launcher describes, for as long as a command runs.
 pub(crate) struct Membership {
     pub(crate) communicator: Communicator,
@@ -55,29 +69,28 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// Meets the other ranks. `transport` is said by verbs that know better than the user's settings.
+    /// Meets the other ranks.
     ///
     /// # Errors
     ///
     /// When the ranks do not meet, or a signal ends the meeting.
     pub(crate) fn join(
         arguments: &JoinArguments,
-        transport: Option<Transport>,
         invocation: &Invocation,
     ) -> Result<Self, Failure> {
-        let settings = Settings::resolve(&Variables::of_process())?;
-        log::start_with(&settings)?;
-        let mut builder = Communicator::builder();
-        if let Some(dir) = &arguments.dir {
-            builder = builder.directory(dir);
-        }
-        if let Some(timeout) = arguments.timeout {
-            builder = builder.timeout(timeout).join_timeout(timeout);
-        }
-        if let Some(transport) = transport {
-            builder = builder.transport(transport);
-        }
-        Self::enter(builder, invocation)
+        Self::enter(builder(arguments)?, invocation)
+    }
+
+    /// Meets the other ranks for calls that move no payloads.
+    ///
+    /// # Errors
+    ///
+    /// When the ranks do not meet, or a signal ends the meeting.
+    pub(crate) fn join_without_payloads(
+        arguments: &JoinArguments,
+        invocation: &Invocation,
+    ) -> Result<Self, Failure> {
+        Self::enter(builder(arguments)?.without_payloads(), invocation)
     }
 
     /// Meets the other ranks as a builder says.

@@ -57,6 +57,7 @@ pub struct Builder {
     made_at: Option<String>,
     interrupt: Interrupt,
     sets_up_later: bool,
+    moves_no_payloads: bool,
     names: RankNames,
 }
 
@@ -170,6 +171,13 @@ impl Builder {
     pub fn directory_mode(mut self, mode: u32) -> Self {
         self.arguments.directory_mode = Some(mode);
         self
+    }
+
+    /// Makes a communicator for calls that move no payloads, such as barriers. It needs no directory.
+    #[doc(hidden)]
+    pub fn without_payloads(mut self) -> Self {
+        self.moves_no_payloads = true;
+        self.transport(Transport::Memory)
     }
 
     /// How large payloads travel.
@@ -356,6 +364,7 @@ impl Builder {
         );
         world.call_log = CallLog::of_rank(&self.names);
         world.sets_up_later = self.sets_up_later;
+        world.moves_no_payloads = self.moves_no_payloads;
         world.compression = compression;
         world.verify = verify;
         world.shared_memory.setting = shared_memory;

@@ -54,6 +54,8 @@ pub(crate) struct WorldState {
     pub(crate) interrupt: Interrupt,
     /// Whether calls find out where payloads go, which any group may do first, and each rank may know at another time.
     pub(crate) sets_up_later: bool,
+    /// Whether its program uses it only for calls that move no payloads.
+    pub(crate) moves_no_payloads: bool,
     /// The request of calls that ask for nothing else, as this rank was told,
     told: PathRequest,
     /// and as all ranks have agreed before any of them makes a call.
@@ -100,6 +102,7 @@ impl WorldState {
             call_site: None,
             interrupt: Interrupt::default(),
             sets_up_later: false,
+            moves_no_payloads: false,
             told,
             agreed: OnceLock::new(),
             settled: Mutex::default(),

@@ -127,6 +127,21 @@ fn a_closed_standard_stream_is_an_error_on_all_ranks_and_loses_nothing() {
 }
 
 #[test]
+fn barrier_beside_gather_blames_no_setting() {
+    for barrier in [0, 1] {
+        let (directory, work) = (place(), work(10));
+        let script = format!(
+            "if [ $FSGATHER_RANK = {barrier} ]; then fsgather barrier; \
+             else fsgather gather part.$FSGATHER_RANK; fi"
+        );
+        let end = run(directory.path(), work.path(), &script);
+        let said = |text: &str| said_times(&end, text);
+        assert_eq!(said("FSGATHER_TRANSPORT"), 0, "{end:?}");
+        assert!(said("ranks are in different commands") >= 3, "{end:?}");
+    }
+}
+
+#[test]
 fn ranks_in_different_commands_get_an_error_that_names_both() {
     let (directory, work) = (place(), work(10));
     let script = "if [ $FSGATHER_RANK = 1 ]; then name=b; else name=a; fi; \

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use clap::Args;
-use fsgather::Transport;
 use serde::Serialize;
 
 use crate::{
@@ -50,8 +49,7 @@ pub(crate) fn barrier(
     invocation: &Invocation,
 ) -> Result<u8, Failure> {
     let started = Instant::now();
-    // Nothing is handed over, so no directory is needed for it.
-    let membership = Membership::join(&arguments.join, Some(Transport::Memory), invocation)?;
+    let membership = Membership::join_without_payloads(&arguments.join, invocation)?;
     let report =
         membership.complete_as(arguments.join.purpose("barrier", None), |communicator| {
             communicator.barrier()?;

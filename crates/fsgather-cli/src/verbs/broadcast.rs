@@ -82,7 +82,7 @@ pub(crate) fn broadcast(
             "--json needs --out: standard output cannot carry the payload as well",
         ));
     }
-    let membership = Membership::join(&arguments.join, None, invocation)?;
+    let membership = Membership::join(&arguments.join, invocation)?;
     let verb = format!("broadcast from {}", arguments.root);
     let purpose = arguments.join.purpose(verb, arguments.out.as_deref());
     let report = membership.complete_as(purpose, |communicator| {

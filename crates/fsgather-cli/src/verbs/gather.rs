@@ -126,7 +126,7 @@ pub(crate) fn gather(
     arguments.check(json)?;
     let mut input = Input::of(arguments.file.as_deref())?;
     let progress = progress::bar(0, PROGRESS)?;
-    let membership = Membership::join(&arguments.join, None, invocation)?;
+    let membership = Membership::join(&arguments.join, invocation)?;
     let report = membership.complete_as(arguments.purpose(), |communicator| {
         let rank = communicator.rank();
         let receives = arguments.all || rank.get() == arguments.root;

@@ -26,6 +26,7 @@ mod plain_text;
 mod shared_memory;
 #[cfg(test)]
 mod tests;
+mod told_transport;
 
 use std::{
     collections::BTreeSet,
@@ -56,6 +57,7 @@ use crate::{
     },
 };
 use fsgather_config::settings::{Transport, Verify};
+use told_transport::ToldTransport;
 
 pub(crate) use messages::{decode, encode};
 pub(crate) use shared_memory::share_memory;
@@ -65,7 +67,7 @@ pub(crate) use shared_memory::share_memory;
 struct ToldPlan {
     plan: PathPlan,
     /// Which way the root was told to use: where ranks were told different things, its word counts.
-    transport: Transport,
+    transport: ToldTransport,
     /// Which payloads it was told to verify.
     verify: Verify,
     /// What the ranks of the world must know to connect to each other, if it comes to that; told by its rank 0, which is
@@ -147,7 +149,7 @@ pub(crate) fn agree_on_transport(
 ) -> Result<(), Error> {
     let links = &inner.world.links;
     let secret = (inner.exchange.rank() == Rank::ZERO).then(|| links.draw_secret());
-    let own = encode(&(request.transport, secret))?;
+    let own = encode(&(ToldTransport::own(inner, request), secret))?;
     let table = inner.exchange.exchange(call, own)?;
     let told = table.and_then(|table| table.bodies.into_iter().next());
     let (transport, secret) = decode(told.as_ref())?;
@@ -159,8 +161,9 @@ pub(crate) fn agree_on_transport(
 }
 
 /// The request of calls that ask for nothing else, given which transport the root was told.
-fn agreed(inner: &GroupState, request: &PathRequest, transport: Transport) -> PathRequest {
-    if transport != request.transport {
+fn agreed(inner: &GroupState, request: &PathRequest, told: ToldTransport) -> PathRequest {
+    let transport = told.value;
+    if transport != request.transport && told.is_setting && !inner.world.moves_no_payloads {
         fsgather_core::warn!(
             "FSGATHER_TRANSPORT differs: rank 0 was told {transport}, this rank ({}) {}; all ranks use {transport}",
             inner.world.rank,
@@ -180,7 +183,7 @@ fn run(
     inner: &GroupState,
     request: &PathRequest,
     call: &Call,
-) -> Result<(Transport, PayloadPath), Error> {
+) -> Result<(ToldTransport, PayloadPath), Error> {
     let set_up = SetUp {
         inner,
         request,
@@ -210,7 +213,7 @@ struct SetUp<'a> {
 
 impl SetUp<'_> {
     /// `made` is the root's directory, as soon as it exists.
-    fn find(&self, made: &mut Option<GatherDir>) -> Result<(Transport, PayloadPath), Error> {
+    fn find(&self, made: &mut Option<GatherDir>) -> Result<(ToldTransport, PayloadPath), Error> {
         let known = self.known_to_the_world();
         let (mut told, others) = self.propose(known.as_ref(), made)?;
         if let PathPlan::AsTheWorld(proposed) = told.plan {
@@ -255,7 +258,7 @@ impl SetUp<'_> {
             };
             encode(&ToldPlan {
                 plan,
-                transport: self.request.transport,
+                transport: ToldTransport::own(self.inner, self.request),
                 verify: world.verify,
                 secret: (self.root() == Rank::ZERO).then(|| world.links.draw_secret()),
             })
@@ -282,8 +285,8 @@ impl SetUp<'_> {
         &self,
         told: ToldPlan,
         made: Option<&GatherDir>,
-    ) -> Result<(Transport, PayloadPath), Error> {
-        let transport = told.transport;
+    ) -> Result<(ToldTransport, PayloadPath), Error> {
+        let transport = told.transport.value;
         let payload_path = match told.plan {
             PathPlan::AsTheWorld(_) => {
                 let contradiction = "the first rank has proposed the same place twice";
@@ -326,7 +329,7 @@ impl SetUp<'_> {
                 }
             }
         };
-        Ok((transport, payload_path))
+        Ok((told.transport, payload_path))
     }
 
     fn is_root(&self) -> bool {
