@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -252,7 +253,10 @@ impl StorageCause {
 impl From<&io::Error> for StorageCause {
     fn from(error: &io::Error) -> Self {
         Self {
-            os_code: error.raw_os_error(),
+            // Files that this process may not make so large are refused before the system is asked.
+            os_code: error.raw_os_error().or_else(|| {
+                (error.kind() == io::ErrorKind::FileTooLarge).then_some(Errno::FBIG.raw_os_error())
+            }),
             message: error.to_string(),
         }
     }

@@ -202,6 +202,17 @@ fn a_file_larger_than_this_process_may_write_is_an_error_of_that_rank() {
 }
 
 #[test]
+fn payloads_above_the_file_size_limit_go_through_rank_0() {
+    let (directory, work) = (place(), work(300_000));
+    let script = "ulimit -f 64; fsgather gather part.$FSGATHER_RANK | wc -c";
+    let end = run(directory.path(), work.path(), script);
+    succeed(&end);
+    let mut sizes = end.stdout.clone();
+    sizes.sort();
+    assert_eq!(sizes, ["[0] 900000", "[1] 0", "[2] 0"], "{end:?}");
+}
+
+#[test]
 fn an_existing_output_is_an_error_on_all_ranks_without_force() {
     let (directory, work) = (place(), work(10));
     fs::write(work.path().join("whole"), "precious").expect("a file");

@@ -191,6 +191,10 @@ pub(crate) fn explain(path: &Path, error: &io::Error) -> StorageCause {
             "your quota is used up: remove something, or name another directory with FSGATHER_DIR"
                 .to_owned()
         }
+        Some(Errno::FBIG) => {
+            "raise the limit of file sizes (`ulimit -f`, or what the batch system calls it)"
+                .to_owned()
+        }
         Some(Errno::ROFS | Errno::ACCESS | Errno::PERM) => {
             "name a directory that you may write in with FSGATHER_DIR".to_owned()
         }
@@ -222,6 +226,7 @@ mod tests {
         let advice = [
             (Errno::NOSPC, "make room"),
             (Errno::DQUOT, "quota"),
+            (Errno::FBIG, "ulimit -f"),
             (Errno::ROFS, "that you may write in"),
             (Errno::ACCESS, "that you may write in"),
             (Errno::PERM, "that you may write in"),

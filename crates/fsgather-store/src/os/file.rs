@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-use fsgather_core::{Error, bytes_text, sys::files};
+use fsgather_core::{Error, StorageCause, bytes_text, sys::files};
 use rustix::{
     fs::{CWD, FileType, OFlags},
     io::Errno,
@@ -269,21 +269,22 @@ pub(crate) fn write_over(path: &Path, uid: u32, contents: &[u8], synced: bool) -
     written.and(closed)
 }
 
+/// The errors that say that there is no room, for bytes or for another file: of the file system, of its owner's quota, or
+/// within the size that a file may have.
+const LACK_OF_ROOM: [Errno; 3] = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG];
+
 /// Whether an error says that there is no room, for bytes or for another file.
 pub(crate) fn is_lack_of_room(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error().map(Errno::from_raw_os_error),
-        Some(Errno::NOSPC | Errno::DQUOT)
-    )
+    is_one_of(&StorageCause::from(error), &LACK_OF_ROOM)
 }
 
 /// Whether an error of storing something says the same.
 pub(crate) fn is_for_lack_of_room(error: &Error) -> bool {
-    was_storing(error, &[Errno::NOSPC, Errno::DQUOT])
+    matches!(error, Error::Storage { cause, .. } if is_one_of(cause, &LACK_OF_ROOM))
 }
 
-/// Whether an error of storing something says that the file system takes no more data: for want of room or quota, or
-/// because the device fails.
+/// Whether an error of storing something says that the file system takes no more data: for want of room or quota, beyond
+/// the size that a file may have, or because the device fails.
 ///
 /// ```
 /// use std::io;
@@ -296,14 +297,11 @@ pub(crate) fn is_for_lack_of_room(error: &Error) -> bool {
 /// ```
 #[must_use]
 pub fn takes_no_data(error: &Error) -> bool {
-    was_storing(error, &[Errno::NOSPC, Errno::DQUOT, Errno::IO])
+    is_for_lack_of_room(error)
+        || matches!(error, Error::Storage { cause, .. } if is_one_of(cause, &[Errno::IO]))
 }
 
-/// Whether an error is one of storing something, for one of these reasons.
-fn was_storing(error: &Error, reasons: &[Errno]) -> bool {
-    let Error::Storage { cause, .. } = error else {
-        return false;
-    };
+fn is_one_of(cause: &StorageCause, reasons: &[Errno]) -> bool {
     cause
         .os_code
         .is_some_and(|code| reasons.contains(&Errno::from_raw_os_error(code)))
@@ -411,6 +409,7 @@ mod tests {
         for (errno, takes_none, lacks_room) in [
             (Errno::NOSPC, true, true),
             (Errno::DQUOT, true, true),
+            (Errno::FBIG, true, true),
             (Errno::IO, true, false),
             (Errno::NOENT, false, false),
         ] {
@@ -418,6 +417,8 @@ mod tests {
             assert_eq!(takes_no_data(&error), takes_none, "{error}");
             assert_eq!(is_for_lack_of_room(&error), lacks_room, "{error}");
         }
+        let limited = Error::storage("write", "/x", &io::ErrorKind::FileTooLarge.into());
+        assert!(takes_no_data(&limited) && is_for_lack_of_room(&limited));
         assert!(!takes_no_data(&Error::config("full")));
     }
 }

@@ -473,10 +473,10 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
                 format!("up to {}", bytes_text(needed))
             };
             // What is free on the disk says nothing about a quota.
-            let way_out = if code == Some(Errno::DQUOT) {
-                "; your quota is used up: remove something".to_owned()
-            } else {
-                format!("{free}; make room")
+            let way_out = match code {
+                Some(Errno::DQUOT) => "; your quota is used up: remove something".to_owned(),
+                Some(Errno::FBIG) => "; raise the limit of file sizes".to_owned(),
+                _ => format!("{free}; make room"),
             };
             cause.message = format!(
                 "{}; the payload needs {needed}{way_out}, or name another directory with FSGATHER_DIR",

@@ -89,7 +89,7 @@ fn limits(facts: &RankFacts) -> Vec<Finding> {
         findings.push(Finding::warning(
             Topic::Limits,
             format!(
-                "no file may become longer than {}: a payload that does ends its process",
+                "no file may become longer than {}: larger payloads go through rank 0, which is slower",
                 fsgather_core::bytes_text(bytes)
             ),
             "ulimit -f unlimited before the job is started",
