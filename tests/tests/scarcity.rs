@@ -59,6 +59,23 @@ fn a_rank_0_with_64_descriptors_says_how_many_eight_ranks_need_to_all_at_once() 
 }
 
 #[test]
+fn rank_0_raises_its_soft_limit_of_open_files() {
+    let place = place();
+    let world = World::new(8, place.path());
+    let mut stage = Stage::new();
+    for rank in 0..8 {
+        let soft = "ulimit -S -n 64; exec \"$0\" \"$@\"".to_owned();
+        let behind = ["bash".into(), "-c".into(), soft];
+        let script = format!("join {CALLS} close");
+        stage.start(&mut world.rank_behind(&behind, rank, &script));
+    }
+    for end in stage.end_all(everybody(8)) {
+        assert_eq!(end.code, 0, "{}", stage.transcript());
+    }
+    assert_nothing_left(place.path());
+}
+
+#[test]
 fn members_do_with_64_descriptors_and_so_does_everybody_over_marker_files() {
     for (control, transport) in [
         ("tcp", "filesys"),

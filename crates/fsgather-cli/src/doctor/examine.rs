@@ -95,7 +95,8 @@ fn wrong_settings(settings: &Settings) -> Vec<String> {
 fn limits(world_size: WorldSize) -> LimitFacts {
     let current = |resource| getrlimit(resource).current;
     LimitFacts {
-        open_files: current(Resource::Nofile),
+        // A rank raises its soft limit.
+        open_files: getrlimit(Resource::Nofile).maximum,
         open_files_needed: descriptors_needed(world_size),
         file_bytes: current(Resource::Fsize),
         address_bytes: current(Resource::As),

@@ -87,7 +87,7 @@ pub(crate) struct SettingFact {
 /// Limits of the process; none where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LimitFacts {
-    /// How many files it may have open (`ulimit -n`).
+    /// How many files it may have open (`ulimit -Hn`).
     pub(crate) open_files: Option<u64>,
     /// How many rank 0 of this world needs.
     pub(crate) open_files_needed: u64,

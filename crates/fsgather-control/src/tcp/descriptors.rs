@@ -1,14 +1,14 @@
 //! Checks that this process may have enough files open, and explains where not: [`check`], [`explain`].
 //!
-//! Nothing is raised here: a program that waits with `select` breaks on descriptors above 1023, and whether it does,
-//! a library cannot know.
+//! The soft limit is raised as far as a world needs it, and no further: a program that waits with `select` breaks on
+//! descriptors above 1023, and a library cannot know whether it does.
 
 use std::io;
 
 use fsgather_core::{Error, WorldSize};
 use rustix::{
     io::Errno,
-    process::{Resource, getrlimit},
+    process::{Resource, getrlimit, setrlimit},
 };
 
 /// What a process has open besides the connections of one world.
@@ -24,12 +24,14 @@ pub fn descriptors_needed(world_size: WorldSize) -> u64 {
     2 * u64::from(world_size.get()) + OTHERS
 }
 
-/// Whether rank 0 can have as many connections as its world needs, before others count on that.
+/// Checks that rank 0 can have as many connections as its world needs, before others count on that.
+///
+/// Raises the soft limit for them, within the hard limit.
 pub(crate) fn check(world_size: WorldSize) -> Result<(), Error> {
-    let Some(allowed) = allowed() else {
+    let needed = descriptors_needed(world_size);
+    let Some(allowed) = raise_to(needed) else {
         return Ok(());
     };
-    let needed = descriptors_needed(world_size);
     if allowed < needed {
         return Err(Error::config(format!(
             "rank 0 of a world of {world_size} needs {needed} open files, the limit is {allowed}; raise it \
@@ -37,7 +39,11 @@ pub(crate) fn check(world_size: WorldSize) -> Result<(), Error> {
         )));
     }
     let more = 2 * u64::from(world_size.get().saturating_sub(1)) + SPARE;
-    let left = left(more);
+    let mut left = count_left(more);
+    if left < more {
+        raise_to(allowed + more - left);
+        left = count_left(more);
+    }
     if left < more {
         return Err(Error::config(format!(
             "out of file descriptors (`ulimit -n` is {allowed}): rank 0 of a world of {world_size} needs {more} more, \
@@ -72,8 +78,19 @@ fn allowed() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
+/// Raises the soft limit to `wanted` if it is lower, as far as the hard limit allows, and returns the soft limit.
+fn raise_to(wanted: u64) -> Option<u64> {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current? < wanted {
+        limit.current = Some(limit.maximum.map_or(wanted, |hard| hard.min(wanted)));
+        // A sandbox may refuse it: then the limit stays as it is.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+    allowed()
+}
+
 /// How many files this process may still open, as far as `enough`; found out by opening them.
-fn left(enough: u64) -> u64 {
+fn count_left(enough: u64) -> u64 {
     let Ok((held, other)) = io::pipe() else {
         return 0;
     };
@@ -89,7 +106,9 @@ mod tests {
     #[test]
     fn a_small_world_fits_and_a_huge_one_is_told_how_much_it_needs() {
         assert_eq!(check(WorldSize::new(2).unwrap()), Ok(()));
-        let Some(allowed) = allowed() else { return };
+        let Some(allowed) = getrlimit(Resource::Nofile).maximum else {
+            return;
+        };
         let Ok(ranks) = u32::try_from(allowed / 2) else {
             return;
         };
@@ -103,7 +122,7 @@ mod tests {
 
     #[test]
     fn as_many_are_left_as_can_be_opened() {
-        assert_eq!(left(40), 40);
+        assert_eq!(count_left(40), 40);
     }
 
     #[test]
