@@ -1,6 +1,6 @@
 //! Watches, signals and reaps the rank processes: [`Processes`].
 
-use std::process::Child;
+use std::{os::unix::process::ExitStatusExt as _, process::Child};
 
 use fsgather::Rank;
 use rustix::process::{
@@ -36,8 +36,8 @@ impl Processes {
     /// Returns the ranks that have ended since the last call.
     pub(super) fn newly_ended(&mut self) -> Vec<(Rank, RankOutcome)> {
         let mut found = Vec::new();
-        for ((rank, ended), pid) in (0..).zip(&mut self.ended).zip(&self.pids) {
-            if !*ended && let Some(outcome) = outcome_of(*pid) {
+        for ((rank, ended), child) in (0..).zip(&mut self.ended).zip(&mut self.children) {
+            if !*ended && let Some(outcome) = outcome_of(child) {
                 *ended = true;
                 found.push((Rank::new(rank), outcome));
             }
@@ -74,11 +74,19 @@ fn pid(raw: u32) -> Option<Pid> {
     i32::try_from(raw).ok().and_then(Pid::from_raw)
 }
 
-fn outcome_of(raw: u32) -> Option<RankOutcome> {
+fn outcome_of(child: &mut Child) -> Option<RankOutcome> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    // It is our child and has not been waited for, so asking cannot fail.
-    let status: WaitIdStatus = waitid(WaitId::Pid(pid(raw)?), options).ok()??;
-    match (status.exit_status(), status.terminating_signal()) {
+    if let Ok(status) = waitid(WaitId::Pid(pid(child.id())?), options) {
+        let status: WaitIdStatus = status?;
+        return of_status(status.exit_status(), status.terminating_signal());
+    }
+    // A sandbox may deny this call. The other one reaps the rank at once: better than never to see its end.
+    let status = child.try_wait().ok()??;
+    of_status(status.code(), status.signal())
+}
+
+const fn of_status(code: Option<i32>, signal: Option<i32>) -> Option<RankOutcome> {
+    match (code, signal) {
         (Some(code), _) => Some(RankOutcome::Code(code)),
         (None, Some(signal)) => Some(RankOutcome::Signal(signal)),
         (None, None) => None,
