@@ -29,7 +29,7 @@ fn without_variables_the_documented_defaults_hold() {
     assert_eq!(settings.job, Setting::default(None));
     assert_eq!(settings.secret, Setting::default(None));
     assert_eq!(settings.encrypt, Setting::default(false));
-    assert_eq!(settings.join_timeout.value.as_secs(), 300);
+    assert_eq!(settings.join_timeout.value.as_secs(), 1800);
     assert_eq!(settings.timeout.value.as_secs(), 1800);
     assert_eq!(settings.port, Setting::default(PortRange::ANY));
     assert!(settings.interfaces.value.is_any());
