@@ -21,8 +21,8 @@ pub(crate) struct JoinArguments {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// How long to wait while nothing moves, for ranks to meet and then for their data, such as 30s (default: 5m
-    /// to meet, 30m for data; env: `FSGATHER_JOIN_TIMEOUT`, `FSGATHER_TIMEOUT`).
+    /// How long to wait while nothing moves, for ranks to meet and then for their data, such as 30s (default: 30m
+    /// each; env: `FSGATHER_JOIN_TIMEOUT`, `FSGATHER_TIMEOUT`).
     #[arg(long, value_name = "D", value_parser = positive_duration)]
     timeout: Option<Duration>,
 

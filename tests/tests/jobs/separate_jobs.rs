@@ -86,7 +86,7 @@ impl Starts {
 }
 
 /// In which order the ranks of two jobs are started, and what is waited for after each.
-fn orders() -> [Vec<(char, u32, Duration)>; 4] {
+fn orders() -> [Vec<(char, u32, Duration)>; 5] {
     let both = |delay, between| {
         let jobs = [('a', delay), ('b', delay)];
         let ranks = jobs.map(|(job, delay)| (0..RANKS).map(move |rank| (job, rank, delay)));
@@ -103,8 +103,22 @@ fn orders() -> [Vec<(char, u32, Duration)>; 4] {
         let jobs = if rank == 1 { ['b', 'a'] } else { ['a', 'b'] };
         jobs.map(|job| (job, rank, in_turn))
     });
+    // Those of each half are a whole world of the wrong ranks.
+    let crossed = ['a', 'b'].into_iter().flat_map(|first| {
+        let jobs = if first == 'a' { ['a', 'b'] } else { ['b', 'a'] };
+        (0..RANKS).map(move |rank| {
+            let is_last = first == 'a' && rank == RANKS - 1;
+            let pause = if is_last {
+                Duration::from_millis(200)
+            } else {
+                none
+            };
+            (jobs[rank as usize % 2], rank, pause)
+        })
+    });
     [
         both(none, none),
+        crossed.collect(),
         interleaved.collect(),
         both(none, Duration::from_millis(100)),
         both(none, Duration::from_secs(1)),

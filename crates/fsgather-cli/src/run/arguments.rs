@@ -111,7 +111,7 @@ pub(crate) struct RunArguments {
     pub(super) dir: Option<PathBuf>,
 
     /// How long ranks wait while nothing moves, to meet and then in each call, such as 30s
-    /// (default: 5m to meet, 30m in each call; env: `FSGATHER_JOIN_TIMEOUT`, `FSGATHER_TIMEOUT`).
+    /// (default: 30m to meet, 30m in each call; env: `FSGATHER_JOIN_TIMEOUT`, `FSGATHER_TIMEOUT`).
     #[arg(long, value_name = "D", value_parser = positive_duration)]
     pub(super) timeout: Option<Duration>,
 

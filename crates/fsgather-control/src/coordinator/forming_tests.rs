@@ -139,6 +139,20 @@ fn several_starts_of_one_name_wait_for_late_claims() {
 }
 
 #[test]
+fn threads_of_one_program_are_of_one_job() {
+    let now = Instant::now();
+    let mut coordinator = named_world(now, false);
+    for rank in [1, 2] {
+        let thread = Join {
+            process: join(0, 100, "n1", None).process,
+            ..join(rank, 200 + u128::from(rank), "n1", Some(7))
+        };
+        let _ = coordinator.join(thread, now);
+    }
+    assert!(coordinator.is_open());
+}
+
+#[test]
 fn a_late_claim_fails_a_full_world() {
     let now = Instant::now();
     let mut coordinator = named_world(now, false);

@@ -182,6 +182,11 @@ impl Roster {
         else {
             return true;
         };
+        // Ranks may be threads of one program.
+        let mut members = self.members.iter().flatten();
+        if members.all(|member| member.process == zero.process) {
+            return true;
+        }
         if self.is_named && !start.is_whole {
             return false;
         }

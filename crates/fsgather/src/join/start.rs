@@ -16,7 +16,7 @@ use std::{
 use fsgather_core::{Backoff, Error, ProcessId, Start};
 
 use self::{
-    ancestry::{Claim, FoundStart},
+    ancestry::{Claim, Double, FoundStart},
     processes::Processes,
 };
 use fsgather_config::{environment::Variables, settings::Settings};
@@ -39,6 +39,7 @@ pub(crate) fn find(
     }
     let claim = Claim::of(settings, variables);
     let mut pauses = Backoff::new(Duration::from_millis(5), Duration::from_millis(50));
+    let mut doubt = None;
     let began = Instant::now();
     let young_for = TOGETHER.saturating_sub(processes::age_of_this_process());
     loop {
@@ -52,7 +53,10 @@ pub(crate) fn find(
                 }
                 FoundStart::Starter { starter, is_whole } => (Some(starter), is_whole),
                 FoundStart::Nobody if is_last => (None, false),
-                FoundStart::Nobody => {
+                unclear => {
+                    if let FoundStart::Doubtful(starter, double) = unclear {
+                        doubt = Some((starter, double));
+                    }
                     sleep(pauses.next_pause());
                     continue;
                 }
@@ -62,34 +66,38 @@ pub(crate) fn find(
             session: processes.session_of(std::process::id()),
             is_whole,
         };
-        let rival = rival(settings, &claim, start, me, &processes);
-        return (Some(start), rival);
+        // Those that were seen may have failed meanwhile, because they have seen each other.
+        let doubt = doubt.filter(|(doubtful, _)| Some(*doubtful) == starter);
+        let double = twins(settings, &claim, start, &processes).or(doubt.map(|(_, double)| double));
+        return (Some(start), double.map(|double| rival(double, me)));
     }
 }
 
 /// Two processes of one rank, among those that come from one start.
-fn rival(
+fn twins(
     settings: &Settings,
     claim: &Claim,
     start: Start,
-    me: &ProcessId,
     processes: &Processes,
-) -> Option<Error> {
-    if settings.has_said_where() {
-        // Where others meet is said in their programs, then, which cannot be seen from here.
-        return None;
-    }
-    if settings.is_named() && !start.is_whole {
-        // What runs beside a rank in a terminal may have its variables, and is none.
-        return None;
-    }
-    let (rank, one, other) = ancestry::twins(claim, start, processes)?;
+) -> Option<Double> {
+    let can_see = can_see_twins(settings, start);
+    can_see.then(|| ancestry::twins(claim, start, processes))?
+}
+
+/// Returns false if other processes cannot be told from ranks of another job: where a program itself says where its ranks meet, that cannot
+/// be seen from here; and a process beside a rank in a terminal may have its variables and be none.
+fn can_see_twins(settings: &Settings, start: Start) -> bool {
+    !settings.has_said_where() && (start.is_whole || !settings.is_named())
+}
+
+/// The error of a rank whose start has two processes of one rank.
+fn rival((rank, one, other): Double, me: &ProcessId) -> Error {
     let host = &me.host;
-    Some(Error::rendezvous(format!(
+    Error::rendezvous(format!(
         "two processes say that they are rank {rank}: {host}, pid {one} and {host}, pid {other}. Either two jobs \
          meet in one place (set FSGATHER_JOB to a different name for each), or the launcher's ranks were not \
          recognised (set FSGATHER_RANK and FSGATHER_WORLD_SIZE)"
-    )))
+    ))
 }
 
 /// Looks, in a world that has formed, for another job that was started at the same time in the same way.
@@ -106,14 +114,16 @@ pub(crate) fn check(
     me: &ProcessId,
     world: &[ProcessId],
 ) -> Result<(), Error> {
-    if world.iter().find(|process| process.sees_pids_of(me)) != Some(me) {
+    let is_first_here = world.iter().find(|process| process.sees_pids_of(me)) == Some(me);
+    if !is_first_here || !can_see_twins(settings, start) {
         return Ok(());
     }
     let claim = Claim::of(settings, variables);
     let here = world.iter().filter(|process| process.sees_pids_of(me));
     let youngest = here.map(|process| process.start_time).max().unwrap_or(0);
     sleep(TOGETHER.saturating_sub(processes::age(youngest)));
-    rival(settings, &claim, start, me, &Processes::see()).map_or(Ok(()), Err)
+    let double = twins(settings, &claim, start, &Processes::see());
+    double.map_or(Ok(()), |double| Err(rival(double, me)))
 }
 
 #[expect(

@@ -75,8 +75,7 @@ pub(crate) fn demo_rank(arguments: &DemoRankArguments) -> Result<u8, Failure> {
     let world = Communicator::builder()
         .rank(arguments.rank)
         .world_size(arguments.ranks)
-        // No other job knows the directory.
-        .job("demo")
+        // No other job knows it.
         .directory(&arguments.directory)
         .timeout(TIME_LIMIT)
         .join_timeout(TIME_LIMIT)

@@ -33,8 +33,10 @@ pub(super) struct Claim {
     rank: u32,
     /// How many ranks are to be started on this host.
     ranks_here: usize,
-    /// How many ranks there are.
+    /// The number of ranks.
     ranks: usize,
+    /// True if a user has named the job.
+    is_named: bool,
     /// Holds the rank, and must be there.
     rank_name: Option<&'static str>,
     /// What the variables of all ranks that meet in one place agree in.
@@ -58,6 +60,7 @@ impl Claim {
             rank: detection.rank.get(),
             ranks_here: usize::try_from(size).unwrap_or(usize::MAX),
             ranks: detection.world_size.count(),
+            is_named: settings.is_named(),
             rank_name: row.map(|row| row.rank),
             alike: names
                 .map(|name| (name, variables.get(name).map(str::to_owned)))
@@ -98,6 +101,9 @@ impl Claim {
     }
 }
 
+/// A rank, and two processes that claim it.
+pub(super) type Double = (u32, u32, u32);
+
 /// The process that has started a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FoundStart {
@@ -109,6 +115,8 @@ pub(super) enum FoundStart {
         /// See [`Start::is_whole`].
         is_whole: bool,
     },
+    /// The same, if it has started two processes of a rank, which may belong to nearer starters that are about to start the rest.
+    Doubtful(Starter, Double),
     /// Nobody below which they are, by now.
     Nobody,
 }
@@ -154,7 +162,9 @@ pub(super) fn starter(
         if is_beyond {
             break;
         }
-        if seen.session != own.session {
+        let is_other_session = seen.session != own.session;
+        // Above a terminal there is everything else; but who gives each rank a session is a launcher.
+        if is_other_session && own.session != me {
             return found(false);
         }
         let below = all
@@ -178,10 +188,21 @@ pub(super) fn starter(
         if ranks.len() >= claim.ranks_here {
             // How many ranks this host has may be said of a part of it alone; and another program may have the same name.
             let is_whole = ranks.len() >= claim.ranks && claim.rank_name.is_some();
-            if !is_last && double(&below, all).is_some() {
-                return FoundStart::Nobody;
-            }
-            return found(is_whole);
+            return match (double(&below, all), found(is_whole)) {
+                (Some(double), FoundStart::Starter { starter, .. }) if !is_last => {
+                    FoundStart::Doubtful(starter, double)
+                }
+                (_, found) => found,
+            };
+        }
+        if is_other_session {
+            // It may just be about to start the rest, which matters where only that tells jobs of one name apart.
+            let waits = claim.is_named && !is_last;
+            return if waits {
+                FoundStart::Nobody
+            } else {
+                found(false)
+            };
         }
         // A shell that a launcher has given a session: whoever else has started it starts others as well.
         is_beyond = pid == own.session;
@@ -209,11 +230,7 @@ fn job_of(family: Family, arguments: &[String]) -> Option<String> {
 ///
 /// A process that a rank has started has its variables too; so those below one that makes the same claim
 /// do not count.
-pub(super) fn twins(
-    claim: &Claim,
-    start: Start,
-    look: &impl ProcessTable,
-) -> Option<(u32, u32, u32)> {
+pub(super) fn twins(claim: &Claim, start: Start, look: &impl ProcessTable) -> Option<Double> {
     let all = look.all();
     let is_of_start = |pid: u32, seen: &Seen| match start.starter {
         Some(starter) => is_below(pid, starter.pid, all),
@@ -227,7 +244,7 @@ pub(super) fn twins(
 }
 
 /// A rank that two of these processes claim, and these two.
-fn double(claims: &BTreeMap<u32, u32>, all: &BTreeMap<u32, Seen>) -> Option<(u32, u32, u32)> {
+fn double(claims: &BTreeMap<u32, u32>, all: &BTreeMap<u32, Seen>) -> Option<Double> {
     let mut seen: BTreeMap<u32, u32> = BTreeMap::new();
     for (pid, rank) in claims {
         let is_helper = claims

@@ -61,6 +61,7 @@ fn claim(rank: u32) -> Claim {
         rank,
         ranks_here: 2,
         ranks: 2,
+        is_named: false,
         rank_name: Some(environment::RANK),
         alike: vec![
             (environment::WORLD_SIZE, Some("2".into())),
@@ -144,7 +145,12 @@ fn a_script_may_start_more_ranks() {
         .rank(21, 15, 10, 1)
         .rank(22, 16, 10, 1);
     let look = |is_last, tree: &Tree| starter(&claim(1), 22, is_last, tree);
-    assert_eq!(look(false, &tree), FoundStart::Nobody);
+    let shell = Starter {
+        pid: 10,
+        start_time: 10,
+    };
+    let doubtful = FoundStart::Doubtful(shell, (1, 21, 22));
+    assert_eq!(look(false, &tree), doubtful);
     assert_eq!(look(true, &tree), by(10));
     assert_eq!(look(false, &tree.rank(23, 16, 10, 0)), by(16));
 }
@@ -189,12 +195,21 @@ fn orphans_have_no_starter() {
 
 #[test]
 fn a_launcher_that_makes_sessions_is_the_starter() {
-    let tree = shell()
-        .with(15, 10, 10, "launch")
-        .rank(20, 15, 20, 0)
-        .rank(21, 15, 21, 1);
-    let launched = || started_by(15, false);
-    assert_eq!(found(&tree, [(20, 0), (21, 1)]), [launched(), launched()]);
+    let tree = shell().with(15, 10, 10, "launch").rank(20, 15, 20, 0);
+    let named = Claim {
+        is_named: true,
+        ..claim(0)
+    };
+    // It is about to start the other one.
+    assert_eq!(starter(&named, 20, false, &tree), FoundStart::Nobody);
+    assert_eq!(starter(&named, 20, true, &tree), started_by(15, false));
+    assert_eq!(starter(&claim(0), 20, false, &tree), started_by(15, false));
+    let tree = tree.rank(21, 15, 21, 1);
+    assert_eq!(found(&tree, [(20, 0), (21, 1)]), [by(15), by(15)]);
+    // In a terminal, what is above the shell has started others as well.
+    let tree = shell().with(11, 5, 11, "bash");
+    let tree = tree.rank(20, 10, 10, 0).rank(21, 11, 11, 1);
+    assert_eq!(starter(&named, 20, true, &tree), FoundStart::Nobody);
 }
 
 #[test]
