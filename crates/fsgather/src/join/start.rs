@@ -28,7 +28,7 @@ const TOGETHER: Duration = Duration::from_millis(500);
 /// Finds out who has started this rank; waits for others that are just being started.
 ///
 /// A job id that the launcher's own process shows becomes the job's. A second process of some rank that is
-/// there already is an error to be told to the others: whoever has it may be gone by the time they look.
+/// there already is an error for the others: whoever has it may be gone by the time they look.
 pub(crate) fn find(
     settings: &mut Settings,
     variables: &Variables,
@@ -84,7 +84,7 @@ fn twins(
     can_see.then(|| ancestry::twins(claim, start, processes))?
 }
 
-/// Returns false if other processes cannot be told from ranks of another job: where a program itself says where its ranks meet, that cannot
+/// Returns false if other processes cannot be distinguished from ranks of another job: where a program itself says where its ranks meet, that cannot
 /// be seen from here; and a process beside a rank in a terminal may have its variables and be none.
 fn can_see_twins(settings: &Settings, start: Start) -> bool {
     !settings.has_said_where() && (start.is_whole || !settings.is_named())
