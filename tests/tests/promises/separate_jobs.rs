@@ -93,6 +93,34 @@ fn jobs_without_an_id_that_one_process_starts_never_exchange_ranks() {
     }
 }
 
+/// Ranks of two jobs that have been started, and make their first call after those for which they could be mistaken
+/// have failed.
+#[test]
+fn late_calls_hear_of_jobs_that_have_failed() {
+    let waiting = ["sh", "-c", "read line; exec \"$0\" \"$@\""].map(str::to_owned);
+    for name in ["", "one-name"] {
+        let (place, own) = (place(), place());
+        let world = World::new(2, place.path()).with("FSGATHER_JOB", name);
+        let mut stage = Stage::new();
+        for (job, rank) in [('a', 0), ('b', 1), ('b', 0), ('a', 1)] {
+            let part = own.path().join(job.to_string());
+            fs::write(&part, job.to_string()).expect("a file");
+            let part = part.to_str().expect("text");
+            let gather = ["gather", "--concat=/dev/null", part];
+            stage.start(&mut world.tool_behind(&waiting, rank, &gather));
+        }
+        for both in [[0, 1], [2, 3]] {
+            stage.go_all(both);
+            for rank in both {
+                let end = stage.end(rank);
+                assert_eq!(end.code, RENDEZVOUS, "{}", stage.transcript());
+                let is_told = end.stderr.iter().any(|line| line.contains("FSGATHER_JOB"));
+                assert!(is_told, "{}", stage.transcript());
+            }
+        }
+    }
+}
+
 /// Two jobs without an id that one shell starts in the background, with a command in between. Returns exit code, result and standard error of
 /// each of the four ranks.
 #[expect(

@@ -103,12 +103,15 @@ fn two_starts_on_a_host_without_rank_0_fail_the_world() {
     assert!(failure.contains("FSGATHER_JOB"), "{failure}");
 }
 
+fn whole(mut join: Join, is_whole: bool) -> Join {
+    join.start = join.start.map(|start| Start { is_whole, ..start });
+    join
+}
+
 /// The same of a job with a name; `is_whole` of the start of rank 0.
 fn named_world(now: Instant, is_whole: bool) -> Coordinator {
     let mut coordinator = Coordinator::new(fixtures::world(3), now).named();
-    let mut zero = join(0, 100, "n1", Some(7));
-    zero.start = zero.start.map(|start| Start { is_whole, ..start });
-    let _ = coordinator.join(zero, now);
+    let _ = coordinator.join(whole(join(0, 100, "n1", Some(7)), is_whole), now);
     coordinator
 }
 
@@ -174,16 +177,29 @@ fn a_late_claim_fails_a_full_world() {
 fn a_whole_start_opens_at_once() {
     let now = Instant::now();
     let mut coordinator = named_world(now, true);
-    let mut stranger = join(1, 301, "n1", Some(8));
-    stranger.start = stranger.start.map(|start| Start {
-        is_whole: true,
-        ..start
-    });
+    let stranger = whole(join(1, 301, "n1", Some(8)), true);
     assert!(is_sent_elsewhere(&coordinator.join(stranger, now)));
     for rank in [1, 2] {
-        let _ = coordinator.join(join(rank, 200 + u128::from(rank), "n1", Some(7)), now);
+        let member = whole(join(rank, 200 + u128::from(rank), "n1", Some(7)), true);
+        let _ = coordinator.join(member, now);
     }
     assert!(coordinator.is_open() && !says_that_it_waits(&mut coordinator));
+}
+
+#[test]
+fn a_session_alone_may_have_had_several_starts() {
+    let now = Instant::now();
+    let mut coordinator = world(now, Some(7));
+    for rank in [1, 2] {
+        // It looked before the others were started.
+        let mut alone = join(rank, 200 + u128::from(rank), "n1", Some(7));
+        alone.start = alone.start.map(|start| Start {
+            starter: None,
+            ..start
+        });
+        let _ = coordinator.join(alone, now);
+    }
+    assert!(!coordinator.is_open() && says_that_it_waits(&mut coordinator));
 }
 
 #[test]

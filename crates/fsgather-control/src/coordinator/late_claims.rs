@@ -38,7 +38,7 @@ impl Coordinator {
             ))
         } else {
             Action::Warn(format!(
-                "this job has neither an id nor a name, and ranks on several hosts; {waits}"
+                "this job has neither an id nor a name, and ranks of several hosts or starts; {waits}"
             ))
         });
     }

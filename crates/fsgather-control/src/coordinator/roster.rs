@@ -173,8 +173,8 @@ impl Roster {
             || self.kinship(join, Rank::ZERO) == Some(Kinship::Same)
     }
 
-    /// True if all members are known to be of one job: it has an id, or they come from the same start as rank 0, which is whole if the
-    /// job has a name.
+    /// True if all members are known to be of one job: it has an id, or they come from the same start as rank 0, which for a job
+    /// with a name has all of them.
     pub(super) fn is_of_one_start(&self) -> bool {
         let Some((zero, start)) = self
             .get(Rank::ZERO)
@@ -182,20 +182,15 @@ impl Roster {
         else {
             return true;
         };
-        // Ranks may be threads of one program.
-        let mut members = self.members.iter().flatten();
-        if members.all(|member| member.process == zero.process) {
-            return true;
-        }
-        if self.is_named && !start.is_whole {
-            return false;
-        }
-        self.members.iter().flatten().all(|member| {
-            let kinship = member
-                .start
-                .map(|its| start.kinship(&zero.process, &its, &member.process));
-            kinship.is_none_or(|kinship| kinship == Kinship::Same)
-        })
+        let is_sure = |member: &RosterEntry| {
+            // Ranks may be threads of one program.
+            member.process == zero.process
+                || member.start.is_some_and(|its| {
+                    let is_enough = its.is_whole && start.is_whole || !self.is_named;
+                    is_enough && start.is_surely_that_of(&zero.process, &its, &member.process)
+                })
+        };
+        self.members.iter().flatten().all(is_sure)
     }
 
     /// Where a process that asks to join and a member come from, where their job has no id.

@@ -98,11 +98,15 @@ fn find(config: &Config) -> Result<Joined, JoinFailure> {
     })
 }
 
-/// Leaves word of a failure that others can hear of in no other way.
-fn leave_word(config: &Config, failure: Error) -> Error {
+/// Leaves a refusal for ranks of this job that run already and join later; they hear of the failure in no other way.
+pub fn refuse_latecomers(config: &Config, failure: &Error) {
     if let Meeting::Board(board) = &config.meeting {
-        refusal::refuse_latecomers(config, board, &failure);
+        refusal::refuse_latecomers(config, board, failure);
     }
+}
+
+fn leave_word(config: &Config, failure: Error) -> Error {
+    refuse_latecomers(config, &failure);
     failure
 }
 

@@ -94,6 +94,7 @@ pub(crate) fn join(request: Request<'_>) -> Result<Joined, Error> {
     let (start, rival) = found.unwrap_or_default();
     let key = settings.job_key(uid, next_number(is_introduced));
     let mut prepared = prepare(&settings, rendezvous.as_ref(), &key, &process)?;
+    let is_rival = rival.is_some();
     prepared.context.problem = prepared.context.problem.or(rival);
     let introduction = prepared.introduction.clone();
     let mut config = config(&settings, process, start, interrupt, &mut prepared);
@@ -109,6 +110,10 @@ pub(crate) fn join(request: Request<'_>) -> Result<Joined, Error> {
         timeout: config.timeout,
         network_namespace: config.network_namespace,
     };
+    // Those who are seen twice may have failed and ended before the others look: they would be taken for one job.
+    if let Some(problem) = config.problem.as_ref().filter(|_| is_rival) {
+        join::refuse_latecomers(&config, problem);
+    }
     let joined = join::join(&config).inspect_err(|failure| {
         if let Some(introduction) = &introduction {
             introduction.refuse(&config.process, config.world_size, failure);
@@ -124,7 +129,10 @@ pub(crate) fn join(request: Request<'_>) -> Result<Joined, Error> {
             &config.process,
             &joined.processes,
         );
-        context.problem = context.problem.or(found.err());
+        if let Err(rival) = found {
+            join::refuse_latecomers(&config, &rival);
+            context.problem.get_or_insert(rival);
+        }
     }
     context.links = joined.is_networked.then_some(links);
     Ok(Joined {

@@ -39,7 +39,6 @@ pub(crate) fn find(
     }
     let claim = Claim::of(settings, variables);
     let mut pauses = Backoff::new(Duration::from_millis(5), Duration::from_millis(50));
-    let mut doubt = None;
     let began = Instant::now();
     let young_for = TOGETHER.saturating_sub(processes::age_of_this_process());
     loop {
@@ -53,10 +52,7 @@ pub(crate) fn find(
                 }
                 FoundStart::Starter { starter, is_whole } => (Some(starter), is_whole),
                 FoundStart::Nobody if is_last => (None, false),
-                unclear => {
-                    if let FoundStart::Doubtful(starter, double) = unclear {
-                        doubt = Some((starter, double));
-                    }
+                FoundStart::Nobody => {
                     sleep(pauses.next_pause());
                     continue;
                 }
@@ -66,9 +62,7 @@ pub(crate) fn find(
             session: processes.session_of(std::process::id()),
             is_whole,
         };
-        // Those that were seen may have failed meanwhile, because they have seen each other.
-        let doubt = doubt.filter(|(doubtful, _)| Some(*doubtful) == starter);
-        let double = twins(settings, &claim, start, &processes).or(doubt.map(|(_, double)| double));
+        let double = twins(settings, &claim, start, &processes);
         return (Some(start), double.map(|double| rival(double, me)));
     }
 }

@@ -115,8 +115,6 @@ pub(super) enum FoundStart {
         /// See [`Start::is_whole`].
         is_whole: bool,
     },
-    /// The same, if it has started two processes of a rank, which may belong to nearer starters that are about to start the rest.
-    Doubtful(Starter, Double),
     /// Nobody below which they are, by now.
     Nobody,
 }
@@ -188,12 +186,10 @@ pub(super) fn starter(
         if ranks.len() >= claim.ranks_here {
             // How many ranks this host has may be said of a part of it alone; and another program may have the same name.
             let is_whole = ranks.len() >= claim.ranks && claim.rank_name.is_some();
-            return match (double(&below, all), found(is_whole)) {
-                (Some(double), FoundStart::Starter { starter, .. }) if !is_last => {
-                    FoundStart::Doubtful(starter, double)
-                }
-                (_, found) => found,
-            };
+            if !is_last && double(&below, all).is_some() {
+                return FoundStart::Nobody;
+            }
+            return found(is_whole);
         }
         if is_other_session {
             // It may just be about to start the rest, which matters where only that tells jobs of one name apart.

@@ -145,12 +145,7 @@ fn a_script_may_start_more_ranks() {
         .rank(21, 15, 10, 1)
         .rank(22, 16, 10, 1);
     let look = |is_last, tree: &Tree| starter(&claim(1), 22, is_last, tree);
-    let shell = Starter {
-        pid: 10,
-        start_time: 10,
-    };
-    let doubtful = FoundStart::Doubtful(shell, (1, 21, 22));
-    assert_eq!(look(false, &tree), doubtful);
+    assert_eq!(look(false, &tree), FoundStart::Nobody);
     assert_eq!(look(true, &tree), by(10));
     assert_eq!(look(false, &tree.rank(23, 16, 10, 0)), by(16));
 }
