@@ -87,7 +87,7 @@ fn a_rank_that_ends_before_its_first_call_is_reported_to_the_others() {
         assert_eq!(done.code, Some(11), "{}", done.stderr);
         let said = format!("last error: rank {ended} on ");
         assert!(done.stderr.contains(&said), "{}", done.stderr);
-        let said = "was lost (it exited with code 0 before its first call)";
+        let said = "was lost (it exited with code 0 before it joined)";
         assert_eq!(done.stderr.matches(said).count(), 3, "{}", done.stderr);
     }
 }
@@ -115,6 +115,6 @@ fn doctor_reports_at_once_when_another_rank_has_ended() {
     assert_eq!(done.code, Some(12), "{}", done.stderr);
     let said = done.lines_of(1).join("\n");
     assert!(said.contains("report of rank 1 of 2 alone"), "{said}");
-    let lost = "was lost (it exited with code 12 before its first call)";
+    let lost = "was lost (it exited with code 12 before it joined)";
     assert!(said.contains(lost), "{said}");
 }

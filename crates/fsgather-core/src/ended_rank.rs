@@ -48,7 +48,7 @@ impl EndedRank {
             host: host.to_owned(),
             pid: self.pid,
         };
-        let how = format!("it {} before its first call", self.outcome);
+        let how = format!("it {} before it joined", self.outcome);
         let computing = Activity::outside(Phase::Computing);
         Error::peer_failed(peer, computing, PeerFailure::Lost { how })
     }
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(EndedRank::read(Path::new("/nowhere")), []);
         assert_eq!(
             ended.error("n1").to_string(),
-            "rank 1 on n1 (pid 7) was lost (it exited with code 0 before its first call) while computing"
+            "rank 1 on n1 (pid 7) was lost (it exited with code 0 before it joined) while computing"
         );
     }
 }
