@@ -71,6 +71,8 @@ pub enum ThreadState {
     Stopped,
     /// It has ended.
     Ended,
+    /// Its control group was frozen, as by `docker pause` or a suspension by Slurm.
+    Frozen,
 }
 
 impl fmt::Display for ThreadState {
@@ -79,6 +81,7 @@ impl fmt::Display for ThreadState {
             Self::Running => f.write_str("running"),
             Self::Stopped => f.write_str("stopped"),
             Self::Ended => f.write_str("ended"),
+            Self::Frozen => f.write_str("frozen by its control group"),
             Self::Waiting { call, on, is_deaf } => {
                 f.write_str(if *is_deaf {
                     "waiting, deaf to signals"

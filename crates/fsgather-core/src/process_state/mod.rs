@@ -1,9 +1,10 @@
 //! The states of threads, as `/proc` says: [`state_of_own`], [`state_of_process`], [`busiest_since`].
 
-use std::{collections::BTreeMap, fs, io::Read, process, time::Duration};
+use std::{collections::BTreeMap, fs, io::Read, path::Path, process, time::Duration};
 
 use crate::ThreadState;
 
+mod control_group;
 mod system_call;
 
 use system_call::SystemCall;
@@ -140,28 +141,36 @@ fn directory_of(thread: u32) -> Option<String> {
         })
 }
 
-/// The state of another process, by its main thread, or by another one where that has ended, if it can be seen; it has ended where
-/// its number is another one's now.
+/// Returns the state of another process, if it can be seen: that of its main thread, or of another one if that has ended. A process
+/// that was started at another time than this is another one, so that the first has ended.
 #[must_use]
 pub fn state_of_process(pid: u32, start_time: u64) -> Option<ThreadState> {
-    let stat = Stat::read(&format!("/proc/{pid}/stat"))?;
+    state_below(Path::new("/"), pid, start_time)
+}
+
+/// The same below a root directory, which is `/` except in tests.
+fn state_below(root: &Path, pid: u32, start_time: u64) -> Option<ThreadState> {
+    let directory = root.join(format!("proc/{pid}"));
+    let stat_in = |place: &Path| Stat::read(&place.join("stat").to_string_lossy());
+    let stat = stat_in(&directory)?;
     if stat.start_time != start_time {
         return Some(ThreadState::Ended);
     }
     let has_ended = |letter: char| matches!(letter, 'Z' | 'X');
     let other = || {
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-        let stats = tasks.flatten().filter_map(|task| {
-            let stat = task.path().join("stat");
-            Some(Stat::read(&stat.to_string_lossy())?.state)
-        });
-        stats.into_iter().find(|letter| !has_ended(*letter))
+        let tasks = fs::read_dir(directory.join("task")).ok()?;
+        let states = tasks
+            .flatten()
+            .filter_map(|task| Some(stat_in(&task.path())?.state));
+        states.into_iter().find(|letter| !has_ended(*letter))
     };
     let alive = Some(stat.state).filter(|letter| !has_ended(*letter));
     Some(match alive.or_else(other).unwrap_or(stat.state) {
+        'Z' | 'X' => ThreadState::Ended,
+        // Its threads look as if they waited.
+        _ if control_group::is_frozen(root, pid) => ThreadState::Frozen,
         'R' => ThreadState::Running,
         'T' | 't' => ThreadState::Stopped,
-        'Z' | 'X' => ThreadState::Ended,
         letter => ThreadState::Waiting {
             call: None,
             on: None,
