@@ -142,12 +142,14 @@ pub enum RendezvousEntry {
         /// Which question.
         nonce: u32,
     },
-    /// `answer-<world>-<nonce>`: what they are doing.
+    /// `answer-<world>-<nonce>-<salt>`: what they are doing.
     Answer {
         /// The world, by its communicator.
         world: Uuid,
         /// Which question.
         nonce: u32,
+        /// A random number, so that no other user can take the name first.
+        salt: u32,
     },
     /// `condemned-<id>-<nonce>`: somebody is about to remove that gather directory.
     Condemned {
@@ -174,8 +176,8 @@ impl fmt::Display for RendezvousEntry {
             Self::Asked { world, nonce } => {
                 write!(f, "{ASKED_STEM}{}-{nonce:08x}", world.simple())
             }
-            Self::Answer { world, nonce } => {
-                write!(f, "{ANSWER_STEM}{}-{nonce:08x}", world.simple())
+            Self::Answer { world, nonce, salt } => {
+                write!(f, "{ANSWER_STEM}{}-{nonce:08x}-{salt:08x}", world.simple())
             }
             Self::Condemned { id, nonce } => write!(f, "condemned-{id}-{nonce:08x}"),
         }
@@ -209,22 +211,27 @@ impl RendezvousEntry {
                 rank: Rank::new(u32::try_from(rank).ok()?),
             });
         }
-        for (stem, is_answer) in [(ASKED_STEM, false), (ANSWER_STEM, true)] {
-            if let Some(rest) = name.strip_prefix(stem) {
-                let (world, nonce) = rest.split_once('-')?;
-                let world = world_in(world)?;
-                let nonce = u32::try_from(hex(nonce, 8)?).ok()?;
-                return Some(if is_answer {
-                    Self::Answer { world, nonce }
-                } else {
-                    Self::Asked { world, nonce }
-                });
-            }
+        let number = |digits: &str| u32::try_from(hex(digits, 8)?).ok();
+        if let Some(rest) = name.strip_prefix(ASKED_STEM) {
+            let (world, nonce) = rest.split_once('-')?;
+            return Some(Self::Asked {
+                world: world_in(world)?,
+                nonce: number(nonce)?,
+            });
+        }
+        if let Some(rest) = name.strip_prefix(ANSWER_STEM) {
+            let (world, rest) = rest.split_once('-')?;
+            let (nonce, salt) = rest.split_once('-')?;
+            return Some(Self::Answer {
+                world: world_in(world)?,
+                nonce: number(nonce)?,
+                salt: number(salt)?,
+            });
         }
         let (id, nonce) = name.strip_prefix("condemned-")?.rsplit_once('-')?;
         Some(Self::Condemned {
             id: id.parse().ok()?,
-            nonce: u32::try_from(hex(nonce, 8)?).ok()?,
+            nonce: number(nonce)?,
         })
     }
 }

@@ -31,9 +31,12 @@ fn rendezvous_entries() -> impl Strategy<Value = RendezvousEntry> {
             world: Uuid::from_u128(world),
             nonce,
         }),
-        (any::<u128>(), any::<u32>()).prop_map(|(world, nonce)| RendezvousEntry::Answer {
-            world: Uuid::from_u128(world),
-            nonce,
+        (any::<u128>(), any::<u32>(), any::<u32>()).prop_map(|(world, nonce, salt)| {
+            RendezvousEntry::Answer {
+                world: Uuid::from_u128(world),
+                nonce,
+                salt,
+            }
         }),
         (ids(), any::<u32>()).prop_map(|(id, nonce)| RendezvousEntry::Condemned { id, nonce }),
     ]

@@ -55,7 +55,7 @@
 //! DIR/all_gather_via_filesys/                    the rendezvous directory; nobody removes it
 //!   rendezvous-KEY-TIME-SALT                     a record of rank 0, while its world forms
 //!   calls-WORLD-rRANK                            the last calls of a rank
-//!   asked-WORLD-NONCE, answer-WORLD-NONCE        for a moment: what are the ranks doing?
+//!   asked-WORLD-NONCE, answer-WORLD-NONCE-SALT   for a moment: what are the ranks doing?
 //!   probe-NONCE                                  for a moment: can files be written here?
 //!   unreachable-KEY-TIME-SALT                    a rank cannot reach the rank 0 of a record
 //!   refusal-KEY-TIME-SALT                        a meeting has failed, for ranks that come later
@@ -116,7 +116,9 @@ pub use os::file::takes_no_data;
 pub use os::filesystem::{Capacity, Class, FileSystem, free_bytes};
 pub use os::listing::names as list_afresh;
 pub use os::mount::Mount;
-pub use os::process::{Liveness, Sighting, judge, liveness, own_user_text, this_process};
+pub use os::process::{
+    Liveness, Sighting, judge, liveness, own_user_text, this_process, user_text,
+};
 pub use os::reveal::PublishMode;
 pub use payload::bytes::{LentBytes, Payload};
 pub use payload::collect::{CollectPolicy, PayloadReader};

@@ -19,6 +19,7 @@ mod introductions;
 mod intruders;
 mod lost_ranks;
 mod meeting;
+mod other_users;
 mod pieces;
 mod results;
 mod routes;

@@ -15,7 +15,7 @@ use std::{
 use rustix::{
     fs::{
         AtFlags, Dir, FileType, Gid, Mode, OFlags, StatFs, Statx, StatxFlags, Timespec, Timestamps,
-        UTIME_NOW,
+        UTIME_NOW, Uid,
     },
     io::{Result, retry_on_intr},
 };
@@ -318,6 +318,16 @@ pub fn set_mode(opened: impl AsFd, mode: u32) -> Result<()> {
 pub fn set_group(opened: impl AsFd, group: u32) -> Result<()> {
     ask_model!(model => model.set_group(opened.as_fd(), group));
     rustix::fs::fchown(opened, None, Some(Gid::from_raw(group)))
+}
+
+/// Gives an open file to another user, which takes privileges.
+///
+/// # Errors
+///
+/// Those of `fchown`.
+pub fn set_owner(opened: impl AsFd, user: u32) -> Result<()> {
+    ask_model!(_model => Err(rustix::io::Errno::PERM));
+    rustix::fs::fchown(opened, Some(Uid::from_raw(user)), None)
 }
 
 /// Gives what is open the time stamps of now.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use fsgather_core::{ProcessId, Rank};
 use fsgather_store::{
     Liveness,
-    calls::{self, CallsFile, CallsHeader},
+    calls::{self, AllowedOwner, CallsFile, CallsHeader},
     liveness,
 };
 
@@ -41,6 +41,8 @@ impl Extent {
 pub struct BlackBox {
     /// The file.
     pub path: PathBuf,
+    /// The user whose file it is.
+    pub owner: u32,
     /// The rank and its world.
     pub header: CallsHeader,
     /// The calls, oldest first.
@@ -67,9 +69,11 @@ impl BlackBox {
     ///
     /// Why it cannot be read, in words.
     pub(crate) fn read(path: &Path, extent: Extent, me: &ProcessId) -> Result<Self, String> {
+        let allowed = AllowedOwner::AnyForRoot;
+        let last = |count| places_of_last(count, LAST_CALLS);
         let file = match extent {
-            Extent::All => calls::read(path),
-            Extent::Last => calls::read_some(path, &|count| places_of_last(count, LAST_CALLS)),
+            Extent::All => calls::read(path, allowed),
+            Extent::Last => calls::read_some(path, &last, allowed),
         }?;
         let is_running = match liveness(&file.header.process, me) {
             Liveness::Running => Some(true),
@@ -82,7 +86,7 @@ impl BlackBox {
     /// Reads the bytes of a file. Nothing is known of its process.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let file = calls::from_bytes(Path::new(""), bytes).ok()?;
+        let file = calls::from_bytes(Path::new(""), 0, bytes).ok()?;
         Some(Self::new(file, None))
     }
 
@@ -90,6 +94,7 @@ impl BlackBox {
         Self {
             records: records(&file.records),
             path: file.path,
+            owner: file.owner,
             header: file.header,
             is_running,
             begun: file.count,

@@ -18,7 +18,8 @@ impl Jobs {
             let is_same = |job: &Vec<World>| {
                 let known = job.first().filter(|known| known.job().is_some());
                 known.is_some_and(|known| {
-                    (known.job(), known.directory()) == (world.job(), world.directory())
+                    (known.job(), known.directory(), &known.user)
+                        == (world.job(), world.directory(), &world.user)
                 })
             };
             let mut job = jobs.iter().position(is_same).map(|at| jobs.remove(at));

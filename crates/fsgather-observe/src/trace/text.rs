@@ -29,20 +29,25 @@ pub fn time_text(nanoseconds: u64) -> String {
     }
 }
 
-/// Returns a job with the directory that its ranks gather through: `job 4711 in /shared/scratch`.
+/// Returns a job with its user, if that is another one, and the directory that its ranks gather through: `job 4711 of anna in
+/// /shared/scratch`.
 #[must_use]
 pub fn job_text(world: &World) -> String {
     let job = world.job().map_or_else(
         || "a job without an id".to_owned(),
         |job| format!("job {}", plain_line(job)),
     );
+    let user = world
+        .user
+        .as_ref()
+        .map_or_else(String::new, |user| format!(" of {user}"));
     let directory = world
         .directory()
         .map(|directory| directory.display().to_string());
     let place = directory.map_or_else(String::new, |directory| {
         format!(" in {}", plain_line(&directory))
     });
-    format!("{job}{place}")
+    format!("{job}{user}{place}")
 }
 
 /// Returns some lines about the calls of a job, in all worlds in which its ranks have met: calls that have failed or are not over,

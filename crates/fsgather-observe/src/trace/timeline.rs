@@ -285,6 +285,7 @@ pub(crate) mod tests {
     pub(crate) fn left(rank: u32, began: u64, records: Vec<CallRecord>) -> BlackBox {
         BlackBox {
             path: format!("calls-{rank}").into(),
+            owner: 0,
             header: CallsHeader {
                 process: ProcessId {
                     host: format!("n{rank}"),

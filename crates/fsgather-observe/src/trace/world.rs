@@ -7,7 +7,7 @@ use std::{
 };
 
 use fsgather_core::{Error, ProcessId, Rank};
-use fsgather_store::{calls, layout::rendezvous_path};
+use fsgather_store::{calls, layout::rendezvous_path, user_text};
 use uuid::Uuid;
 
 use crate::trace::black_box::{BlackBox, Extent};
@@ -17,9 +17,11 @@ use crate::trace::black_box::{BlackBox, Extent};
 pub struct World {
     /// The world.
     pub communicator: Uuid,
+    /// The user whose job it is, if the calls of another user than this one were found.
+    pub user: Option<String>,
     /// The calls of each rank, by rank.
     pub boxes: Vec<BlackBox>,
-    /// The files that cannot be read, each with the reason.
+    /// The files that cannot be read or do not count, each with the reason.
     pub unread: Vec<String>,
     /// All files, copies included.
     pub paths: Vec<PathBuf>,
@@ -31,6 +33,7 @@ impl World {
     pub const fn new(communicator: Uuid) -> Self {
         Self {
             communicator,
+            user: None,
             boxes: Vec::new(),
             unread: Vec::new(),
             paths: Vec::new(),
@@ -85,7 +88,10 @@ impl World {
     #[must_use]
     pub fn is_over(&self, me: &ProcessId) -> bool {
         let root = self.root();
-        let now = root.and_then(|root| BlackBox::read(&root.path, Extent::Last, me).ok());
+        let now = root.and_then(|root| {
+            let now = BlackBox::read(&root.path, Extent::Last, me).ok()?;
+            (now.owner == root.owner).then_some(now)
+        });
         now.is_none_or(|root| !root.may_run() || root.has_failed())
     }
 
@@ -98,17 +104,46 @@ impl World {
             || boxes.clone().any(BlackBox::may_run) && !boxes.any(BlackBox::has_failed)
     }
 
-    /// Reads one file, of this rank; ranks come in ascending order.
-    fn read(&mut self, rank: Rank, path: PathBuf, me: &ProcessId, extent: Extent) {
+    /// Reads the files of a world, by ascending rank.
+    fn read(communicator: Uuid, files: Vec<CallsPath>, me: &ProcessId, extent: Extent) -> Self {
+        let mut world = Self::new(communicator);
+        let read: Vec<_> = files
+            .into_iter()
+            .map(|file| {
+                let mut found = BlackBox::read(&file.path, extent, me);
+                if found.as_ref().is_ok_and(|found| {
+                    (found.header.communicator, found.header.rank) != (communicator, file.rank)
+                }) {
+                    found = Err("it was moved here from another world".to_owned());
+                }
+                (file.path, found)
+            })
+            .collect();
+        let owner = owner_of(read.iter().filter_map(|(_, found)| found.as_ref().ok()));
+        for (path, found) in read {
+            world.take(path, found, owner, extent);
+        }
+        let own = rustix::process::geteuid().as_raw();
+        world.user = owner.filter(|owner| *owner != own).map(user_text);
+        world
+    }
+
+    /// Adds a file, if it counts: another user may have left it by the name of a rank.
+    fn take(
+        &mut self,
+        path: PathBuf,
+        found: Result<BlackBox, String>,
+        owner: Option<u32>,
+        extent: Extent,
+    ) {
         let unread = |why: &str| format!("{}: {why}", path.display());
-        match BlackBox::read(&path, extent, me) {
-            Ok(found)
-                if (found.header.communicator, found.header.rank) != (self.communicator, rank) =>
-            {
-                self.unread
-                    .push(unread("it was moved here from another world"));
+        match (found, owner) {
+            (Ok(found), Some(owner)) if found.owner != owner => {
+                let (its, owner) = (user_text(found.owner), user_text(owner));
+                let why = format!("it is of {its}, but this is a job of {owner}");
+                self.unread.push(unread(&why));
             }
-            Ok(found) => {
+            (Ok(found), _) => {
                 let damage = found.damage(extent);
                 let has_lost_end = damage.as_ref().is_some_and(|damage| damage.has_lost_end);
                 self.unread
@@ -118,7 +153,7 @@ impl World {
                     self.paths.push(path);
                 }
             }
-            Err(why) => self.unread.push(unread(&why)),
+            (Err(why), _) => self.unread.push(unread(&why)),
         }
     }
 
@@ -132,6 +167,24 @@ impl World {
             None => self.boxes.push(found),
         }
     }
+}
+
+/// A file that has the name of a rank's calls.
+struct CallsPath {
+    rank: Rank,
+    path: PathBuf,
+}
+
+/// Returns the user whose job it is: the owner of the calls of rank 0, else of most ranks.
+fn owner_of<'a>(boxes: impl Iterator<Item = &'a BlackBox>) -> Option<u32> {
+    let mut owners: BTreeMap<u32, (bool, usize)> = BTreeMap::new();
+    for one in boxes {
+        let (has_root, ranks) = owners.entry(one.owner).or_default();
+        *has_root |= one.header.rank == Rank::ZERO;
+        *ranks += 1;
+    }
+    let owners = owners.into_iter();
+    Some(owners.max_by_key(|(_, claim)| *claim)?.0)
 }
 
 /// Returns the directory in which a place is the rendezvous directory, else the place itself.
@@ -173,12 +226,16 @@ pub fn find(
     // The files of one rank in several places follow each other.
     found.sort();
     found.dedup();
-    let mut worlds: BTreeMap<Uuid, World> = BTreeMap::new();
+    let mut files: BTreeMap<Uuid, Vec<CallsPath>> = BTreeMap::new();
     for (communicator, rank, path) in found {
-        let world = worlds.entry(communicator);
-        let world = world.or_insert_with(|| World::new(communicator));
-        world.read(rank, path, me, extent);
+        let of_world = files.entry(communicator).or_default();
+        of_world.push(CallsPath { rank, path });
     }
+    let read = |(communicator, files)| {
+        let world = World::read(communicator, files, me, extent);
+        (communicator, world)
+    };
+    let mut worlds: BTreeMap<Uuid, World> = files.into_iter().map(read).collect();
     let named: Vec<PathBuf> = places
         .iter()
         .flat_map(|place| names(without_rendezvous(place)))
@@ -232,5 +289,52 @@ mod tests {
             Some("/saved".into())
         );
         assert_eq!(world(&[], None), None);
+    }
+
+    #[test]
+    fn calls_belong_to_the_owner_of_rank_0_or_of_most_ranks() {
+        let owner = |boxes: &[(u32, u32)]| {
+            let of = |(rank, owner): &(u32, u32)| {
+                let mut left = left(*rank, 1, Vec::new());
+                left.owner = *owner;
+                left
+            };
+            let boxes: Vec<BlackBox> = boxes.iter().map(of).collect();
+            owner_of(boxes.iter())
+        };
+        assert_eq!(owner(&[]), None);
+        assert_eq!(owner(&[(0, 7), (1, 8), (2, 8)]), Some(7));
+        assert_eq!(owner(&[(1, 8), (2, 7), (3, 8)]), Some(8));
+    }
+
+    #[test]
+    fn calls_of_another_user_in_a_world_do_not_count() {
+        const OTHER: u32 = 12_345;
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("ignored: files of another user take root");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let me = fsgather_store::this_process().unwrap();
+        let paths = [0, 1, 2].map(|rank| {
+            let header = left(rank, 1, Vec::new()).header;
+            let len = crate::trace::recorder::LEN;
+            calls::create(place.path(), &header, len).unwrap().1
+        });
+        std::os::unix::fs::chown(&paths[2], Some(OTHER), None).unwrap();
+        let places = [place.path().to_owned()];
+        let seen = || find(&places, false, &me, Extent::All).unwrap();
+        let worlds = seen();
+        let ranks = worlds[0].boxes.iter().map(|one| one.header.rank.get());
+        assert_eq!(ranks.collect::<Vec<_>>(), [0, 1]);
+        let why = "it is of uid 12345, but this is a job of root";
+        assert_eq!(worlds[0].unread, [format!("{}: {why}", paths[2].display())]);
+        assert_eq!(worlds[0].user, None);
+        for path in &paths {
+            std::os::unix::fs::chown(path, Some(OTHER), None).unwrap();
+        }
+        let worlds = seen();
+        assert_eq!(worlds[0].boxes.len(), 3);
+        assert_eq!(worlds[0].user.as_deref(), Some("uid 12345"));
     }
 }

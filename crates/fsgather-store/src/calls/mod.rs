@@ -201,7 +201,8 @@ pub fn create_or_open(rendezvous: &Path, header: &CallsHeader, len: u64) -> Resu
         Err(error) => error,
     };
     let path = rendezvous.join(header.name());
-    if read(&path).is_ok_and(|there| there.header.process == header.process) {
+    let there = read(&path, AllowedOwner::ThisUser);
+    if there.is_ok_and(|there| there.header.process == header.process) {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = files::open(CWD, &path, flags, 0);
         return opened
@@ -211,11 +212,22 @@ pub fn create_or_open(rendezvous: &Path, header: &CallsHeader, len: u64) -> Resu
     Err(refused)
 }
 
+/// The owner that a file must have to be read. Other users may leave files by the names of ranks in a directory that they share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllowedOwner {
+    /// This user.
+    ThisUser,
+    /// Any user if root reads, else this user. The owner is in [`CallsFile::owner`].
+    AnyForRoot,
+}
+
 /// What a rank has left.
 #[derive(Clone, Debug)]
 pub struct CallsFile {
     /// Where it lies.
     pub path: PathBuf,
+    /// The user whose file it is.
+    pub owner: u32,
     /// Whose calls it has.
     pub header: CallsHeader,
     /// How many calls have begun; 0 where it does not say so.
@@ -227,15 +239,15 @@ pub struct CallsFile {
 /// Which records are read: where they lie, given how many calls have begun.
 pub type Which<'a> = &'a dyn Fn(u64) -> Vec<Range<usize>>;
 
-/// Reads the file of a rank; nothing through a link, and none of another user.
+/// Reads the file of a rank, but none through a link.
 ///
 /// # Errors
 ///
 /// Why it cannot be read, in words.
-pub fn read(path: &Path) -> Result<CallsFile, String> {
-    let file = open(path)?;
+pub fn read(path: &Path, allowed: AllowedOwner) -> Result<CallsFile, String> {
+    let (file, owner) = open(path, allowed)?;
     let bytes = file::read_bounded(&file, MAX_LEN).map_err(|why| why.to_string())?;
-    from_bytes(path, &bytes)
+    from_bytes(path, owner, &bytes)
 }
 
 /// The same of a part of the records, where the file tells how many there are; else of all.
@@ -243,15 +255,19 @@ pub fn read(path: &Path) -> Result<CallsFile, String> {
 /// # Errors
 ///
 /// Why it cannot be read, in words.
-pub fn read_some(path: &Path, which: Which<'_>) -> Result<CallsFile, String> {
-    let file = open(path)?;
+pub fn read_some(
+    path: &Path,
+    which: Which<'_>,
+    allowed: AllowedOwner,
+) -> Result<CallsFile, String> {
+    let (file, owner) = open(path, allowed)?;
     let told = |error: io::Error| error.to_string();
     let mut bytes = vec![0; HEADER_LEN];
     file.read_exact_at(&mut bytes, 0).map_err(told)?;
     let count = count(&bytes);
     if count == 0 {
         bytes = file::read_bounded(&file, MAX_LEN).map_err(told)?;
-        return from_bytes(path, &bytes);
+        return from_bytes(path, owner, &bytes);
     }
     for range in which(count) {
         let at = bytes.len();
@@ -259,7 +275,7 @@ pub fn read_some(path: &Path, which: Which<'_>) -> Result<CallsFile, String> {
         let from = (HEADER_LEN + range.start) as u64;
         file.read_exact_at(&mut bytes[at..], from).map_err(told)?;
     }
-    from_bytes(path, &bytes)
+    from_bytes(path, owner, &bytes)
 }
 
 fn count(bytes: &[u8]) -> u64 {
@@ -276,41 +292,45 @@ pub fn write_count(copy: &File, count: u64) -> io::Result<()> {
     copy.write_all_at(&count.to_ne_bytes(), COUNT_AT as u64)
 }
 
-fn open(path: &Path) -> Result<File, String> {
+/// Opens a file, and returns its owner.
+fn open(path: &Path, allowed: AllowedOwner) -> Result<(File, u32), String> {
     listing::refresh(path);
     let me = rustix::process::geteuid().as_raw();
     let owner = listing::examine_path(path).map_err(|error| error.to_string())?;
-    // Servers may show others as the owner of what is ours; root may look at everybody's.
-    let trusted = [me, owner.uid];
-    let allowed = if me == 0 { &trusted[..] } else { &trusted[..1] };
-    file::open_small(path, allowed, MAX_LEN).map_err(|why| {
+    let needed = match allowed {
+        AllowedOwner::AnyForRoot if me == 0 => owner.uid,
+        AllowedOwner::AnyForRoot | AllowedOwner::ThisUser => me,
+    };
+    let opened = file::open_small(path, &[needed], MAX_LEN).map_err(|why| {
         if owner.uid == me {
             why.to_string()
         } else {
             format!("{why}; it is of {}, who can read it", user_text(owner.uid))
         }
-    })
+    });
+    Ok((opened?, needed))
 }
 
-/// Reads the bytes of such a file. Pure.
+/// Reads the bytes of such a file, which belongs to this user. Pure.
 ///
 /// # Errors
 ///
 /// Why they are none.
-pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<CallsFile, String> {
+pub fn from_bytes(path: &Path, owner: u32, bytes: &[u8]) -> Result<CallsFile, String> {
     let header = CallsHeader::from_bytes(bytes)?;
     // It is made with all of this, so that no end of it can be away yet.
     let records = bytes.get(HEADER_LEN..);
     let records = records.ok_or("it is incomplete or damaged")?;
     Ok(CallsFile {
         path: path.to_owned(),
+        owner,
         header,
         count: count(bytes),
         records: records.to_vec(),
     })
 }
 
-/// Who has written the file of a rank.
+/// Returns the process that has written the file of a rank.
 pub(crate) fn writer(path: &Path, own: OwnUid) -> Option<ProcessId> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = File::from(files::open(CWD, path, flags, 0).ok()?);
@@ -391,9 +411,10 @@ pub fn touch_all(rendezvous: &Path, world: Uuid, me: &ProcessId) {
     let all = list(rendezvous).unwrap_or_default();
     for (_, _, path) in all.into_iter().filter(of_world) {
         let runs = |file: &CallsFile| liveness(&file.header.process, me) == Liveness::Running;
-        if read_some(&path, &|_| Vec::new()).is_ok_and(|file| runs(&file))
-            && let Err(error) =
-                open(&path).and_then(|file| touch(&file).map_err(|error| error.to_string()))
+        let own = AllowedOwner::ThisUser;
+        if read_some(&path, &|_| Vec::new(), own).is_ok_and(|file| runs(&file))
+            && let Err(error) = open(&path, own)
+                .and_then(|(file, _)| touch(&file).map_err(|error| error.to_string()))
         {
             tracing::debug!(path = %path.display(), error, "not touched");
         }
@@ -415,168 +436,4 @@ pub fn sync(file: &File) -> io::Result<()> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    pub(crate) fn header(rank: u32, process: ProcessId) -> CallsHeader {
-        CallsHeader {
-            process,
-            communicator: Uuid::from_u128(7),
-            rank: Rank::new(rank),
-            called: Rank::new(rank),
-            world_size: 4,
-            began: 1_800_000_000_000_000_000,
-            job: Some("4711".into()),
-            directory: None,
-        }
-    }
-
-    #[test]
-    fn a_directory_that_was_made_for_calls_alone_goes_with_the_last_of_them() {
-        let place = tempfile::tempdir().unwrap();
-        let before = SystemTime::now();
-        let rendezvous = crate::make_rendezvous(place.path()).unwrap();
-        let (_, path) = create(
-            &rendezvous,
-            &header(0, crate::this_process().unwrap()),
-            8192,
-        )
-        .unwrap();
-        remove_unused_rendezvous(&rendezvous, before);
-        assert!(path.exists());
-        remove(&path);
-        // One that is older belongs to others.
-        let later = SystemTime::now() + Duration::from_secs(1);
-        remove_unused_rendezvous(&rendezvous, later);
-        assert!(rendezvous.exists());
-        remove_unused_rendezvous(&rendezvous, before);
-        let is_told = listing::hold(place.path())
-            .and_then(listing::examine_open)
-            .is_ok_and(|made| made.born.is_some());
-        assert_eq!(rendezvous.exists(), !is_told);
-        // Whoever comes then finds it made again.
-        let (_, path) = create(
-            &rendezvous,
-            &header(0, crate::this_process().unwrap()),
-            8192,
-        )
-        .unwrap();
-        assert!(path.exists());
-    }
-
-    #[test]
-    fn what_was_made_is_read_and_listed_and_has_its_name_once() {
-        let place = tempfile::tempdir().unwrap();
-        let header = header(3, crate::this_process().unwrap());
-        let (made, path) = create(place.path(), &header, 8192).unwrap();
-        made.write_all_at(b"records", HEADER_LEN as u64).unwrap();
-        let found = read(&path).unwrap();
-        assert_eq!(
-            (found.header, found.records),
-            (header.clone(), b"records".to_vec())
-        );
-        let listed = list(place.path()).unwrap();
-        assert_eq!(listed, [(header.communicator, Rank::new(3), path)]);
-        create(place.path(), &header, 8192).unwrap_err();
-    }
-
-    #[test]
-    fn who_has_written_a_file_is_believed_of_files_of_this_user_alone() {
-        let place = tempfile::tempdir().unwrap();
-        let header = header(3, crate::this_process().unwrap());
-        let (_, path) = create(place.path(), &header, 8192).unwrap();
-        let own = crate::check_writable(place.path()).unwrap();
-        assert_eq!(writer(&path, own), Some(header.process));
-        assert_eq!(writer(&path, OwnUid(own.0 + 1)), None);
-        assert_eq!(writer(place.path(), own), None);
-    }
-
-    #[test]
-    fn some_records_are_read_where_the_file_tells_how_many_there_are() {
-        let place = tempfile::tempdir().unwrap();
-        let (made, path) = create(place.path(), &header(3, ProcessId::default()), 8192).unwrap();
-        made.write_all_at(b"first second third ", HEADER_LEN as u64)
-            .unwrap();
-        let last_two = |count: u64| {
-            assert_eq!(count, 3);
-            vec![13..18, 0..5]
-        };
-        assert_eq!(read_some(&path, &last_two).unwrap().records.len(), 19);
-        write_count(&made, 3).unwrap();
-        let some = read_some(&path, &last_two).unwrap();
-        assert_eq!(some.records, b"thirdfirst");
-        assert_eq!(some.header, read(&path).unwrap().header);
-        let beyond = |_| vec![13..18, 0..5000];
-        read_some(&path, &beyond).unwrap_err();
-    }
-
-    #[test]
-    fn what_the_same_process_has_made_is_opened_and_nothing_else() {
-        let place = tempfile::tempdir().unwrap();
-        let own = header(3, crate::this_process().unwrap());
-        for records in [b"first", b"later"] {
-            let made = create_or_open(place.path(), &own, 8192).unwrap();
-            made.write_all_at(records, HEADER_LEN as u64).unwrap();
-            assert_eq!(
-                read(&place.path().join(own.name())).unwrap().records,
-                records
-            );
-        }
-        let other = header(3, ProcessId::default());
-        create_or_open(place.path(), &other, 8192).unwrap_err();
-        let linked = header(1, own.process.clone());
-        std::os::unix::fs::symlink(
-            place.path().join(own.name()),
-            place.path().join(linked.name()),
-        )
-        .unwrap();
-        create_or_open(place.path(), &linked, 8192).unwrap_err();
-    }
-
-    #[test]
-    fn what_is_touched_is_kept_although_nothing_was_called_for_a_day() {
-        let place = tempfile::tempdir().unwrap();
-        // One that runs here, which others do not see, and one that ran elsewhere.
-        let me = crate::this_process().unwrap();
-        let elsewhere = ProcessId {
-            boot_id: "another".into(),
-            ..me.clone()
-        };
-        let paths = [(0, &me), (1, &elsewhere)].map(|(rank, process)| {
-            let (made, path) = create(place.path(), &header(rank, process.clone()), 8192).unwrap();
-            let day = Duration::from_secs(90_000);
-            made.set_modified(SystemTime::now() - day).unwrap();
-            path
-        });
-        touch_all(place.path(), Uuid::from_u128(8), &me);
-        let age = |path: &Path| path.metadata().unwrap().modified().unwrap().elapsed();
-        assert!(
-            paths
-                .iter()
-                .all(|path| age(path).unwrap().as_secs() > 86_400)
-        );
-        touch_all(place.path(), Uuid::from_u128(7), &me);
-        assert!(age(&paths[0]).unwrap().as_secs() < 86_400);
-        crate::sweep_calls(place.path(), crate::Rules::default());
-        assert_eq!(paths.map(|path| path.exists()), [true, false]);
-    }
-
-    #[test]
-    fn a_long_job_is_cut_and_damage_is_told() {
-        let mut long = header(0, ProcessId::default());
-        long.job = Some("ä".repeat(5000));
-        let bytes = long.to_bytes().unwrap();
-        assert_eq!(bytes.len(), HEADER_LEN);
-        let read = CallsHeader::from_bytes(&bytes).unwrap();
-        assert_eq!(read.job.unwrap().len(), LONGEST_JOB);
-        let used = FIXED_LEN + usize::from(bytes[12]) + 256 * usize::from(bytes[13]) + CHECKSUM_LEN;
-        for at in (0..used).filter(|at| !(10..12).contains(at)) {
-            let mut changed = bytes.clone();
-            changed[at] ^= 1;
-            CallsHeader::from_bytes(&changed).unwrap_err();
-        }
-        for cut in 0..used {
-            CallsHeader::from_bytes(&bytes[..cut]).unwrap_err();
-        }
-    }
-}
+pub(crate) mod tests;

@@ -2,47 +2,71 @@
 
 use std::path::{Path, PathBuf};
 
-use fsgather_core::Error;
+use fsgather_core::{Error, StorageCause, sys::files};
 use uuid::Uuid;
 
 use super::MAX_LEN;
 use crate::{
     layout::{self, RendezvousEntry},
-    os::{file, listing, remove},
+    os::{file, listing, process::user_text, remove},
 };
 
-/// The longest answer to a question, in bytes, without the end of its line.
+/// Maximum length of the answer to a question, in bytes, without the end of its line.
 pub const LONGEST_ANSWER: usize = (1 << 20) - 1;
 
 /// A question to a world what its ranks are doing, which lies in a rendezvous directory where rank 0 looks for it.
+///
+/// It and its answers count only as files of the user whose job it is: other users may write into the same directory.
 #[derive(Clone, Debug)]
 pub struct Question {
     rendezvous: PathBuf,
     world: Uuid,
     nonce: u32,
+    /// The user whose job is asked.
+    owner: u32,
 }
 
 impl Question {
-    /// Asks.
+    /// Asks a world whose rank 0 has its files by this user. Root gives the question to that user, for ranks take none of others.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when the question cannot be left.
-    pub fn ask(rendezvous: &Path, world: Uuid) -> Result<Self, Error> {
+    /// [`Error::Storage`] if the question cannot be left, or not as this user.
+    pub fn ask(rendezvous: &Path, world: Uuid, owner: u32) -> Result<Self, Error> {
         let question = Self {
             rendezvous: rendezvous.to_owned(),
             world,
             nonce: fsgather_core::sys::random::fresh(),
+            owner,
         };
         let path = question.path();
-        file::write_new(&path, 0o600, b"", true)
-            .map_err(|error| Error::storage("make", &path, &error))?;
+        let failed = |cause: &std::io::Error| Error::storage("make", &path, cause);
+        let made = file::create_new(&path, 0o600).map_err(|error| failed(&error))?;
+        let found = file::examine(&made).map_err(|error| failed(&error))?;
+        if found.uid != owner
+            && let Err(refused) = files::set_owner(&made, owner)
+        {
+            question.withdraw();
+            let owner = user_text(owner);
+            let cause = format!(
+                "its ranks take questions of {owner} only, and this one cannot be given to {owner} ({}): ask as {owner}",
+                std::io::Error::from(refused)
+            );
+            return Err(Error::storage(
+                "make",
+                &path,
+                StorageCause::described(cause),
+            ));
+        }
+        // Other hosts may see it from now on.
+        file::close(made).map_err(|error| failed(&error))?;
         Ok(question)
     }
 
-    /// The questions to a world in a rendezvous directory.
+    /// Returns the questions of this user to a world, in a rendezvous directory.
     #[must_use]
     pub fn to(rendezvous: &Path, world: Uuid) -> Vec<Self> {
+        let owner = rustix::process::geteuid().as_raw();
         let is_one = |name: &str| name.starts_with(layout::ASKED_STEM);
         let names = listing::names_if(rendezvous, &is_one).unwrap_or_default();
         let asked = names
@@ -52,11 +76,12 @@ impl Question {
                     rendezvous: rendezvous.to_owned(),
                     world,
                     nonce,
+                    owner,
                 }),
                 _ => None,
             });
         asked
-            .filter(|question| owner_if_trusted(&question.path()).is_some())
+            .filter(|question| owner_of(&question.path()) == Some(owner))
             .collect()
     }
 
@@ -66,10 +91,12 @@ impl Question {
         self.nonce
     }
 
-    /// Takes the question back, and its answer away.
+    /// Takes the question back, and its answers away.
     pub fn withdraw(&self) {
         remove::or_leave(&self.path());
-        remove::or_leave(&self.path_of_answer());
+        for answer in self.answers() {
+            remove::or_leave(&answer);
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -78,52 +105,80 @@ impl Question {
         self.rendezvous.join(name.to_string())
     }
 
-    fn path_of_answer(&self) -> PathBuf {
-        let (world, nonce) = (self.world, self.nonce);
-        let name = RendezvousEntry::Answer { world, nonce };
-        self.rendezvous.join(name.to_string())
+    /// Returns the paths of all answers, of whatever user.
+    fn answers(&self) -> Vec<PathBuf> {
+        // A client that remembers what is in the directory asks again.
+        let is_one = |name: &str| name.starts_with(layout::ANSWER_STEM);
+        let names = listing::names_if(&self.rendezvous, &is_one).unwrap_or_default();
+        let to_this = |name: &String| {
+            matches!(
+                RendezvousEntry::parse(name),
+                Some(RendezvousEntry::Answer { world, nonce, .. }) if (world, nonce) == (self.world, self.nonce)
+            )
+        };
+        let names = names.into_iter().filter(to_this);
+        names.map(|name| self.rendezvous.join(name)).collect()
     }
 
-    /// Answers, unless nobody wants to know any more. The text is one line, no longer than [`LONGEST_ANSWER`].
+    /// Answers, if the question is still there. The text is one line, no longer than [`LONGEST_ANSWER`].
     pub fn answer(&self, text: &str) {
         let is_asked = listing::examine_path(&self.path()).is_ok();
-        let path = self.path_of_answer();
+        let name = RendezvousEntry::Answer {
+            world: self.world,
+            nonce: self.nonce,
+            salt: fsgather_core::sys::random::fresh(),
+        };
+        let path = self.rendezvous.join(name.to_string());
         let line = format!("{text}\n");
         if is_asked && let Err(error) = file::write_new(&path, 0o600, line.as_bytes(), true) {
             tracing::debug!(path = %path.display(), %error, "a question cannot be answered");
         }
     }
 
-    /// The answer, once it is there as a whole.
+    /// Returns the answer, once it is there as a whole.
     #[must_use]
     pub fn look_for_answer(&self) -> Option<String> {
-        // A client that remembers what is in the directory asks again.
-        let stem = layout::ANSWER_STEM;
-        listing::names_if(&self.rendezvous, &|name| name.starts_with(stem)).ok()?;
-        let path = self.path_of_answer();
-        let owner = owner_if_trusted(&path)?;
-        let bytes = file::read_small(&path, &[owner], MAX_LEN).ok()?;
-        let text = String::from_utf8(bytes).ok()?;
-        Some(text.strip_suffix('\n')?.to_owned())
+        self.answers().iter().find_map(|path| {
+            let bytes = file::read_small(path, &[self.owner], MAX_LEN).ok()?;
+            let text = String::from_utf8(bytes).ok()?;
+            Some(text.strip_suffix('\n')?.to_owned())
+        })
+    }
+
+    /// Returns why answers that other users have left do not count, in words.
+    #[must_use]
+    pub fn refused_answers(&self) -> Vec<String> {
+        let answers = self.answers().into_iter();
+        let refused = answers.filter_map(|path| {
+            let owner = owner_of(&path).filter(|owner| *owner != self.owner)?;
+            Some(format!(
+                "{}: an answer of {}, but this is a job of {}",
+                path.display(),
+                user_text(owner),
+                user_text(self.owner)
+            ))
+        });
+        refused.collect()
     }
 }
 
-/// Whose a file is, if it is this user's; servers may show files of root as somebody else's.
-fn owner_if_trusted(path: &Path) -> Option<u32> {
-    let me = rustix::process::geteuid().as_raw();
-    let owner = listing::examine_path(path).ok()?.uid;
-    (me == 0 || me == owner).then_some(owner)
+fn owner_of(path: &Path) -> Option<u32> {
+    Some(listing::examine_path(path).ok()?.uid)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn me() -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
     #[test]
-    fn a_world_finds_the_questions_that_it_is_asked_and_their_answers_go_with_them() {
+    fn answers_and_questions_find_each_other_and_go_together() {
         let place = tempfile::tempdir().unwrap();
         let (one, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let asked = Question::ask(place.path(), one).unwrap();
+        let asked = Question::ask(place.path(), one, me()).unwrap();
         let found = Question::to(place.path(), one);
         let nonces: Vec<u32> = found.iter().map(Question::nonce).collect();
         assert_eq!(nonces, [asked.nonce()]);
@@ -138,15 +193,49 @@ mod tests {
     }
 
     #[test]
-    fn root_reads_answers_of_other_users() {
+    fn only_root_can_ask_the_job_of_another_user() {
         const OTHER: u32 = 12_345;
-        if !rustix::process::geteuid().is_root() {
+        let place = tempfile::tempdir().unwrap();
+        let world = Uuid::from_u128(1);
+        let asked = Question::ask(place.path(), world, OTHER);
+        if me() == 0 {
+            let path = asked.unwrap().path();
+            assert_eq!(owner_of(&path), Some(OTHER));
+        } else {
+            let refused = asked.unwrap_err().to_string();
+            assert!(refused.contains("ask as uid 12345"), "{refused}");
+            assert_eq!(listing::names(place.path()).unwrap(), Vec::<String>::new());
+        }
+        assert!(Question::to(place.path(), world).is_empty());
+    }
+
+    #[test]
+    fn answers_of_other_users_do_not_count_and_are_reported() {
+        const OTHER: u32 = 12_345;
+        if me() != 0 {
+            eprintln!("ignored: files of another user take root");
             return;
         }
         let place = tempfile::tempdir().unwrap();
-        let asked = Question::ask(place.path(), Uuid::from_u128(1)).unwrap();
-        asked.answer("all wait");
-        std::os::unix::fs::chown(asked.path_of_answer(), Some(OTHER), None).unwrap();
-        assert_eq!(asked.look_for_answer().as_deref(), Some("all wait"));
+        for owner in [me(), 54_321] {
+            let asked = Question::ask(place.path(), Uuid::from_u128(1), owner).unwrap();
+            let give =
+                |path: &Path, user| std::os::unix::fs::chown(path, Some(user), None).unwrap();
+            asked.answer("forged");
+            let forged = asked.answers();
+            give(&forged[0], OTHER);
+            assert_eq!(asked.look_for_answer(), None);
+            // It does not keep rank 0 from answering.
+            asked.answer("all wait");
+            let mut answers = asked.answers();
+            answers.retain(|path| !forged.contains(path));
+            give(&answers[0], owner);
+            assert_eq!(asked.look_for_answer().as_deref(), Some("all wait"));
+            let refused = asked.refused_answers();
+            assert_eq!(refused.len(), 1);
+            assert!(refused[0].contains(": an answer of uid 12345, but"));
+            asked.withdraw();
+            assert_eq!(listing::names(place.path()).unwrap(), Vec::<String>::new());
+        }
     }
 }

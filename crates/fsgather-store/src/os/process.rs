@@ -203,8 +203,9 @@ thread_local! {
     static USERS: OnceCell<Users> = const { OnceCell::new() };
 }
 
-/// A user as messages have it: a name where one is known here, else `uid 1001`. Asked for thousands of files, it looks once.
-pub(crate) fn user_text(uid: u32) -> String {
+/// Returns a user as messages have it: a name if one is known here, else `uid 1001`. Each thread reads the names once.
+#[must_use]
+pub fn user_text(uid: u32) -> String {
     claimed_user_text(uid, None)
 }
 

@@ -68,7 +68,7 @@ mod tests {
     use std::time::Instant;
 
     use fsgather_core::{Call, ChannelId, Epoch, Operation, Rank, Site, Ticket};
-    use fsgather_store::calls::CallsFile;
+    use fsgather_store::calls::{AllowedOwner, CallsFile};
 
     use super::*;
 
@@ -106,14 +106,17 @@ mod tests {
         };
         let copied = |copying: &mut Copying| -> CallsFile {
             copying.run(&recorder, &file).unwrap();
-            calls::read(&place.join(header.name())).unwrap()
+            calls::read(&place.join(header.name()), AllowedOwner::ThisUser).unwrap()
         };
         // As many as one part of the file does not hold.
         for count in [0, 1, 2, 2, 150] {
             while recorder.count() < count {
                 recorder.begin(&ticket(recorder.count() + 1), 3);
             }
-            let (copy, whole) = (copied(&mut copying), calls::read(&path).unwrap());
+            let (copy, whole) = (
+                copied(&mut copying),
+                calls::read(&path, AllowedOwner::ThisUser).unwrap(),
+            );
             assert_eq!((copy.count, &copy.header.rank), (count, &header.rank));
             // What was never written is not copied.
             let (same, rest) = whole.records.split_at(copy.records.len());

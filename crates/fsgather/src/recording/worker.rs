@@ -17,7 +17,7 @@ use fsgather_observe::trace::{
 };
 use fsgather_store::{
     Rules,
-    calls::{self, CallsHeader, HEADER_LEN, LONGEST_ANSWER, Question},
+    calls::{self, AllowedOwner, CallsHeader, HEADER_LEN, LONGEST_ANSWER, Question},
     liveness, sweep_calls,
 };
 
@@ -234,7 +234,7 @@ impl Worker {
             {
                 continue;
             }
-            let Ok(left) = calls::read(&path) else {
+            let Ok(left) = calls::read(&path, AllowedOwner::ThisUser) else {
                 continue;
             };
             if !liveness(&left.header.process, &self.header.process).has_ended() {

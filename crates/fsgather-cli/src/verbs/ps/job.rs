@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fsgather::Rank;
-use fsgather_core::{ProcessId, RollCall};
+use fsgather_core::{ProcessId, RollCall, process_state::state_of_process};
 use fsgather_observe::trace::{
     black_box::BlackBox,
     roll_call,
@@ -63,17 +63,20 @@ impl ObservedJob {
                     root.rank()
                 )
             }
-            Some((_, place)) => match Question::ask(place, self.world.communicator) {
-                Ok(question) => return Some(OpenQuestion(question)),
-                Err(error) => plain(&error.to_string()),
-            },
+            Some((root, place)) => {
+                match Question::ask(place, self.world.communicator, root.owner) {
+                    Ok(question) => return Some(OpenQuestion(question)),
+                    Err(error) => plain(&error.to_string()),
+                }
+            }
         };
         self.problem = Some(problem);
         None
     }
 
     /// Takes an answer, or notes why there is none.
-    fn take(&mut self, answer: Option<&str>, me: &ProcessId) {
+    fn take(&mut self, question: &Question, answer: Option<&str>, me: &ProcessId) {
+        self.world.unread.extend(question.refused_answers());
         self.stacks = answer.and_then(roll_call::from_text);
         let is_silent = self.stacks.as_ref().is_none_or(RollCall::is_empty);
         if is_silent && self.world.is_over(me) {
@@ -81,8 +84,22 @@ impl ObservedJob {
             self.problem =
                 Some("no rank has answered: the job has ended or failed meanwhile".into());
         } else if answer.is_none() {
-            let root = self.world.root().map_or(Rank::ZERO, BlackBox::rank);
-            self.problem = Some(format!("rank {root} does not answer: it may be stopped"));
+            self.problem = Some(self.silence());
+        }
+    }
+
+    /// Returns a sentence about a rank 0 that does not answer.
+    fn silence(&self) -> String {
+        let root = self.world.root();
+        let rank = root.map_or(Rank::ZERO, BlackBox::rank);
+        let seen = root.filter(|root| root.is_running == Some(true));
+        let process = seen.map(|root| &root.header.process);
+        let state = process.and_then(|process| state_of_process(process.pid, process.start_time));
+        match state {
+            Some(state) => format!("rank {rank} does not answer; its process is {state}"),
+            None => format!(
+                "rank {rank} does not answer; its process, which is not seen from here, may be stopped"
+            ),
         }
     }
 
@@ -104,6 +121,7 @@ impl ObservedJob {
             "world_size": self.world.size(),
             "ranks": self.statuses.iter().map(RankStatus::to_json).collect::<Vec<Value>>(),
             "stacks": self.stacks.as_ref().map(stacks),
+            "problem": self.problem,
             "stacks_left_out": self.stacks.as_ref().map_or(0, |stacks| stacks.left_out),
         })
     }
@@ -127,7 +145,7 @@ pub(super) fn ask(jobs: &mut [ObservedJob], me: &ProcessId, pauses: &Pauses) {
         asked.retain_mut(|(question, job)| {
             let answer = question.0.look_for_answer();
             if answer.is_some() {
-                job.take(answer.as_deref(), me);
+                job.take(&question.0, answer.as_deref(), me);
             }
             answer.is_none()
         });
@@ -135,7 +153,7 @@ pub(super) fn ask(jobs: &mut [ObservedJob], me: &ProcessId, pauses: &Pauses) {
             pauses.pause(LOOK_INTERVAL);
         }
     }
-    for (_, job) in asked {
-        job.take(None, me);
+    for (question, job) in asked {
+        job.take(&question.0, None, me);
     }
 }

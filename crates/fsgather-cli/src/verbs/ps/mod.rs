@@ -40,7 +40,7 @@ Examples:
       for programs
 
 Any host that sees the directory will do, such as a login node, for the same
-user. If the directory is on a file server, other hosts see calls after 30 to
+user or root. If the directory is on a file server, other hosts see calls after 30 to
 40 seconds, and later ones up to 10 seconds old. `5?` is a rank that others may
 wait for: it has left no calls here.
 
@@ -50,7 +50,7 @@ stacks.
 
 With --json, standard output carries
   {schema_version, jobs: [{job, directory, communicator, world_size, ranks,
-    stacks, stacks_left_out}],
+    stacks, stacks_left_out, problem}],
    forming: [{directory, host, pid, world_size, age_seconds}]}";
 
 /// Show what the ranks of running jobs do, and for which ranks they wait.
