@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from typing import Any, Callable
+from typing import Any, Callable, cast
 
 import numpy
 import pytest
@@ -107,7 +107,7 @@ def test_nothing_is_sent_and_the_communicator_goes_on(world: World) -> None:
     names = ["dst", "dst", "dst", "dst", "src", "dst", "ranks", "color", "key"]
     names += ["max_size", "max_size", "max_size", "timeout", "timeout", "filesys_save_dir"]
     assert [text.partition("=")[0] for text in said] == names
-    assert said[0] == "dst=-1 is no rank of a world of 2; give 0 to 1"
+    assert said[0] == "dst=-1 is not a rank of a world of 2; give 0 to 1"
     assert said[9] == "max_size=-1 is out of range; give a whole number from 0 to 9223372036854775807"
     assert told[1] == [[[], first, second]]
     assert first == second == [0, 1]
@@ -117,6 +117,29 @@ def test_numbers_of_other_types_are_numbers() -> None:
     communicator = fsgather.Communicator.solo()
     assert communicator.gather_object(1, numpy.int64(0), timeout=numpy.float32(5)) == [1]
     assert communicator.all_gather_list(1, max_size=numpy.uint8(200), allow_pickle=numpy.bool_(True)) == [1]
+
+
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: fsgather.all_gather(1, tag=cast(Any, 3)), "tag=3 is not a text"),
+    (lambda: fsgather.all_gather_object(1, timeout=cast(Any, "soon")), "timeout='soon' is not a number"),
+    (lambda: fsgather.all_gather_via_filesys(1, timeout=-1), "timeout=-1 is not a number"),
+    (lambda: fsgather.gather_object(1, dst=7), "dst=7 is not a rank of a world of 1; give 0"),
+    (lambda: fsgather.gather_object(1, allow_pickle=cast(Any, "no")), "allow_pickle='no' is not True or False"),
+    (lambda: fsgather.gather(numpy.zeros(2), dim=cast(Any, "x")), "dim='x' is not a whole number"),
+    (lambda: fsgather.default_communicator().group(cast(Any, 5)), "ranks=5 is not a list of numbers"),
+    (lambda: cast(Any, fsgather.barrier)(1, 2, 3), "barrier() takes from 0 to 1 positional arguments but 3 were given"),
+    (lambda: cast(Any, fsgather.barrier)(ranks=1), "barrier() got an unexpected keyword argument 'ranks'"),
+    (lambda: cast(Any, fsgather.Communicator)(ranks=1), "Communicator.__init__() got an unexpected keyword argument 'ranks'"),
+    (lambda: cast(Any, fsgather.Communicator.solo().barrier)(1), "barrier() takes 1 positional argument but 2 were given"),
+]
+
+
+@pytest.mark.parametrize(("call", "said"), WRONG)
+def test_world_of_one_refuses_the_same_arguments(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(fsgather.Config) as raised:
+        call()
+    assert said in str(raised.value)
+    assert isinstance(raised.value, TypeError) and isinstance(raised.value, ValueError)
 
 
 TORCH_ORDER: list[tuple[Callable[[], Any], str]] = [

@@ -15,6 +15,21 @@ import fsgather
 from conftest import LIMIT, World
 
 
+def test_communicator_is_closed_after_a_failure_that_was_caught(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        with fsgather.Communicator() as communicator:
+            try:
+                communicator.all_gather(lambda: rank)
+            except fsgather.PeerFailed as error:
+                tell(type(error).__name__)
+        tell(communicator.closed)
+        """,
+    ).told()
+    assert told == [["PeerFailed", True]] * 2
+
+
 @pytest.mark.parametrize(("raised", "said"), [("KeyboardInterrupt()", "KeyboardInterrupt"), ("SystemExit(3)", "SystemExit: 3")])
 @pytest.mark.parametrize(
     "call",

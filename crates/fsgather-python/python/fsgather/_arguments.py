@@ -56,7 +56,8 @@ def rank(name: str, value: Any, world_size: int) -> int:
     """A rank of a world of this size."""
     number = _index(value)
     if number is None or not 0 <= number < world_size:
-        raise Config(f"{name}={_shown(value)} is no rank of a world of {world_size}; give 0 to {world_size - 1}")
+        allowed = "0" if world_size == 1 else f"0 to {world_size - 1}"
+        raise Config(f"{name}={_shown(value)} is not a rank of a world of {world_size}; give {allowed}")
     return number
 
 
@@ -103,6 +104,14 @@ def path(name: str, value: Any) -> Optional[str]:
     if not isinstance(given, str) or not given or "\0" in given:
         raise _wrong(name, value, "the path of a directory, such as '/shared/scratch'")
     return given
+
+
+def several(name: str, value: Any) -> list[Any]:
+    """The entries of something that has several."""
+    try:
+        return list(value)
+    except TypeError:
+        raise _wrong(name, value, "a list of numbers, such as [0, 1]") from None
 
 
 def switch(name: str, value: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Optional
 
+from fsgather import _arguments
 from fsgather._errors import Config, _make
 
 if TYPE_CHECKING:
@@ -43,9 +44,7 @@ def _axis(array: Any, dim: int) -> int:
     count = len(array.shape)
     if count == 0:
         raise Config("an array without dimensions cannot be joined with others; give it one: array.reshape(1)")
-    if not -count <= dim < count:
-        raise Config(f"dim={dim} is none of an array of {count} dimensions; give -{count} to {count - 1}")
-    return dim % count
+    return _arguments.whole("dim", dim, -count, count - 1) % count
 
 
 def _check(communicator: Communicator, headers: list[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from types import TracebackType
@@ -349,7 +350,7 @@ class Communicator(LaterResults):
 
         Collective over these ranks alone. Several groups may gather at the same time, from several threads.
         """
-        members = [self._rank("ranks", rank) for rank in ranks]
+        members = [self._rank("ranks", rank) for rank in _arguments.several("ranks", ranks)]
         return Communicator._of(self._member.group(members, self._how()), self._allow_pickle)
 
     def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
@@ -371,11 +372,13 @@ class Communicator(LaterResults):
     def close(self) -> None:
         """Ends the communicator together with all other ranks, and leaves nothing behind.
 
-        When it returns, everything that this rank took part in was read by all its recipients. Does nothing when
-        it is closed already.
+        When it returns and no call has failed, everything that this rank took part in was read by all its recipients. Does nothing when
+        it is closed already. A failure that a call has raised before is not raised again.
         """
         _leaving.living.discard(self)
-        self._member.close(self._how())
+        # A call has raised that failure; this one only ends what is left.
+        with contextlib.suppress(_errors.Poisoned):
+            self._member.close(self._how())
 
     def fail(self, cause: Union[BaseException, str]) -> None:
         """Leaves and tells all other ranks why: they raise :class:`fsgather.PeerFailed`.
@@ -401,6 +404,11 @@ class Communicator(LaterResults):
             how["max_size"] = _arguments.whole("max_size", max_size)
         result = getattr(self._member, name)(*arguments, how)
         return list(result) if isinstance(result, _fsgather.Parts) else result
+
+    def _check_call(self, dst: int = 0, **how: Any) -> None:
+        """Refuses wrong arguments of a call that has nothing to do in a world of one."""
+        self._rank("dst", dst)
+        self._how(**how)
 
     def _rank(self, name: str, value: Any) -> int:
         return _arguments.rank(name, value, self.world_size)

@@ -72,7 +72,6 @@ def _is_group(group: Any) -> bool:
     return group is None or group is ALL or isinstance(group, Communicator) or "Group" in type(group).__name__
 
 
-@_torch_order.explain
 def all_gather(
     data: T,
     force_cpu: bool = False,
@@ -129,6 +128,7 @@ def all_gather_by_path(
     """:func:`all_gather` on a communicator."""
     path = _fsgather.choose_path(communicator._member, force_cpu, force_filesys)
     if path == "solo":
+        communicator._check_call(**how)
         return [data]
     if path == "memory":
         return communicator.with_options(transport="memory").all_gather(data, **how)
@@ -177,6 +177,7 @@ def all_gather_by_files(
 ) -> list[T]:
     """:func:`all_gather_via_filesys` on a communicator."""
     if communicator.world_size == 1:
+        communicator._check_call(**how)
         return [data]
     files = communicator.with_options(transport="filesys", directory=filesys_save_dir)
     if gather_to_rank_0_only:
@@ -184,7 +185,6 @@ def all_gather_by_files(
     return files.all_gather(data, **how)
 
 
-@_torch_order.explain
 def all_gather_object(
     data: T, group: Any = ALL, *, timeout: Seconds = None, tag: Optional[str] = None, allow_pickle: Optional[bool] = None
 ) -> list[T]:
@@ -201,6 +201,7 @@ def all_gather_object(
     communicator = _communicator_of(group)
     _torch_order.check_list("all_gather_object", communicator.world_size, data, group)
     if communicator.world_size == 1:
+        communicator._check_call(timeout=timeout, tag=tag, allow_pickle=allow_pickle)
         return [data]
     return communicator.all_gather(data, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
 
@@ -246,7 +247,6 @@ def all_gather_list(
     return communicator.all_gather_list(data, max_size=max_size, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
 
 
-@_torch_order.explain
 def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Seconds = None, tag: Optional[str] = None) -> Any:
     """Joins the tensors of all ranks along ``dim``, without padding.
 
@@ -269,7 +269,6 @@ def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Sec
     return _communicator_of(None).gather(tensor, dim, dst, timeout=timeout, tag=tag)
 
 
-@_torch_order.explain
 def gather_object(
     data: T,
     dst: int = 0,
@@ -288,6 +287,7 @@ def gather_object(
         raise _torch_order.refusal("gather_object", f"gather_object(obj, {'None' if dst is None else 'list'})")
     communicator = _communicator_of(group)
     if communicator.world_size == 1:
+        communicator._check_call(dst, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
         return [data]
     return communicator.gather_object(data, dst, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
 

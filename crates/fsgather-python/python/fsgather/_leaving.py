@@ -29,6 +29,10 @@ def text(error: BaseException) -> str:
 
 def last_words(error: BaseException, own: Any) -> str:
     """What is told of the exception by which this rank ends: also what it has heard of another, by which it is known not to be the first."""
+    # The failure before says it all.
+    failure = error.__cause__ if isinstance(error, _errors.Poisoned) else None
+    if failure is not None:
+        error = failure
     heard = _errors.heard(error, own)
     if heard is None or heard is error:
         return text(error)

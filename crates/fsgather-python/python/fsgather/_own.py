@@ -53,8 +53,7 @@ def close() -> None:
     with place.lock:
         made, place.communicator = place.communicator, None
     if made is not None:
-        with contextlib.suppress(_errors.Poisoned):
-            made.close()
+        made.close()
 
 
 def end_run(run: Hashable, error: Optional[BaseException]) -> None:

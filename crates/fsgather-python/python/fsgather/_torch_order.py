@@ -1,15 +1,12 @@
-"""Calls in torch's argument order, which the functions of the same names do not take: :func:`explain` says what to write."""
+"""Calls in torch's argument order, which the functions of the same names do not take: :func:`hint` says what to write."""
 
 from __future__ import annotations
 
-import functools
-from typing import Any, Callable, TypeVar, cast
+from typing import Any
 
 from fsgather._errors import Config
 
-__all__ = ["ALL", "check_list", "explain", "missing", "refusal"]
-
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = ["ALL", "check_list", "hint", "missing", "refusal"]
 
 _OR_SWITCH = "or keep torch.distributed in the program and set FSGATHER_PATCH=torch"
 
@@ -35,23 +32,6 @@ class _AllRanks:
 ALL: Any = _AllRanks()
 
 
-def explain(function: F) -> F:
-    """Has wrong arguments of a function raise :class:`fsgather.Config`, with the way to write a call that was in torch's order."""
-    name = function.__name__
-
-    @functools.wraps(function)
-    def explained(*arguments: Any, **named: Any) -> Any:
-        try:
-            return function(*arguments, **named)
-        except TypeError as error:
-            # Raised by the call itself, not in the function.
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                raise Config(f"{error}; {_hint(name)}") from None
-            raise
-
-    return cast(F, explained)
-
-
 def check_list(name: str, world_size: int, data: Any, group: Any) -> None:
     """Refuses a list for results in the place of the data.
 
@@ -65,14 +45,14 @@ def check_list(name: str, world_size: int, data: Any, group: Any) -> None:
 
 def refusal(name: str, call: str) -> Config:
     """The error of a call in torch's order."""
-    return Config(f"{call} is in the argument order of torch.distributed; {_hint(name)}")
+    return Config(f"{call} is in the argument order of torch.distributed{hint(name)}")
 
 
 def missing(name: str) -> AttributeError:
     """The error of a function that torch has and fsgather has not."""
-    hint = f"; {_hint(name)}" if name in _WRITE else ""
-    return AttributeError(f"module 'fsgather' has no attribute {name!r}{hint}")
+    return AttributeError(f"module 'fsgather' has no attribute {name!r}{hint(name)}")
 
 
-def _hint(name: str) -> str:
-    return f"fsgather returns its result: write {_WRITE[name]}, {_OR_SWITCH}"
+def hint(name: str) -> str:
+    """The end of a message that says how to write a call of a function of this name, if torch has one too."""
+    return f"; fsgather returns its result: write {_WRITE[name]}, {_OR_SWITCH}" if name in _WRITE else ""

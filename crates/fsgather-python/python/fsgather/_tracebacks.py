@@ -1,17 +1,31 @@
-"""Tracebacks of failed calls: the program's frames, and one of ours. The message tells everything; our own frames would bury it, on each rank."""
+"""Public functions as programs see them: :func:`shorten` has each traceback of a failed call end in one frame, which names the function."""
 
 from __future__ import annotations
 
+import ast
 import functools
 import logging
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any, Callable, Iterable, Optional, TypeVar
+
+from fsgather import _torch_order
+from fsgather._errors import Config, Error
 
 __all__ = ["public", "shorten", "shortened", "without_our_frames"]
 
 E = TypeVar("E", bound=BaseException)
 
 _PACKAGE = __name__.partition(".")[0]
+
+_WRAPPER = """
+def wrap(function, name):
+    def call(*arguments, **named):
+        try:
+            return function(*arguments, **named)
+        except Exception as error:
+            raise exception_of(error, name)
+    return call
+"""
 
 
 def without_our_frames(error: E) -> E:
@@ -28,16 +42,11 @@ def without_our_frames(error: E) -> E:
 
 
 def shortened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function whose exceptions have none of its own frames."""
-
-    @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        try:
-            return function(*arguments, **named)
-        except Exception as error:
-            raise without_our_frames(error)
-
-    return call
+    """Returns a function whose exceptions have one frame of ours, with its name, file and line, and whose wrong arguments are ours to refuse."""
+    call: FunctionType = _wrap(function, function.__name__)
+    own = function.__code__
+    call.__code__ = call.__code__.replace(co_filename=own.co_filename, co_name=own.co_name, co_firstlineno=own.co_firstlineno)
+    return functools.wraps(function)(call)
 
 
 def shorten(place: Any, names: Iterable[str]) -> None:
@@ -55,8 +64,32 @@ def public(place: type) -> list[str]:
     return [name for name in vars(place) if not name.startswith("_")]
 
 
+def _exception_of(error: Exception, name: str) -> Exception:
+    """Returns the exception that a program gets. A call with arguments that the function does not have is a wrong argument too."""
+    frame = error.__traceback__
+    if isinstance(error, TypeError) and not isinstance(error, Error) and frame is not None and frame.tb_next is None:
+        refused = Config(str(error) + _torch_order.hint(name))
+        refused.__suppress_context__ = True
+        error = refused
+    return without_our_frames(error)
+
+
 def _of_others(traceback: Optional[TracebackType]) -> Optional[TracebackType]:
     """Returns what follows the frames of ours that a traceback begins with."""
     while traceback is not None and str(traceback.tb_frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE:
         traceback = traceback.tb_next
     return traceback
+
+
+def _make_wrap() -> Any:
+    """Returns a function that wraps another one by code of one line, without columns, so that its line can be that of the other."""
+    tree = ast.parse(_WRAPPER)
+    for node in ast.walk(tree):
+        if hasattr(node, "lineno"):
+            vars(node).update(lineno=1, end_lineno=1, col_offset=-1, end_col_offset=-1)
+    made: dict[str, Any] = {"__name__": __name__, "exception_of": _exception_of}
+    exec(compile(tree, __file__, "exec"), made)
+    return made["wrap"]
+
+
+_wrap = _make_wrap()
