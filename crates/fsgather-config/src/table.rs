@@ -269,7 +269,7 @@ macro_rules! settings_table {
             trace: Trace {
                 variable {
                     TRACE = "FSGATHER_TRACE":
-                    "When the last 1000 calls of each rank are kept in a file of 192 KiB, for `fsgather ps` and `fsgather trace`: with `failed` while the job runs, and afterwards if it has failed; with `always` also after success; with `off` never."
+                    "When the last 1000 calls of each rank are kept in a file of 192 KiB, for `fsgather ps` and `fsgather trace`: with `failed` while the job runs, and afterwards if a rank was lost, late or in another call; with `always` also after success; with `off` never. At the end of a rank the file is cut to 192 bytes a call."
                 }
                 help { "keep each rank's last calls: failed, always, off" }
                 value { default Trace::Failed, such as "always" }

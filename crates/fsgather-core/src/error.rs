@@ -470,6 +470,23 @@ impl Error {
         }
     }
 
+    /// Whether the calls before the failure help to explain it: a rank was lost, did not arrive in time, or made another call.
+    ///
+    /// All other errors name their cause.
+    #[must_use]
+    pub fn needs_post_mortem(&self) -> bool {
+        match self.root_cause() {
+            Self::Timeout { .. } | Self::Desync { .. } => true,
+            Self::PeerFailed { failure, .. } => match failure {
+                PeerFailure::Lost { .. }
+                | PeerFailure::OutcomeUnknown { .. }
+                | PeerFailure::LinkLost { .. } => true,
+                PeerFailure::Raised { .. } | PeerFailure::Departed { .. } => false,
+            },
+            _ => false,
+        }
+    }
+
     /// Whether starting the job again, unchanged, may succeed.
     ///
     /// True for lost peers, time-outs and failed meetings; false where a rank of the program has raised an error or left

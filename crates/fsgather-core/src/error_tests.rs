@@ -252,6 +252,41 @@ fn who_is_blamed_is_who_was_not_reached_or_did_not_come() {
 }
 
 #[test]
+fn only_lost_late_and_differing_ranks_need_a_post_mortem() {
+    let failed = |failure| Error::peer_failed(peer(), Activity::outside(Phase::Waiting), failure);
+    let how = || "its process has ended".to_owned();
+    let message = || "no room".to_owned();
+    let timeout = Error::Timeout {
+        during: "barrier #1".into(),
+        timeout: Duration::from_secs(3),
+        missing: Vec::new(),
+        stacks: RollCall::default(),
+        hint: String::new(),
+    };
+    let too_large = Error::TooLarge {
+        peer: peer(),
+        size: 2,
+        bound: 1,
+    };
+    for (error, needs_it) in [
+        (timeout, true),
+        (failed(PeerFailure::Lost { how: how() }), true),
+        (failed(PeerFailure::OutcomeUnknown { how: how() }), true),
+        (failed(PeerFailure::Raised { message: message() }), false),
+        (failed(PeerFailure::DEPARTED), false),
+        (too_large, false),
+        (Error::config("wrong"), false),
+        (
+            Error::storage("open", "/x", StorageCause::described("denied")),
+            false,
+        ),
+    ] {
+        assert_eq!(error.needs_post_mortem(), needs_it, "{error}");
+        assert_eq!(error.poisoned().needs_post_mortem(), needs_it, "{error}");
+    }
+}
+
+#[test]
 fn who_has_read_damage_is_told_once() {
     let other = Peer {
         rank: Rank::ZERO,

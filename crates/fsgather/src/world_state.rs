@@ -184,7 +184,10 @@ impl WorldState {
             lock(&self.lost).insert(peer.rank);
         }
         // What fails in a forked child has not failed in the world.
-        if let Some(recording) = self.recording.get().filter(|_| !self.is_foreign()) {
+        if let Some(recording) = self.recording.get()
+            && failure.needs_post_mortem()
+            && !self.is_foreign()
+        {
             recording.fail(self.speaks());
         }
     }

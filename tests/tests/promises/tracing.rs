@@ -149,6 +149,22 @@ fn program_that_recovers_from_an_error_leaves_nothing() {
 }
 
 #[test]
+fn error_that_names_its_cause_leaves_no_calls() {
+    let place = place();
+    let mut stage = Stage::new();
+    stage.start_all(&World::new(3, place.path()), |rank| {
+        let fails = if rank == 1 {
+            "encode_fails"
+        } else {
+            "all_gather_bytes:5000"
+        };
+        format!("join barrier {fails}")
+    });
+    stage.fail_alike(everybody(3), PEER_FAILED);
+    assert_eq!(calls_in(place.path()), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn calls_survive_their_processes_and_the_error_names_them() {
     let place = place();
     let mut stage = Stage::new();
@@ -158,6 +174,12 @@ fn calls_survive_their_processes_and_the_error_names_them() {
     let (_, ends) = stage.fail_alike(others(3, 1), PEER_FAILED);
     let left = calls_in(place.path());
     assert_eq!(left.len(), 3, "{left:?}");
+    let lengths =
+        |ranks: [usize; 2]| ranks.map(|rank| left[rank].metadata().expect("it stays").len());
+    assert!(
+        lengths([0, 2]).iter().all(|length| *length < 8192),
+        "{left:?}"
+    );
     // One rank says it for all.
     let named = |warning: &&str| warning.contains("fsgather trace");
     let warnings: Vec<String> = ends

@@ -81,6 +81,7 @@ struct State {
     count: u64,
     moved: u64,
     open: Vec<Open>,
+    has_ended: bool,
 }
 
 #[derive(Debug)]
@@ -170,6 +171,9 @@ impl Recorder {
             words.set(Field::HandedIn, begun);
         }
         let mut state = lock(&self.state);
+        if state.has_ended {
+            return;
+        }
         state.count += 1;
         words.set(Field::Count, state.count);
         words.set(Field::MovedBefore, state.moved);
@@ -288,6 +292,14 @@ impl Recorder {
         u64::try_from(since).unwrap_or(u64::MAX).max(1)
     }
 
+    /// Ends the recording: nothing is written any more, so that the file can be cut to the length that this returns.
+    pub fn seal(&self) -> u64 {
+        let mut state = lock(&self.state);
+        state.has_ended = true;
+        state.open.clear();
+        (calls::HEADER_LEN + used_len_of_records(state.count)) as u64
+    }
+
     /// Writes a record. The caller holds the lock of the state, so there is one writer at a time. `count` calls have begun by now.
     fn write(&self, words: &mut RecordWords, count: u64) {
         let own = words.get(Field::Count);
@@ -316,6 +328,12 @@ pub fn places_of_last(count: u64, most: u64) -> Vec<Range<usize>> {
         None | Some(0) => vec![range(end - most, end)],
         Some(around) => vec![range(end - most, KEPT), range(0, around)],
     }
+}
+
+/// Returns the length of the records that `count` calls have used, in bytes.
+#[must_use]
+pub fn used_len_of_records(count: u64) -> usize {
+    usize::try_from(count.min(KEPT)).unwrap_or(KEPT_LEN) * CallRecord::SIZE
 }
 
 /// Length of the part of a file that holds records, in bytes.

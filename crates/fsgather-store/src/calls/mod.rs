@@ -221,7 +221,7 @@ pub enum AllowedOwner {
     AnyForRoot,
 }
 
-/// What a rank has left.
+/// The calls that a rank has left.
 #[derive(Clone, Debug)]
 pub struct CallsFile {
     /// Where it lies.
@@ -290,6 +290,16 @@ fn count(bytes: &[u8]) -> u64 {
 /// What the file system says.
 pub fn write_count(copy: &File, count: u64) -> io::Result<()> {
     copy.write_all_at(&count.to_ne_bytes(), COUNT_AT as u64)
+}
+
+/// Cuts the file of this rank to this length.
+///
+/// # Errors
+///
+/// The error of the file system.
+pub fn cut(path: &Path, len: u64) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    File::from(files::open(CWD, path, flags, 0)?).set_len(len)
 }
 
 /// Opens a file, and returns its owner.

@@ -145,7 +145,14 @@ impl Surveyor {
 
     /// The last calls of a rank, which are left once its process has ended.
     pub(crate) fn calls(&self, path: &Path, view: View) -> Option<Leftover> {
-        let mut leftover = old_file(path, LeftoverKind::Calls, view, &self.rules)?;
+        let is_empty = listing::examine_path(path).ok()?.len == 0;
+        let rules = if is_empty {
+            // Its writer was killed before it wrote who it is.
+            self.rules.for_nameless()
+        } else {
+            self.rules
+        };
+        let mut leftover = old_file(path, LeftoverKind::Calls, view, &rules)?;
         let Some(writer) = calls::writer(path, view.own) else {
             return Some(leftover);
         };

@@ -178,17 +178,17 @@ pub fn sweep_calls(rendezvous: &Path, rules: Rules) {
     };
     // Files of jobs that run are as many as files of jobs that are over, at most.
     let old = found.iter().map(|(.., path)| path).filter(|path| {
-        let changed = listing::examine_path(path).map(|found| found.changed);
-        changed.is_ok_and(|changed| {
-            let age = clock::wall().duration_since(changed);
-            age.is_ok_and(|age| age > rules.older_than)
+        listing::examine_path(path).is_ok_and(|found| {
+            let age = clock::wall().duration_since(found.changed);
+            age.is_ok_and(|age| found.len == 0 || age > rules.older_than)
         })
     });
     let mut view = None;
     for path in old {
         let view = *view.get_or_insert_with(|| View::of(rendezvous));
         let leftover = surveyor.calls(path, view);
-        if let Some(leftover) = leftover.filter(|left| left.age > rules.older_than) {
+        let is_old = |left: &Leftover| left.bytes == 0 || left.age > rules.older_than;
+        if let Some(leftover) = leftover.filter(is_old) {
             remove_leftover(&leftover);
         }
     }

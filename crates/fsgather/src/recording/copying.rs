@@ -60,7 +60,7 @@ impl Copying {
     }
 }
 
-/// What is compared, and written, at a time.
+/// Number of bytes that are compared and written at a time.
 const PART: usize = 4096;
 
 #[cfg(test)]
@@ -78,6 +78,28 @@ mod tests {
             epoch: Epoch::new(epoch),
             call: Call::new(Operation::Barrier, Site::of(std::panic::Location::caller())).into(),
         }
+    }
+
+    #[test]
+    fn sealed_recording_uses_as_much_as_its_calls() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("calls");
+        let file = File::create_new(&path).unwrap();
+        let recorder = Recorder::begin_in(&file, &path, Instant::now()).unwrap();
+        recorder.begin(&ticket(1), 2);
+        recorder.begin(&ticket(2), 2);
+        let used = recorder.seal();
+        let records = recorder::used_len_of_records(2);
+        assert_eq!(used, (HEADER_LEN + records) as u64);
+        // Calls of other threads no longer change it, so that it can be cut.
+        file.set_len(used).unwrap();
+        recorder.begin(&ticket(3), 2);
+        recorder.decided_and_done(&ticket(1), None);
+        assert_eq!((recorder.seal(), recorder.count()), (used, 2));
+        assert_eq!(
+            recorder::used_len_of_records(5000),
+            recorder::LEN_OF_RECORDS
+        );
     }
 
     #[test]
@@ -118,7 +140,7 @@ mod tests {
                 calls::read(&path, AllowedOwner::ThisUser).unwrap(),
             );
             assert_eq!((copy.count, &copy.header.rank), (count, &header.rank));
-            // What was never written is not copied.
+            // Unused records are not copied.
             let (same, rest) = whole.records.split_at(copy.records.len());
             assert!(
                 copy.records == same && rest.iter().all(|byte| *byte == 0),

@@ -196,9 +196,13 @@ impl Recording {
         };
         // Later failures have nothing to do with its calls.
         self.is_reported.store(true, Ordering::Relaxed);
+        let used_len = self.recorder.seal();
         if let Some(orders) = &self.worker {
             orders.give(Order::End { stays });
             orders.wait_for_end();
+        }
+        if stays && let Err(error) = calls::cut(self.recorder.path(), used_len) {
+            tracing::debug!("calls are not cut to the part that is used: {error}");
         }
         if !stays {
             calls::remove(self.recorder.path());

@@ -46,7 +46,7 @@ const LEFT_BEHIND: Duration = Duration::from_secs(60);
 /// How long the end of a world waits for the last copy: the server may hang.
 const LAST_COPY: Duration = Duration::from_secs(2);
 
-/// What the thread is to do.
+/// A task of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Work,
@@ -99,7 +99,7 @@ impl Orders {
     }
 }
 
-/// What the thread works with.
+/// The state of the thread.
 pub(super) struct Worker {
     pub(super) recorder: Arc<Recorder>,
     pub(super) header: CallsHeader,
@@ -112,7 +112,7 @@ pub(super) struct Worker {
     /// Questions that have come, since when, and whether they have been answered.
     pub(super) known: BTreeMap<u32, (Instant, bool)>,
     pub(super) onlooker: Option<Arc<dyn Onlooker>>,
-    /// What people call ranks.
+    /// The names of ranks in the job.
     pub(super) names: RankNames,
 }
 
@@ -243,7 +243,12 @@ impl Worker {
             // Several ranks that try it write the same. It may have copied some itself.
             let copied = calls::create_or_open(&copy.place, &left.header, recorder::LEN);
             let copied = copied.and_then(|made| {
-                made.write_all_at(&left.records, HEADER_LEN as u64)
+                let used = left
+                    .records
+                    .get(..recorder::used_len_of_records(left.count));
+                // Files that are written without mapping do not have the count.
+                let used = used.filter(|_| left.count > 0);
+                made.write_all_at(used.unwrap_or(&left.records), HEADER_LEN as u64)
                     .and_then(|()| calls::write_count(&made, left.count))
                     .and_then(|()| calls::sync(&made))
                     .map_err(|error| Error::storage("copy to", &copy.place, &error))
