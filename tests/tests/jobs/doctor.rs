@@ -6,51 +6,13 @@
 
 mod conformance;
 
-use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path};
-
-use serde_json::Value;
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use crate::common::{
     CONFIG, STORAGE, World,
     doctor::{USABLE, alone, document, findings, ranks, stage},
     place,
 };
-
-/// All names of fields in a document.
-fn fields(document: &Value, all: &mut BTreeSet<String>) {
-    match document {
-        Value::Object(object) => {
-            for (name, value) in object {
-                all.insert(name.clone());
-                fields(value, all);
-            }
-        }
-        Value::Array(values) => values.iter().for_each(|value| fields(value, all)),
-        _ => {}
-    }
-}
-
-#[test]
-fn the_page_on_documents_has_every_field_and_no_other() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/json.md");
-    let page = fs::read_to_string(page).expect("the page");
-    let (_, section) = page.split_once("## doctor").expect("the section");
-    let (_, example) = section.split_once("```json").expect("an example");
-    let (example, _) = example.split_once("```").expect("its end");
-    let example: Value = serde_json::from_str(example).expect("JSON");
-
-    let place = place();
-    let mut stage = stage();
-    let world = World::new(2, place.path());
-    for rank in 0..2 {
-        stage.start(&mut world.tool(rank, &["doctor", "--json", "--conformance", "--calls=1"]));
-    }
-    let ends = ranks(&mut stage, USABLE);
-    let (mut real, mut described) = (BTreeSet::new(), BTreeSet::new());
-    fields(&document(&ends[0]), &mut real);
-    fields(&example, &mut described);
-    assert_eq!(real, described);
-}
 
 #[test]
 fn wrong_variables_are_all_named() {

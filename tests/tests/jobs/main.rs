@@ -17,6 +17,7 @@ mod hanging;
 mod inspecting;
 mod introductions;
 mod intruders;
+mod json_documents;
 mod lost_ranks;
 mod meeting;
 mod other_users;
