@@ -7,7 +7,7 @@ use std::ffi::OsString;
 
 use clap::{
     ArgAction, ColorChoice, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
-    error::ErrorKind,
+    error::{ContextKind, ContextValue, ErrorKind},
 };
 
 use crate::{exit, heeded_variables, log::Loudness, run, verbs};
@@ -131,6 +131,7 @@ impl Arguments {
         let name = OsString::from("fsgather");
         // Help and refusals come before anything is known of the other words.
         let command = || command().color(asked_colour(words));
+        let words_given = words;
         let words = std::iter::once(&name).chain(words);
         let matches = command().try_get_matches_from(words);
         let read = matches.and_then(|matches| Self::from_arg_matches(&matches));
@@ -142,7 +143,15 @@ impl Arguments {
             }
             Ok(read)
         });
-        read.map_err(|refusal| {
+        read.map_err(|mut refusal| {
+            if refusal.kind() == ErrorKind::UnknownArgument
+                && let Some(tip) = tip_for_concat(words_given)
+            {
+                refusal.insert(
+                    ContextKind::Suggested,
+                    ContextValue::StyledStrs(vec![tip.into()]),
+                );
+            }
             let refusal = refusal.format(&mut command());
             // Nothing can be told when the stream for telling it is closed.
             let _ = refusal.print();
@@ -155,7 +164,17 @@ impl Arguments {
     }
 }
 
-/// What the command line says about colours, as far as it can be read.
+/// The way to write `--concat FILE`, whose file follows an equals sign because it may be left out.
+fn tip_for_concat(words: &[OsString]) -> Option<String> {
+    let mut words = words.iter().skip_while(|word| *word != "--concat");
+    let file = words
+        .nth(1)?
+        .to_str()
+        .filter(|file| !file.starts_with('-'))?;
+    Some(format!("write --concat={file}"))
+}
+
+/// Returns the choice of colours of the command line, as far as it can be read.
 fn asked_colour(words: &[OsString]) -> ColorChoice {
     let words: Vec<&str> = words.iter().map_while(|word| word.to_str()).collect();
     let own = words.split(|word| *word == "--").next().unwrap_or_default();

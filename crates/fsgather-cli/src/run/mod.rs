@@ -295,7 +295,7 @@ impl Run {
                 self.supervision.on_ends(now, ended, self.errors.read());
             }
             Event::Signal(signal) => self.supervision.on_signal(now, signal),
-            Event::OutputFailed(kind) => self.supervision.on_output_failure(now, kind),
+            Event::OutputFailed(error) => self.supervision.on_output_failure(now, &error),
             Event::Drained => self.supervision.on_drained(now),
             Event::RelayEnded => self.supervision.on_relay_end(),
         }

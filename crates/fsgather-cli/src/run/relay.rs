@@ -272,7 +272,7 @@ impl Pump {
             self.is_broken = true;
             // Without standard error a job still has its data.
             if self.stream == Stream::Stdout {
-                self.send(Event::OutputFailed(error.kind()));
+                self.send(Event::OutputFailed(error));
             }
         }
     }

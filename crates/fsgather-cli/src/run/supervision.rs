@@ -28,7 +28,7 @@ pub(super) struct Policy {
     pub(super) kill_after: Duration,
 }
 
-/// What to do.
+/// An action to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Say a line.
@@ -56,7 +56,12 @@ pub(super) enum Cause {
         reason: String,
     },
     /// Our standard output failed.
-    Output(io::ErrorKind),
+    Output {
+        /// Its kind,
+        kind: io::ErrorKind,
+        /// and the system's words.
+        text: String,
+    },
     /// This signal came before all ranks were started, or another one after it.
     Interrupted(Signal),
 }
@@ -142,8 +147,11 @@ impl Supervision {
             None => exit::DONE,
             Some(Cause::Rank(_, outcome)) => outcome.exit_code(),
             Some(Cause::NotStarted { code, .. }) => *code,
-            Some(Cause::Output(io::ErrorKind::BrokenPipe)) => exit::BROKEN_PIPE,
-            Some(Cause::Output(_)) => exit::OTHER,
+            Some(Cause::Output {
+                kind: io::ErrorKind::BrokenPipe,
+                ..
+            }) => exit::BROKEN_PIPE,
+            Some(Cause::Output { .. }) => exit::OTHER,
             Some(Cause::Interrupted(signal)) => exit::code_of_signal(signal.as_raw()),
         }
     }
@@ -153,7 +161,7 @@ impl Supervision {
         self.cause.as_ref().map(|cause| match cause {
             Cause::Rank(rank, outcome) => self.ends.sentence(*rank, *outcome),
             Cause::NotStarted { reason, .. } => reason.clone(),
-            Cause::Output(kind) => format!("standard output failed: {kind}"),
+            Cause::Output { text, .. } => format!("standard output failed: {text}"),
             Cause::Interrupted(signal) => format!("ended by {}", signal_text(signal.as_raw())),
         })
     }
@@ -216,15 +224,19 @@ impl Supervision {
 
     /// A reader that went away wants no more output, so the ranks are terminated. After another failure they may end by themselves, as
     /// after the failure of a rank: the terminal of the job may have been closed, and its signal is about to arrive.
-    pub(super) fn on_output_failure(&mut self, now: Instant, kind: io::ErrorKind) {
-        self.cause.get_or_insert(Cause::Output(kind));
+    pub(super) fn on_output_failure(&mut self, now: Instant, error: &io::Error) {
+        let kind = error.kind();
+        self.cause.get_or_insert_with(|| Cause::Output {
+            kind,
+            text: error.to_string(),
+        });
         if kind == io::ErrorKind::BrokenPipe {
             if matches!(self.stage, Stage::Running | Stage::Grace(_)) {
                 self.terminate(now);
             }
             return;
         }
-        let mut line = format!("standard output failed: {kind}");
+        let mut line = format!("standard output failed: {error}");
         // Ranks that got a signal take the time that they need.
         if matches!(self.stage, Stage::Running) && self.passed_on.is_none() {
             let grace = self.policy.grace;
@@ -256,7 +268,7 @@ impl Supervision {
                 self.passed_on = Some((signal, signal, now));
                 if matches!(
                     (self.stage, &self.cause),
-                    (Stage::Grace(_), Some(Cause::Output(_)))
+                    (Stage::Grace(_), Some(Cause::Output { .. }))
                 ) {
                     self.stage = Stage::Running;
                 }

@@ -119,14 +119,17 @@ pub(crate) fn trace(arguments: &TraceArguments, json: bool) -> Result<u8, Failur
     Ok(exit::DONE)
 }
 
-/// Maximum number of jobs and files that a message lists.
+/// Maximum number of files that a message lists.
 const MAX_LISTED: usize = 10;
+
+/// Maximum number of jobs that a message lists.
+const MAX_LISTED_JOBS: usize = 3;
 
 /// Returns the ids of the last jobs.
 fn listed(jobs: &Jobs) -> String {
     let ids = jobs.ids();
-    let more = ids.len().saturating_sub(MAX_LISTED);
-    let ids = ids.into_iter().rev().take(MAX_LISTED);
+    let more = ids.len().saturating_sub(MAX_LISTED_JOBS);
+    let ids = ids.into_iter().rev().take(MAX_LISTED_JOBS);
     let mut listed: Vec<String> = ids
         .map(|id| id.map_or_else(|| "one without an id".to_owned(), word))
         .collect();

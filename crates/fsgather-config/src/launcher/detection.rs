@@ -37,7 +37,7 @@ pub struct Detection {
     pub hosts: Vec<String>,
     /// Other launchers whose variables are there and were not used.
     pub others: Vec<Family>,
-    /// What was chosen and why, what was passed over, and what else was there, for one line of the log.
+    /// The choice, its reason, and the other launchers that were found, for one line of the log.
     pub notes: Vec<String>,
     /// A warning for the user: this is a world of one, although no variable asks for it.
     pub warning: Option<String>,
@@ -214,15 +214,23 @@ impl Detection {
 
     /// Takes the job's id from a launcher whose variables were passed on under other names, as in
     /// `RANK=$SLURM_PROCID`.
-    pub(super) fn take_id_of(&mut self, launched: &Self) {
+    pub(super) fn take_id_of(&mut self, launched: &Self, variables: &Variables) {
         if self.has_own_id || !launched.has_own_id || launched.world_size != self.world_size {
             return;
         }
         // torchrun's is no id without its master.
         let parts = [launched.job.clone(), launched.master_for_key()];
         let job = parts.into_iter().flatten().collect::<Vec<_>>().join(".");
+        // It gives both names the same value.
+        let is_run =
+            launched.job.is_some() && launched.job.as_deref() == variables.get(environment::JOB);
+        let family = if is_run {
+            "fsgather run".to_owned()
+        } else {
+            launched.family.to_string()
+        };
         self.notes
-            .push(format!("job {}, by {}", plain_line(&job), launched.family));
+            .push(format!("job {}, by {family}", plain_line(&job)));
         self.job = Some(job);
         self.has_own_id = true;
         if launched.family != Family::Torchrun {

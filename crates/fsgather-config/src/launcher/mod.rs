@@ -89,7 +89,7 @@ pub fn detect(variables: &Variables) -> Result<Detection, Error> {
         for row in rows {
             if let Ok(Claim::Complete(rank, world_size)) = claim(variables, row) {
                 let launched = Detection::claimed(variables, row, rank, world_size);
-                detection.take_id_of(&launched);
+                detection.take_id_of(&launched, variables);
             }
         }
     }
@@ -122,7 +122,7 @@ pub fn explicit(
         {
             detection.local_size = Some(world_size.get());
         }
-        detection.take_id_of(&launched);
+        detection.take_id_of(&launched, variables);
     }
     Ok(detection)
 }

@@ -234,6 +234,24 @@ fn the_note_says_what_was_chosen_and_what_else_was_there() {
 }
 
 #[test]
+fn note_on_the_job_names_fsgather_run_and_not_torchrun() {
+    let ours =
+        "FSGATHER_RANK=1 FSGATHER_WORLD_SIZE=2 RANK=1 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=run-7";
+    for (more, launcher) in [
+        (" FSGATHER_JOB=run-7", "fsgather run"),
+        (" FSGATHER_JOB=eval", "torchrun"),
+    ] {
+        let summary = detect(&variables(&format!("{ours}{more}")))
+            .unwrap()
+            .summary();
+        assert!(
+            summary.ends_with(&format!("job run-7, by {launcher}")),
+            "{summary}"
+        );
+    }
+}
+
+#[test]
 fn kubernetes_completes_our_world_size() {
     let detection = detect(&variables("JOB_COMPLETION_INDEX=0 FSGATHER_WORLD_SIZE=3")).unwrap();
     assert_eq!(detection.family, Family::Kubernetes);

@@ -209,8 +209,14 @@ impl Coordinator {
         if !self.open {
             let here = self.name_of(Rank::ZERO);
             let told = self.name_of(from);
+            // Process ids are those of the pid namespace of each.
+            let namespace = if here == other {
+                " of another pid namespace"
+            } else {
+                ""
+            };
             self.give_up(&Error::rendezvous(format!(
-                "two worlds of the same job meet in one place: rank 0 is {here}, and also {other}; \
+                "two worlds of the same job meet in one place: rank 0 is {here}, and also {other}{namespace}; \
                  rank {from} ({told}) could belong to either. Set FSGATHER_JOB to a different name for each job"
             )));
         }

@@ -245,6 +245,11 @@ fn two_worlds_that_form_in_one_place_are_told_of_each_other() {
                 text.contains("two worlds of the same job"),
                 "seed {seed}: {text}"
             );
+            // Both have the same number.
+            assert!(
+                text.contains(" of another pid namespace; rank 1 "),
+                "seed {seed}: {text}"
+            );
         }
     }
 }

@@ -45,7 +45,7 @@ impl Script {
     }
 
     fn output_fails(&mut self, kind: io::ErrorKind) -> Vec<Action> {
-        self.supervision.on_output_failure(self.now, kind);
+        self.supervision.on_output_failure(self.now, &kind.into());
         self.supervision.take_actions()
     }
 
