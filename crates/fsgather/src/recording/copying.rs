@@ -34,7 +34,7 @@ impl Copying {
         let (copy, _) = if let Some(made) = &self.made {
             made
         } else {
-            // Where ranks have no other use for it nobody has made it.
+            // Ranks make it only if they have another use for it.
             if let Some(parent) = self.place.parent() {
                 make_rendezvous(parent)?;
             }
@@ -117,7 +117,7 @@ mod tests {
         };
         let (file, path) = calls::create(own.path(), &header, recorder::LEN).unwrap();
         let recorder = Recorder::begin_in(&file, &path, Instant::now()).unwrap();
-        // It is a directory that nobody has made.
+        // The directory does not exist yet.
         let place = fsgather_store::layout::rendezvous_path(afar.path());
         let mut copying = Copying {
             place: place.clone(),
