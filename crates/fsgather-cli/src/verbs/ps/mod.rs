@@ -40,9 +40,9 @@ Examples:
       for programs
 
 Any host that sees the directory will do, such as a login node, for the same
-user or root. If the directory is on a file server, other hosts see calls after 30 to
-40 seconds, and later ones up to 10 seconds old. `5?` is a rank that others may
-wait for: it has left no calls here.
+user or root. If the directory is on a file server, other hosts see calls
+after 30 to 40 seconds, and later ones up to 10 seconds old. `5?` is a rank
+that others may wait for: it has left no calls here.
 
 --stacks asks rank 0, which asks all: that takes 2 to 10 seconds. The job
 continues meanwhile. FSGATHER_TRACE=off in a job hides it, FSGATHER_STACKS=0 its
