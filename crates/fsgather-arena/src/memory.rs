@@ -14,6 +14,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use fsgather_core::sys::limits;
 use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
 use rustix::{
     fs::{
@@ -21,16 +22,12 @@ use rustix::{
         fcntl_get_seals, memfd_create, open,
     },
     io::Errno,
-    process::{Resource, getrlimit},
 };
 
 /// Makes a nameless file in memory, which never gets shorter. It is empty, and may grow as long as `most`.
 fn make(name: &str, most: u64) -> io::Result<File> {
     // A file beyond the limit ends the process by a signal, rather than by an error.
-    if getrlimit(Resource::Fsize)
-        .current
-        .is_some_and(|limit| limit < most)
-    {
+    if limits::file_bytes().is_some_and(|limit| limit < most) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

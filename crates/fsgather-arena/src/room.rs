@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::process::{Resource, getrlimit};
+use fsgather_core::sys::limits;
 
 use crate::slots::SPREAD;
 
@@ -20,18 +20,17 @@ const DESCRIPTORS: u64 = 4;
 
 /// How many bytes each of `ranks` ranks of a host may share: at most `setting`, and all together at most an eighth of the
 /// memory that the machine, or the control group, has; with all of them mapped, an eighth of the addresses that this process may
-/// use. None where this process may have few files open.
+/// use. None where this process cannot
+/// raise its limit of open files far enough.
 #[must_use]
 pub fn budget(setting: u64, ranks: usize) -> u64 {
-    let files = getrlimit(Resource::Nofile).current;
-    if files.is_some_and(|files| files / DESCRIPTORS < ranks as u64) {
+    let needed = DESCRIPTORS * ranks as u64;
+    if limits::raise_open_files(needed).is_some_and(|allowed| allowed < needed) {
         return 0;
     }
-    let limits = limit(Path::new("/")).into_iter().chain(
-        getrlimit(Resource::As)
-            .current
-            .map(|addresses| addresses / SPREAD),
-    );
+    let limits = limit(Path::new("/"))
+        .into_iter()
+        .chain(limits::address_bytes().map(|addresses| addresses / SPREAD));
     let limit = limits.min().unwrap_or(u64::MAX);
     setting.min(limit / SHARE / (ranks as u64).max(1))
 }

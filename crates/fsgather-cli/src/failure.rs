@@ -8,7 +8,7 @@ use std::{
 };
 
 use fsgather::Error;
-use fsgather_core::{Peer, PeerFailure};
+use fsgather_core::{Peer, PeerFailure, sys::explain_denial};
 
 use crate::exit;
 
@@ -66,6 +66,17 @@ impl Failure {
     /// A failed system call, for `map_err`.
     pub(crate) fn system(operation: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |cause| Self::System { operation, cause }
+    }
+
+    /// The same, with the calls that were made, in case that a sandbox denies one.
+    pub(crate) fn denied(
+        operation: &'static str,
+        calls: &'static str,
+    ) -> impl FnOnce(io::Error) -> Self {
+        move |cause| Self::System {
+            operation,
+            cause: io::Error::new(cause.kind(), explain_denial(&cause, calls)),
+        }
     }
 
     /// A failed operation on a file that the user named, for `map_err`.

@@ -42,6 +42,7 @@ use std::{
 
 use arguments::{Arguments, Verb};
 use failure::Failure;
+use fsgather_core::sys::thread::explain_failure;
 use invocation::Invocation;
 
 /// Does what the command line says and returns the code to exit with.
@@ -77,7 +78,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, program: Vec<OsString
     match working {
         Ok(_) => end.recv().unwrap_or(exit::OTHER),
         Err(error) => {
-            output::say(&format!("fsgather: cannot start a thread: {error}"));
+            let why = explain_failure(&error);
+            output::say(&format!("fsgather: cannot start a thread: {why}"));
             exit::OTHER
         }
     }

@@ -100,8 +100,9 @@ impl Membership {
     /// When the ranks do not meet, or a signal ends the meeting.
     pub(crate) fn enter(builder: Builder, invocation: &Invocation) -> Result<Self, Failure> {
         let interrupt = Interrupt::default();
-        let interruption = Interruption::watch(&interrupt, invocation.early_end())
-            .map_err(Failure::system("watch signals"))?;
+        let interruption = Interruption::watch(&interrupt, invocation.early_end()).map_err(
+            Failure::denied("watch signals", "socketpair, rt_sigaction or clone3"),
+        )?;
         let line = invocation.command_line();
         let builder = builder.interrupt(&interrupt).call_site(line.clone());
         match builder.build() {

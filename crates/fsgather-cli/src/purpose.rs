@@ -4,7 +4,7 @@
 //! met the others, its next one meets theirs, and every later one too: each would take another's data for its own.
 
 use fsgather::{Communicator, Rank};
-use fsgather_core::Peer;
+use fsgather_core::{Peer, sys::process::host_name};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -49,10 +49,7 @@ impl CommandPurpose {
         let said = communicator.all_gather(&Said {
             purpose: self,
             line,
-            host: rustix::system::uname()
-                .nodename()
-                .to_string_lossy()
-                .into_owned(),
+            host: host_name(),
             pid: std::process::id(),
         })?;
         different(&said).map_or(Ok(()), Err)

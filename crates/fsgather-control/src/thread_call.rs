@@ -5,7 +5,7 @@
 
 use std::{io, thread};
 
-use fsgather_core::Error;
+use fsgather_core::{Error, sys::thread::explain_failure};
 use tokio::sync::oneshot;
 
 /// A call under way on a thread of its own. Dropping this does not end it.
@@ -39,7 +39,8 @@ impl<R: Send + 'static> ThreadCall<R> {
 
 /// The error of a rank that gets no thread.
 pub(crate) fn without_a_thread(error: &io::Error) -> Error {
-    Error::config(format!("cannot start a thread: {error}"))
+    let why = explain_failure(error);
+    Error::config(format!("cannot start a thread: {why}"))
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 use std::{net::IpAddr, path::PathBuf};
 
 use fsgather_control::{descriptors_needed, host_addresses::own_addresses};
-use fsgather_core::{ProcessId, WorldSize};
-use rustix::process::{Resource, getrlimit};
+use fsgather_core::{
+    ProcessId, WorldSize,
+    sys::{limits, process::kernel_release},
+};
 
 use super::{
     directory::{self, Depth},
@@ -28,11 +30,12 @@ pub(super) fn rank_facts(
         world_size: detection.world_size.get(),
         host: process.host.clone(),
         pid: process.pid,
+        kernel: kernel_release(),
         launcher: launcher_facts(detection),
         settings: setting_facts(settings),
         unknown_variables: settings.warnings.clone(),
         wrong_settings: wrong_settings(settings),
-        limits: limits(detection.world_size),
+        limits: limit_facts(detection.world_size),
         network: network(settings),
         directory: directory_facts(settings, context),
     }
@@ -92,14 +95,13 @@ fn wrong_settings(settings: &Settings) -> Vec<String> {
     wrong
 }
 
-fn limits(world_size: WorldSize) -> LimitFacts {
-    let current = |resource| getrlimit(resource).current;
+fn limit_facts(world_size: WorldSize) -> LimitFacts {
     LimitFacts {
         // A rank raises its soft limit.
-        open_files: getrlimit(Resource::Nofile).maximum,
+        open_files: limits::open_files().hard,
         open_files_needed: descriptors_needed(world_size),
-        file_bytes: current(Resource::Fsize),
-        address_bytes: current(Resource::As),
+        file_bytes: limits::file_bytes(),
+        address_bytes: limits::address_bytes(),
     }
 }
 

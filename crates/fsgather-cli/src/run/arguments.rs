@@ -8,10 +8,8 @@ use std::{
 
 use clap::Args;
 use fsgather::{Error, WorldSize};
-use rustix::{
-    fs::{Access, access},
-    process::{Resource, getrlimit, setrlimit},
-};
+use fsgather_core::sys::limits::raise_open_files;
+use rustix::fs::{Access, access};
 
 use crate::{
     duration::{duration, positive_duration},
@@ -86,7 +84,7 @@ Output:
   lines on standard error still appear. When all ranks have ended, `run` waits
   until the rest of their output is read, and says so.
 
-  The limit of open files is raised to the hard limit, for the ranks too.
+  The soft limit of open files is raised as far as the ranks need it.
 
 With --json, standard output carries one document when all is over:
   {schema_version, job, world_size, directory, exit_code, seconds,
@@ -159,18 +157,14 @@ impl RunArguments {
     }
 }
 
-/// Raises the limit of open files to the hard limit, for the ranks too, and checks that it suffices to relay the ranks.
+/// Raises the soft limit of open files as far as it takes to relay the ranks, and checks that it suffices.
 ///
 /// # Errors
 ///
 /// [`Error::Config`] when this process may not have as many open files as that takes.
 pub(crate) fn allow_open_files(ranks: WorldSize) -> Result<(), Error> {
     let needed = 2 * u64::from(ranks.get()) + OTHER_FILES;
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    // Where it cannot be raised, the limit stays as it is.
-    let _ = setrlimit(Resource::Nofile, limit);
-    match getrlimit(Resource::Nofile).current {
+    match raise_open_files(needed) {
         Some(allowed) if allowed < needed => Err(Error::config(format!(
             "{ranks} ranks need {needed} open files, but {allowed} are allowed; raise that with `ulimit -n {needed}`"
         ))),

@@ -5,7 +5,7 @@
 
 use std::{
     ffi::OsStr,
-    io::{self, Read},
+    io::{self, Read, Write},
     os::{
         fd::OwnedFd,
         unix::{net::UnixStream, process::CommandExt},
@@ -23,6 +23,9 @@ use signal_hook::{
 
 use super::processes::signal_group;
 use crate::{exit, failure::Failure, invocation::Invocation};
+
+/// Ends the guard instead of naming a group to it. No rank has this group.
+const DISMISSAL: [u8; 4] = [0; 4];
 
 /// The process that ends the process groups of all ranks when this one is gone.
 #[derive(Debug)]
@@ -51,7 +54,10 @@ impl Guard {
                 .map_err(|cause| name_missing_path(cause, command.get_program()))?;
             Ok(Self { child, channel })
         };
-        start().map_err(Failure::system("start a process"))
+        start().map_err(Failure::denied(
+            "start a process",
+            "socketpair, pipe2, clone3, setpgid or execve",
+        ))
     }
 
     /// Returns the descriptor to which a rank sends its process group, as four bytes, before its command begins.
@@ -61,7 +67,8 @@ impl Guard {
 
     /// Ends the guard. This must happen before any rank is waited for: then another process can get its id.
     pub(super) fn dismiss(&mut self) {
-        // It may have ended already.
+        // It may have ended already. A sandbox may deny `kill`.
+        let _ = self.channel.write_all(&DISMISSAL);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -89,6 +96,9 @@ pub(crate) fn guard_run() -> u8 {
     let mut groups = Vec::new();
     let mut group = [0; 4];
     while input.read_exact(&mut group).is_ok() {
+        if group == DISMISSAL {
+            return exit::DONE;
+        }
         groups.push(u32::from_ne_bytes(group));
     }
     for group in groups {

@@ -8,6 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use fsgather_core::sys::explain_denial;
 use rustix::{
     net::{SendFlags, send},
     process::{Signal, getpid, getppid, set_parent_process_death_signal, setsid},
@@ -66,7 +67,8 @@ pub(super) fn start(
     let guard = guard.channel().map_err(failure)?;
     let run = getpid();
     let prepare = move || {
-        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The guard does the same, a moment later: a sandbox may deny this call.
+        let _ = set_parent_process_death_signal(Some(Signal::KILL));
         // No signal comes if `run` ended before this was asked for.
         if getppid() != Some(run) {
             return Err(io::Error::from_raw_os_error(3));
@@ -111,7 +113,10 @@ impl fmt::Display for StartFailure {
             io::ErrorKind::NotFound => {
                 f.write_str("the interpreter named in its first line does not exist")
             }
-            _ => self.cause.fmt(f),
+            _ => f.write_str(&explain_denial(
+                &self.cause,
+                "pipe2, clone3, setsid or execve",
+            )),
         }
     }
 }

@@ -162,7 +162,10 @@ fn execute(task: &Task<'_>, job: &Job, json: bool) -> Result<u8, Failure> {
     let started_at = Instant::now();
     let (events, inbox) = mpsc::channel();
     // Before the first rank, so that no end of a rank is missed.
-    let watch = SignalWatch::start(events.clone()).map_err(Failure::system("watch signals"))?;
+    let watch = SignalWatch::start(events.clone()).map_err(Failure::denied(
+        "watch signals",
+        "socketpair, rt_sigaction or clone3",
+    ))?;
     let mut run = Run::start(task, job, &events, &inbox)?;
     run.supervise(&inbox);
     run.finish();
@@ -240,8 +243,10 @@ impl Run {
             supervision: Supervision::new(task.policy, processes.pids().to_vec()),
             processes,
             guard,
-            relay: Relay::start(task.verb, sources, progress, events)
-                .map_err(Failure::system("start a thread"))?,
+            relay: Relay::start(task.verb, sources, progress, events).map_err(Failure::denied(
+                "relay output",
+                "socketpair, fcntl, ioctl or clone3",
+            ))?,
             errors,
             is_abandoned: false,
         };

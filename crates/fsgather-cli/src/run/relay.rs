@@ -19,6 +19,7 @@ use std::{
     time::Instant,
 };
 
+use fsgather_core::sys::explain_denial;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -201,7 +202,13 @@ impl Pump {
             .map(|source| PollFd::new(&source.fd, PollFlags::IN))
             .collect();
         // After an interruption nothing is ready, and the caller waits again.
-        let _ = poll(&mut fds, timeout.as_ref());
+        if let Err(errno) = poll(&mut fds, timeout.as_ref())
+            && errno != Errno::INTR
+        {
+            drop(fds);
+            self.give_up(errno);
+            return false;
+        }
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         let mut is_ready = ready.iter().copied();
         let now = Instant::now();
@@ -219,6 +226,17 @@ impl Pump {
             self.control = control.and_then(|mut own| self.read(&mut own).then_some(own));
         }
         ready.contains(&true)
+    }
+
+    /// Ends this pump, whose sources cannot be waited for.
+    fn give_up(&mut self, errno: Errno) {
+        let why = explain_denial(&errno.into(), "ppoll");
+        self.out
+            .extend_from_slice(format!("fsgather: cannot relay output: {why}\n").as_bytes());
+        self.write();
+        self.out.clear();
+        self.sources.clear();
+        self.control = None;
     }
 
     /// Reads once and delivers complete lines. Returns false at the end.

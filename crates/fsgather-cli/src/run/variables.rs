@@ -111,7 +111,10 @@ fn free_port() -> Result<u16, Failure> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
         .map(|address| address.port())
-        .map_err(Failure::system("find a free port on 127.0.0.1"))
+        .map_err(Failure::denied(
+            "find a free port on 127.0.0.1",
+            "socket, bind or listen",
+        ))
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub(crate) async fn keep<F>(
             Err(error) => {
                 if descriptors::is_exhausted(&error) && !is_exhausted {
                     is_exhausted = true;
-                    let why = descriptors::explain(&error);
+                    let why = descriptors::explain(&error, "accept4");
                     fsgather_core::warn!("connections of other ranks have to wait: {why}");
                     exhausted(&error);
                 }

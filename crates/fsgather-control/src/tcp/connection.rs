@@ -8,6 +8,7 @@ use std::{
 };
 
 use fsgather_core::{Error, Rank};
+use rustix::io::Errno;
 use serde::{Serialize, de::DeserializeOwned};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use tokio::{
@@ -50,10 +51,10 @@ const _: () = assert!(
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransportError {
     /// Connecting failed, or nothing came back.
-    #[error("{}", descriptors::explain(.0))]
+    #[error("{}", descriptors::explain(.0, "connect or send, or a firewall does"))]
     Unreachable(#[source] io::Error),
     /// The operating system says so.
-    #[error("{}", descriptors::explain(.0))]
+    #[error("{}", descriptors::explain(.0, "connect or send, or a firewall does"))]
     Io(#[source] io::Error),
     /// The other side closed the connection.
     #[error("its connection closed")]
@@ -192,13 +193,17 @@ pub(crate) fn listen_as(
     } else {
         format!("any of the ports {} to {}", ports.start(), ports.end())
     };
-    listen(place, ports).map_err(|error| {
-        let way_out = if descriptors::is_exhausted(&error) {
-            String::new()
-        } else {
+    listen(place, ports.clone()).map_err(|error| {
+        let is_about_port = matches!(
+            error.kind(),
+            io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable
+        ) || error.raw_os_error() == Some(Errno::ACCESS.raw_os_error());
+        let way_out = if is_about_port && *ports.end() != 0 {
             format!("; choose another one with {setting}")
+        } else {
+            String::new()
         };
-        let why = descriptors::explain(&error);
+        let why = descriptors::explain(&error, "socket, setsockopt, bind or listen");
         Error::rendezvous(format!(
             "rank {rank} cannot listen on {text} of {host}: {why}{way_out}"
         ))

@@ -1,15 +1,15 @@
 //! Checks that this process may have enough files open, and explains where not: [`check`], [`explain`].
-//!
-//! The soft limit is raised as far as a world needs it, and no further: a program that waits with `select` breaks on
-//! descriptors above 1023, and a library cannot know whether it does.
 
 use std::io;
 
-use fsgather_core::{Error, WorldSize};
-use rustix::{
-    io::Errno,
-    process::{Resource, getrlimit, setrlimit},
+use fsgather_core::{
+    Error, WorldSize,
+    sys::{
+        explain_denial,
+        limits::{open_files, raise_open_files},
+    },
 };
+use rustix::io::Errno;
 
 /// What a process has open besides the connections of one world.
 const OTHERS: u64 = 128;
@@ -29,7 +29,7 @@ pub fn descriptors_needed(world_size: WorldSize) -> u64 {
 /// Raises the soft limit for them, within the hard limit.
 pub(crate) fn check(world_size: WorldSize) -> Result<(), Error> {
     let needed = descriptors_needed(world_size);
-    let Some(allowed) = raise_to(needed) else {
+    let Some(allowed) = raise_open_files(needed) else {
         return Ok(());
     };
     if allowed < needed {
@@ -41,7 +41,7 @@ pub(crate) fn check(world_size: WorldSize) -> Result<(), Error> {
     let more = 2 * u64::from(world_size.get().saturating_sub(1)) + SPARE;
     let mut left = count_left(more);
     if left < more {
-        raise_to(allowed + more - left);
+        let _ = raise_open_files(allowed + more - left);
         left = count_left(more);
     }
     if left < more {
@@ -54,12 +54,13 @@ pub(crate) fn check(world_size: WorldSize) -> Result<(), Error> {
     Ok(())
 }
 
-/// An error of the system, with the limit where descriptors are what is missing.
-pub(crate) fn explain(error: &io::Error) -> String {
+/// Returns the text of an error of the system. It has the limit if descriptors are missing, and `calls`, those that were tried, if one
+/// is denied.
+pub(crate) fn explain(error: &io::Error, calls: &str) -> String {
     if !is_exhausted(error) {
-        return error.to_string();
+        return explain_denial(error, calls);
     }
-    match allowed() {
+    match open_files().soft {
         Some(allowed) => format!(
             "out of file descriptors (`ulimit -n` is {allowed}); raise the limit with `ulimit -n {}` or higher before \
              the job starts",
@@ -74,25 +75,13 @@ pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     error.raw_os_error().map(Errno::from_raw_os_error) == Some(Errno::MFILE)
 }
 
-fn allowed() -> Option<u64> {
-    getrlimit(Resource::Nofile).current
-}
-
-/// Raises the soft limit to `wanted` if it is lower, as far as the hard limit allows, and returns the soft limit.
-fn raise_to(wanted: u64) -> Option<u64> {
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current? < wanted {
-        limit.current = Some(limit.maximum.map_or(wanted, |hard| hard.min(wanted)));
-        // A sandbox may refuse it: then the limit stays as it is.
-        let _ = setrlimit(Resource::Nofile, limit);
-    }
-    allowed()
-}
-
 /// How many files this process may still open, as far as `enough`; found out by opening them.
 fn count_left(enough: u64) -> u64 {
-    let Ok((held, other)) = io::pipe() else {
-        return 0;
+    let (held, other) = match io::pipe() {
+        Ok(both) => both,
+        Err(error) if is_exhausted(&error) => return 0,
+        // The error of a sandbox says nothing about the limit.
+        Err(_) => return enough,
     };
     let copies: Vec<_> = (2..enough).map_while(|_| held.try_clone().ok()).collect();
     drop(other);
@@ -106,7 +95,7 @@ mod tests {
     #[test]
     fn a_small_world_fits_and_a_huge_one_is_told_how_much_it_needs() {
         assert_eq!(check(WorldSize::new(2).unwrap()), Ok(()));
-        let Some(allowed) = getrlimit(Resource::Nofile).maximum else {
+        let Some(allowed) = open_files().hard else {
             return;
         };
         let Ok(ranks) = u32::try_from(allowed / 2) else {
@@ -128,8 +117,8 @@ mod tests {
     #[test]
     fn only_a_lack_of_descriptors_is_told_with_the_limit() {
         let lack = io::Error::from_raw_os_error(Errno::MFILE.raw_os_error());
-        assert!(explain(&lack).contains("`ulimit -n`"));
+        assert!(explain(&lack, "socket").contains("`ulimit -n`"));
         let other = io::Error::from(io::ErrorKind::ConnectionRefused);
-        assert_eq!(explain(&other), other.to_string());
+        assert_eq!(explain(&other, "socket"), other.to_string());
     }
 }

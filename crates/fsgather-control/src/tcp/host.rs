@@ -70,7 +70,7 @@ impl From<Error> for NotFormed {
 
 /// That a runtime cannot be had.
 pub(crate) fn no_runtime(error: &std::io::Error) -> Error {
-    let why = descriptors::explain(error);
+    let why = descriptors::explain(error, "epoll_create1 or eventfd2");
     Error::config(format!("cannot start the network runtime: {why}"))
 }
 

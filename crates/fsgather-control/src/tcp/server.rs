@@ -40,7 +40,7 @@ pub(crate) async fn serve(
 
 /// Ends a world that cannot form, since nobody else can be let in.
 fn give_up(node: &TcpNode, error: &io::Error) {
-    let why = descriptors::explain(error);
+    let why = descriptors::explain(error, "accept4");
     let cause = Error::rendezvous(format!("rank 0 cannot let all ranks join: {why}"));
     node.coordinate(|coordinator, _| {
         if !coordinator.is_open() && coordinator.failure().is_none() {

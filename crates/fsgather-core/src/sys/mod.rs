@@ -8,14 +8,16 @@
 //! - [`lock()`]: locks of data that threads share.
 //! - [`condition`]: waiting for another thread; [`channel`]: orders for another thread.
 //! - [`thread`]: starting threads; [`process`]: whether a process of a model runs.
-//! - [`random`]: random numbers.
-//! - [`files`]: calls about files and directories.
+//! - [`random`]: random numbers; [`explain_denial`]: errors of calls that a sandbox denies.
+//! - [`files`]: calls about files and directories; [`limits`]: limits of the process.
 //! - [`warning`]: warnings, on standard error if a program has no log; [`StandardError`]: standard error with bounded waiting.
 
 pub mod channel;
 pub mod clock;
 pub mod condition;
+mod denial;
 pub mod files;
+pub mod limits;
 mod lock;
 #[cfg(feature = "model")]
 pub mod model;
@@ -25,6 +27,7 @@ mod standard_error;
 pub mod thread;
 pub mod warning;
 
+pub use denial::explain_denial;
 pub use lock::lock;
 pub use standard_error::StandardError;
 

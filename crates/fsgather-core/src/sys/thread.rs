@@ -13,6 +13,15 @@ enum Kind {
     Modelled(u64),
 }
 
+/// Returns why there is no thread, from the error of starting one.
+#[must_use]
+pub fn explain_failure(error: &io::Error) -> String {
+    super::explain_denial(
+        error,
+        "clone3 (or clone); allow it, or let it fail with ENOSYS",
+    )
+}
+
 /// Starts a thread of this name.
 ///
 /// # Errors

@@ -26,12 +26,12 @@ use std::{
 };
 
 use fsgather_core::{
-    Error, ProcessId, Rank, StorageCause, floor_boundary, hash::Hash128, read_message, sys::files,
+    Error, ProcessId, Rank, StorageCause, floor_boundary,
+    hash::Hash128,
+    read_message,
+    sys::{files, limits},
 };
-use rustix::{
-    fs::{CWD, OFlags},
-    process::{Resource, getrlimit},
-};
+use rustix::fs::{CWD, OFlags};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -164,10 +164,7 @@ pub fn create(rendezvous: &Path, header: &CallsHeader, len: u64) -> Result<(File
     let path = rendezvous.join(header.name());
     let told = |error: io::Error| Error::storage("make", &path, &error);
     // The kernel's answer would be a signal.
-    if getrlimit(Resource::Fsize)
-        .current
-        .is_some_and(|limit| limit < len)
-    {
+    if limits::file_bytes().is_some_and(|limit| limit < len) {
         return Err(told(io::ErrorKind::FileTooLarge.into()));
     }
     let bytes = header.to_bytes().ok_or_else(|| {

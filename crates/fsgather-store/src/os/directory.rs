@@ -7,11 +7,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fsgather_core::{Error, StorageCause, sys::files};
+use fsgather_core::{
+    Error, StorageCause,
+    sys::{files, limits},
+};
 use rustix::{
     fs::{AtFlags, CWD, FileType},
     io::Errno,
-    process::{Resource, getrlimit},
 };
 use serde::{Deserialize, Serialize};
 
@@ -121,7 +123,15 @@ pub(crate) fn give_group(directory: &OwnedFd, group: u32) -> io::Result<bool> {
 
 /// Sets the mode of an open directory, whatever the umask has made of it.
 pub(crate) fn give_mode(directory: &OwnedFd, mode: u32) -> io::Result<()> {
-    Ok(files::set_mode(directory, mode)?)
+    files::set_mode(directory, mode).or_else(|errno| {
+        // A sandbox may deny the call where the umask has taken nothing away.
+        let found = listing::examine_open(directory)?;
+        if found.mode == mode {
+            Ok(())
+        } else {
+            Err(errno.into())
+        }
+    })
 }
 
 /// Moves a directory's time stamps on, so that clients that list it ask the server again.
@@ -199,7 +209,7 @@ pub(crate) fn explain(path: &Path, error: &io::Error) -> StorageCause {
             "name a directory that you may write in with FSGATHER_DIR".to_owned()
         }
         Some(Errno::MFILE) => {
-            let allowed = getrlimit(Resource::Nofile).current;
+            let allowed = limits::open_files().soft;
             let allowed = allowed.map_or_else(String::new, |allowed| format!(" (now {allowed})"));
             format!("raise the limit of open files with `ulimit -n`{allowed} before the job starts")
         }

@@ -96,6 +96,11 @@ impl FileSystem {
                 class,
                 mappable: MAPPABLE.contains(&name),
             },
+            None if magic == 0 => Self {
+                name: "unknown".to_owned(),
+                class: Class::Unknown,
+                mappable: false,
+            },
             None => Self {
                 name: format!("type {magic:#x}"),
                 class: Class::Unknown,
@@ -120,13 +125,15 @@ impl FileSystem {
                 }
                 _ => Err(errno),
             })
+            .or_else(magic_if_denied)
             .map_err(|errno| Error::storage("examine", path, &io::Error::from(errno)))?;
         Ok(Self::from_magic(magic))
     }
 
     /// The type of the file system that an open file or directory lies on.
     pub(crate) fn of_open(file: impl AsFd) -> io::Result<Self> {
-        Ok(Self::from_magic(files::kind_of(file)?))
+        let magic = files::kind_of(file).or_else(magic_if_denied)?;
+        Ok(Self::from_magic(magic))
     }
 
     /// Its name as `mount` shows it, where known: `nfs`, `ext4` (also for its elders).
@@ -163,6 +170,19 @@ impl FileSystem {
     #[must_use]
     pub fn is_written_in_place(&self) -> bool {
         WRITTEN_IN_PLACE.contains(&self.name())
+    }
+}
+
+/// Returns a magic number that is in no table if a sandbox or file system does not tell the type: nothing depends on it.
+///
+/// A file system itself never answers with `EPERM`.
+fn magic_if_denied(errno: Errno) -> Result<u32, Errno> {
+    match errno {
+        Errno::NOSYS | Errno::PERM => {
+            tracing::debug!(%errno, "statfs fails; the type of the file system is unknown");
+            Ok(0)
+        }
+        _ => Err(errno),
     }
 }
 
@@ -234,6 +254,7 @@ mod tests {
             assert!(!FileSystem::from_magic(without).shows_makers());
         }
         assert!(!FileSystem::from_magic(0xdead_beef).is_mappable());
+        assert_eq!(FileSystem::from_magic(0).name(), "unknown");
     }
 
     #[test]

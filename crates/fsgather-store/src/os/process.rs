@@ -117,10 +117,7 @@ pub fn this_process() -> Result<ProcessId, Error> {
         Error::storage("read", stat, &io::Error::from(io::ErrorKind::InvalidData))
     })?;
     Ok(ProcessId {
-        host: rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned(),
+        host: fsgather_core::sys::process::host_name(),
         boot_id: line_of("/proc/sys/kernel/random/boot_id"),
         machine_id: line_of("/etc/machine-id"),
         pid_namespace: inode_of("/proc/self/ns/pid"),

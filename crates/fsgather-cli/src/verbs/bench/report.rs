@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use fsgather::WorldSize;
 use fsgather_config::settings::Transport;
+use fsgather_core::sys::process::host_name;
 use fsgather_core::{bytes_text, plain_line};
 use fsgather_store::Mount;
-use rustix::system::uname;
 use serde::Serialize;
 
 use super::{
@@ -52,7 +52,7 @@ impl Ground {
             .map(|mount| (mount.kind, mount.source))
             .unzip();
         Self {
-            host: uname().nodename().to_string_lossy().into_owned(),
+            host: host_name(),
             directory: directory.to_owned(),
             file_system,
             source,

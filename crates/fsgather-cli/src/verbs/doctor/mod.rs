@@ -95,8 +95,9 @@ pub(crate) fn doctor(
         log::start_with(&settings)?;
     }
     let interrupt = Interrupt::default();
-    let interruption = Interruption::watch(&interrupt, invocation.early_end())
-        .map_err(Failure::system("watch signals"))?;
+    let interruption = Interruption::watch(&interrupt, invocation.early_end()).map_err(
+        Failure::denied("watch signals", "socketpair, rt_sigaction or clone3"),
+    )?;
     let calls = arguments.conformance.then_some(arguments.calls);
     let arguments = Arguments {
         directory: arguments.directory.clone(),
