@@ -9,6 +9,7 @@
 pub(crate) mod agents;
 pub(crate) mod build;
 pub(crate) mod clock;
+pub(crate) mod denial;
 pub(crate) mod doctor;
 pub(crate) mod double_mount;
 pub(crate) mod hosts;

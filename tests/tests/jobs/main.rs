@@ -11,6 +11,7 @@ mod cleaning;
 mod codecs;
 mod command;
 mod decided;
+mod denied_calls;
 mod doctor;
 mod family;
 mod hanging;

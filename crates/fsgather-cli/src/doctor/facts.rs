@@ -35,6 +35,8 @@ pub(crate) struct RankFacts {
     pub(crate) host: String,
     /// Its process id there.
     pub(crate) pid: u32,
+    /// The release of the kernel: `6.1.0-18-amd64`.
+    pub(crate) kernel: String,
     /// Who it is and how it knows.
     pub(crate) launcher: LauncherFacts,
     /// Every setting, in the order of the reference page.

@@ -361,7 +361,7 @@ pub fn set_group(opened: impl AsFd, group: u32) -> Result<()> {
 ///
 /// Those of `fchown`.
 pub fn set_owner(opened: impl AsFd, user: u32) -> Result<()> {
-    ask_model!(_model => Err(rustix::io::Errno::PERM));
+    ask_model!(_model => Err(Errno::PERM));
     rustix::fs::fchown(opened, Some(Uid::from_raw(user)), None)
 }
 

@@ -10,6 +10,7 @@ pub(super) fn findings(facts: &RankFacts) -> Vec<Finding> {
     let mut findings = settings(facts);
     findings.extend(launcher(facts));
     findings.extend(limits(facts));
+    findings.extend(kernel(facts));
     findings.extend(network(facts));
     match &facts.directory {
         Some(directory) => findings.extend(of_directory(directory)),
@@ -105,6 +106,43 @@ fn limits(facts: &RankFacts) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// The oldest release of Linux that has all system calls for which there is no replacement.
+const OLDEST_KERNEL: (u32, u32) = (3, 2);
+
+/// The first release with `statx`, which asks a file server anew.
+const STATX_KERNEL: (u32, u32) = (4, 11);
+
+fn kernel(facts: &RankFacts) -> Option<Finding> {
+    let release = version(&facts.kernel)?;
+    let is_on_server = facts.directory.as_ref().is_some_and(|directory| {
+        let class = directory.class.as_deref();
+        class == Some("network")
+    });
+    let kernel = format!("Linux {}", facts.kernel);
+    if release < OLDEST_KERNEL {
+        let (major, minor) = OLDEST_KERNEL;
+        Some(Finding::warning(
+            Topic::Limits,
+            format!("{kernel} is older than {major}.{minor}, the oldest that is supported"),
+            "use hosts with a newer kernel",
+        ))
+    } else if release < STATX_KERNEL && is_on_server {
+        Some(Finding::note(
+            Topic::Limits,
+            format!("{kernel} has no statx: new files on a file server may be seen seconds later"),
+        ))
+    } else {
+        None
+    }
+}
+
+/// Reads the first two numbers of a release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
+    let mut next = || numbers.next()?.parse().ok();
+    Some((next()?, next()?))
 }
 
 fn network(facts: &RankFacts) -> Vec<Finding> {

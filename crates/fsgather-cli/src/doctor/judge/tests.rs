@@ -237,6 +237,23 @@ fn limits_are_those_of_rank_0_if_only_it_needs_them() {
 }
 
 #[test]
+fn kernels_that_lack_system_calls_are_reported() {
+    let on = |kernel: &str| judged(|ranks| ranks[1].kernel = kernel.to_owned());
+    let found = on("2.6.32-754.el6.x86_64");
+    let old = only(&found, "Linux 2.6.32-754.el6.x86_64 is older than 3.2");
+    assert_eq!(
+        (old.level, old.ranks.as_slice()),
+        (Level::Warning, &[1][..])
+    );
+    let found = on("3.10.0-1160.el7.x86_64");
+    assert_eq!(only(&found, "has no statx").level, Level::Note);
+    for recent in ["4.11.0", "6.1.0-18-amd64", ""] {
+        let found = on(recent);
+        assert!(found.iter().all(|finding| !finding.text.contains("Linux")));
+    }
+}
+
+#[test]
 fn a_failed_meeting_is_reported_once() {
     let timeout = Error::Timeout {
         during: "meeting".into(),
