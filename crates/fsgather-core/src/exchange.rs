@@ -23,9 +23,17 @@ pub enum Leaves {
     ForOwner,
     /// The same in the memory of its owner, with which it goes.
     WithOwner,
+    /// Nothing. The body is the reason for which there is no payload, and every member gets it: the call is over.
+    Refusal,
 }
 
 impl Leaves {
+    /// Whether there is something to be reclaimed.
+    #[must_use]
+    pub const fn is_published(self) -> bool {
+        !matches!(self, Self::Nothing | Self::Refusal)
+    }
+
     /// Whether recipients have to say when they are [`done`](Exchange::done).
     #[must_use]
     pub const fn is_acknowledged(self) -> bool {
@@ -171,6 +179,8 @@ pub trait Onlooker: Send + Sync {
 /// - A rank that fails, is lost or is late before the verdict makes the call fail on every rank with
 ///   the same error. After a failure the channel is poisoned: later calls return
 ///   [`Error::Poisoned`].
+/// - If ranks hand in a [refusal](Leaves::Refusal), the verdict brings every rank the refusals, and empty bodies for the
+///   others. What others have published is reclaimed, and the channel stays usable.
 /// - Waiting is bounded by the time-out, which counts from the last progress.
 ///
 /// Methods may be called from several threads. Calls are numbered in the order of [`begin`], which has
@@ -402,8 +412,13 @@ mod tests {
             Leaves::ForReader,
             Leaves::ForOwner,
             Leaves::WithOwner,
-        ]
-        .map(Leaves::is_acknowledged);
-        assert_eq!(kept, [false, false, true, true]);
+            Leaves::Refusal,
+        ];
+        let acknowledged = kept.map(Leaves::is_acknowledged);
+        assert_eq!(acknowledged, [false, false, true, true, false]);
+        assert_eq!(
+            kept.map(Leaves::is_published),
+            [false, true, true, true, false]
+        );
     }
 }

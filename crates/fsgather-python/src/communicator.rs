@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use fsgather::{Payload, Pieces, Rendezvous, bindings::peer_of, codec::Postcard};
+use fsgather::{Payload, Pieces, Rendezvous, codec::Postcard};
 use fsgather_core::{Rank, RankNames};
 use pyo3::{
     prelude::*,
@@ -140,17 +140,9 @@ impl Communicator {
         let _in_call = InCall::begin()?;
         let py = value.py();
         let (member, (carrying, options)) = (self.member()?, how.take()?);
-        let bound = options.bound;
         let payloads = self.hand_in(value, carrying, |pieces| {
-            let pieces = match bound {
-                Some(bound) => object::within(bound, pieces),
-                _ => pieces,
-            };
             member.call_with(&options).all_gather_bytes(pieces)
         })?;
-        if let Some(bound) = bound {
-            self.check_sizes(py, &member, &payloads, bound)?;
-        }
         decode_all(py, payloads, carrying.pickling, &self.waiting)
     }
 
@@ -334,29 +326,6 @@ impl Communicator {
 
     /// Makes a call that hands in a value. If the value cannot be carried the call fails on all ranks alike, so that
     /// nobody waits; here the reason is the cause of that.
-    /// Refuses, on all ranks alike, an object that one of them could not hand in.
-    fn check_sizes(
-        &self,
-        py: Python<'_>,
-        member: &RustCommunicator,
-        payloads: &[Payload],
-        bound: u64,
-    ) -> PyResult<()> {
-        for (rank, payload) in (0_u32..).zip(payloads) {
-            if let (Some(size), Some(mut peer)) = (
-                object::refused_size(payload),
-                peer_of(member, Rank::new(rank)),
-            ) {
-                peer.rank = self.waiting.name_of(rank.into());
-                return Err(errors::raise(
-                    py,
-                    &fsgather::Error::TooLarge { peer, size, bound },
-                ));
-            }
-        }
-        Ok(())
-    }
-
     fn hand_in<T: Send>(
         &self,
         value: &Bound<'_, PyAny>,

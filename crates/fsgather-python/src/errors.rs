@@ -3,7 +3,7 @@
 use std::{any::Any, borrow::Cow};
 
 use fsgather::Error;
-use fsgather_core::{Missing, Peer, PeerFailure, Rank, RollCall, Whereabouts};
+use fsgather_core::{Missing, Peer, PeerFailure, Phase, Rank, RollCall, Whereabouts};
 use pyo3::{
     exceptions::PyException,
     prelude::*,
@@ -117,6 +117,11 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
         } => {
             set_peer(fields, peer)?;
             fields.set_item("phase", activity.phase.to_string())?;
+            let is_raised = matches!(failure, PeerFailure::Raised { .. });
+            fields.set_item(
+                "_has_no_object",
+                is_raised && activity.phase == Phase::Publishing,
+            )?;
             let reason = match failure {
                 PeerFailure::Raised { message } => message.clone(),
                 other => other.to_string(),

@@ -25,8 +25,6 @@ const ALIGNMENT: usize = 64;
 
 const PLAIN: u8 = 1;
 const PICKLE_WITH_CONTENTS: u8 = 3;
-/// No object: it is larger than the call allows.
-const TOO_LARGE: u8 = 4;
 
 /// Whether objects that are not plain data may be pickled, and unpickled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,27 +61,6 @@ pub(crate) fn encode(
     let pieces = Pieces::new(Pieces::PYTHON, lay_out(kind, stream, buffers));
     // The length of our own header does not count towards the caller's limit.
     Ok(pieces.not_counting(HEAD as u64))
-}
-
-/// Replaces an object that exceeds the bound of its call by its size, so that all ranks learn it and nothing else is moved.
-pub(crate) fn within(bound: u64, pieces: Pieces<'static>) -> Pieces<'static> {
-    let size = pieces.total_len().saturating_sub(HEAD as u64);
-    if size <= bound {
-        return pieces;
-    }
-    let stream = Bytes::copy_from_slice(&size.to_le_bytes());
-    let len = (HEAD + stream.len()) as u64;
-    let pieces = lay_out(TOO_LARGE, stream, std::iter::empty());
-    Pieces::new(Pieces::PYTHON, pieces).not_counting(len)
-}
-
-/// The size of an object that exceeds the bound of its call.
-pub(crate) fn refused_size(payload: &[u8]) -> Option<u64> {
-    let (head, stream) = payload.split_first_chunk::<HEAD>()?;
-    if head[..4] != [VERSION, TOO_LARGE, 0, 0] {
-        return None;
-    }
-    stream.try_into().ok().map(u64::from_le_bytes)
 }
 
 fn pickle(value: &Bound<'_, PyAny>, like: Like) -> PyResult<(u8, Bytes, Vec<BorrowedBuffer>)> {

@@ -3,9 +3,8 @@
 use std::net::IpAddr;
 
 use fsgather_config::settings::InterfaceFilter;
-use fsgather_core::{Error, Peer, Rank};
+use fsgather_core::Error;
 
-use crate::Communicator;
 pub use crate::{
     call_options::CallOptions,
     groups::Arrival,
@@ -18,12 +17,6 @@ pub use crate::{
 };
 pub use fsgather_control::host_addresses::interface_of;
 pub use fsgather_store::{list_afresh, make_rendezvous};
-
-/// The process of a rank.
-#[must_use]
-pub fn peer_of<C>(communicator: &Communicator<C>, rank: Rank) -> Option<Peer> {
-    communicator.inner.peer(rank).cloned()
-}
 
 /// The addresses that a rank of this host would publish where `FSGATHER_INTERFACE` says this, loopback ones last.
 ///

@@ -245,15 +245,7 @@ type WrongCall = fn(&Communicator, u32) -> Result<(), Error>;
 
 #[test]
 fn what_is_wrong_with_a_call_is_told_to_all_alike() {
-    let wrong: [(ErrorKind, WrongCall); 4] = [
-        (ErrorKind::TooLarge, |communicator, me| {
-            let bytes = bytes_of(me, 1);
-            communicator
-                .call()
-                .bound(100_500)
-                .all_gather_bytes(&bytes[..])
-                .map(drop)
-        }),
+    let wrong: [(ErrorKind, WrongCall); 3] = [
         (ErrorKind::Desync, |communicator, me| {
             if me == 1 {
                 return communicator.barrier();

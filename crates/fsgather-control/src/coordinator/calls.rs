@@ -133,8 +133,11 @@ impl Coordinator {
         };
         let last = round.last().and_then(|place| channel.rank_at(place));
         let arrivals = round.into_arrivals();
+        let refuses = |arrival: &RoundArrival| arrival.leaves == Leaves::Refusal;
+        let is_refused = arrivals.iter().any(refuses);
         let recipients = arrivals
             .first()
+            .filter(|_| !is_refused)
             .map_or(Recipients::All, |arrival| arrival.call.recipients());
         let owners: Vec<(Rank, Leaves)> = channel
             .ranks()
@@ -142,10 +145,17 @@ impl Coordinator {
             .map(|(rank, arrival)| (rank, arrival.leaves))
             .filter(|(_, leaves)| leaves.is_acknowledged())
             .collect();
-        let acknowledge = !owners.is_empty();
+        let acknowledge = !owners.is_empty() && !is_refused;
         let further_rounds = arrivals.iter().map(|arrival| arrival.further_rounds).max();
-        let further_rounds = further_rounds.unwrap_or(0);
-        let bodies: Vec<Bytes> = arrivals.into_iter().map(|arrival| arrival.body).collect();
+        let further_rounds = further_rounds.filter(|_| !is_refused).unwrap_or(0);
+        let bodies = arrivals.into_iter().map(|arrival| {
+            if is_refused && !refuses(&arrival) {
+                Bytes::new()
+            } else {
+                arrival.body
+            }
+        });
+        let bodies: Vec<Bytes> = bodies.collect();
         let receiving: Vec<Rank> = channel.recipients(recipients).collect();
         let members: Vec<Rank> = channel.present().collect();
         let receives: BTreeSet<Rank> = receiving.iter().copied().collect();
@@ -158,7 +168,7 @@ impl Coordinator {
             channel.reading.insert(step.epoch, reading);
             Vec::new()
         } else {
-            // All who were to read it may have left.
+            // The readers may have left, or get nothing to read.
             owners
         };
         let release = |bodies: Option<Vec<Bytes>>| ToMember::Release {

@@ -259,7 +259,7 @@ impl Round {
         let arrivals = self.arrivals.iter().enumerate();
         arrivals
             .filter_map(|(place, arrival)| Some((place, arrival.as_ref()?.leaves)))
-            .filter(|(_, leaves)| *leaves != Leaves::Nothing)
+            .filter(|(_, leaves)| leaves.is_published())
     }
 
     /// Whether it ends its communicator, which takes more than that all have come to it.

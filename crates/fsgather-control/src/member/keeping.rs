@@ -19,7 +19,7 @@ pub(super) struct Keeping {
 impl Keeping {
     /// Notes what this rank has published for a call.
     pub(super) fn publish(&mut self, channel: ChannelId, epoch: Epoch, leaves: Leaves) {
-        if leaves != Leaves::Nothing {
+        if leaves.is_published() {
             let kept = Kept {
                 leaves,
                 is_decided: false,

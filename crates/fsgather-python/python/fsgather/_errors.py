@@ -114,6 +114,8 @@ class PeerFailed(Error):
 
     reason: str = ""
     """What happened to it."""
+    _has_no_object: bool = False
+    """Whether it has raised an error while it handed in its object, and continues otherwise."""
 
 
 def heard(error: BaseException, own: Any) -> Optional[PeerFailed]:

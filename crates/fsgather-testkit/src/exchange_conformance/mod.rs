@@ -108,6 +108,7 @@ const ALONE: &[Check] = &[
     closing_together_succeeds_and_nothing_works_after,
     what_removes_payloads_is_let_go_of_at_the_end,
     a_failure_is_the_same_on_all_ranks_and_poisons,
+    refusals_reach_all_ranks_and_leave_the_channel_usable,
     an_interrupt_ends_everything,
     a_time_out_may_be_as_long_as_durations_go,
 ];
@@ -334,6 +335,46 @@ fn a_failure_is_the_same_on_all_ranks_and_poisons(make: &MakeWorld<'_>, ranks: u
         error
     });
     assert_eq!(errors, vec![Error::config("no room"); ranks as usize]);
+}
+
+fn refusals_reach_all_ranks_and_leave_the_channel_usable(make: &MakeWorld<'_>, ranks: u32) {
+    let refusing = Rank::new(ranks / 2);
+    let reason = || Bytes::from_static(b"too large");
+    on_all(make(ranks, patience()), |exchange| {
+        for call in [
+            all_gather("here"),
+            Call::new(Operation::Gather, site("there")).with_root(Rank::ZERO),
+        ] {
+            let ticket = exchange.begin(call).unwrap();
+            let part = if exchange.rank() == refusing {
+                Contribution {
+                    leaves: Leaves::Refusal,
+                    ..Contribution::inline(reason())
+                }
+            } else {
+                Contribution {
+                    body: body(exchange.rank()),
+                    leaves: Leaves::ForOwner,
+                    further_rounds: 3,
+                }
+            };
+            exchange.contribute(&ticket, Round::VERDICT, part).unwrap();
+            let verdict = exchange.wait(&ticket, Round::VERDICT).unwrap();
+            assert_eq!(verdict.further_rounds, 0);
+            let table = verdict.table.unwrap();
+            assert!(!table.acknowledge);
+            for (rank, body) in (0..).map(Rank::new).zip(table.bodies) {
+                let expected = if rank == refusing {
+                    reason()
+                } else {
+                    Bytes::new()
+                };
+                assert_eq!(body, expected, "{rank}");
+            }
+            exchange.barrier(site("after")).unwrap();
+        }
+        exchange.close(site("end")).unwrap();
+    });
 }
 
 fn an_interrupt_ends_everything(make: &MakeWorld<'_>, ranks: u32) {

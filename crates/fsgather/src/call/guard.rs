@@ -227,7 +227,7 @@ fn brought(inner: &GroupState, bodies: &[Bytes]) -> Brought {
             Some(PayloadHeader::Shared(location)) => (location.len(), true),
             Some(PayloadHeader::Placed(location)) => (location.len(), inner.is_sharing(rank)),
             Some(PayloadHeader::Kept { len }) => (len, true),
-            None => (0, true),
+            Some(PayloadHeader::TooLarge { .. }) | None => (0, true),
         };
         brought.bytes = brought.bytes.saturating_add(bytes);
         if !is_here {

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fsgather_control::mesh::Begun;
-use fsgather_core::{Call, Error, Rank, Verdict};
+use fsgather_core::{Call, Contribution, Error, Leaves, Rank, Verdict};
 use fsgather_observe::trace::record::Way;
 use fsgather_store::Payload;
 
@@ -25,7 +25,7 @@ use crate::{
         relay,
         retention::Retention,
         shared_memory::Share,
-        writer::{InputWriter, Ready},
+        writer::{InputWriter, Ready, body},
     },
     setup,
 };
@@ -83,14 +83,25 @@ impl<'a> StartedCall<'a> {
             payload_path: &payload_path,
             share: share.as_ref(),
         };
-        let ready = publish(&guard, &place, retention, input).map_err(|cause| guard.fail(cause));
+        let ready = match publish(&guard, &place, retention, input) {
+            // All ranks learn it by the verdict, before any payload moves.
+            Err(Error::TooLarge { size, .. }) => {
+                place.take_back(&guard);
+                refusal(&guard, size)
+            }
+            ready => ready,
+        };
+        let ready = ready.map_err(|cause| guard.fail(cause));
         let ready = ready.inspect_err(|_| place.take_back(&guard))?;
         let way = PayloadHeader::way(&ready.contribution.body);
         guard
             .contribute(ready.contribution, ready.len)
             .inspect_err(|_| place.take_back(&guard))?;
         let begun = match (&payload_path, retention, way) {
-            (PayloadPath::Mesh(mesh), Retention::Passing, Way::Link) if ready.own.len() > 0 => {
+            // Until the verdict, another rank may exceed the bound.
+            (PayloadPath::Mesh(mesh), Retention::Passing, Way::Link)
+                if ready.own.len() > 0 && guard.ticket.call.bound.is_none() =>
+            {
                 mesh::begin(&guard, mesh, ready.own.as_slice())
             }
             _ => Vec::new(),
@@ -134,6 +145,10 @@ impl<'a> StartedCall<'a> {
             Decision::Followed(received) => return Ok(received),
         };
         let guard = &self.guard;
+        if let Some(excess) = excess(guard, &verdict) {
+            take_back(guard, &self.payload_path, self.share.as_ref());
+            return Err(guard.over(excess));
+        }
         let call_log = &guard.inner.world.call_log;
         let relayed = relay::run(
             &*guard.inner.exchange,
@@ -299,12 +314,45 @@ struct Place<'a> {
 impl Place<'_> {
     /// Removes this rank's payload of a call that it could not hand in. What was handed in is rank 0's to judge.
     fn take_back(&self, guard: &CallGuard) {
-        let ticket = &guard.ticket;
-        self.payload_path.reclaim_own(ticket.channel, ticket.epoch);
-        if let Some(share) = self.share {
-            share.withdraw();
-        }
+        take_back(guard, self.payload_path, self.share);
     }
+}
+
+/// Removes this rank's payload of a call, which no rank reads.
+fn take_back(guard: &CallGuard, payload_path: &PayloadPath, share: Option<&Share>) {
+    let ticket = &guard.ticket;
+    payload_path.reclaim_own(ticket.channel, ticket.epoch);
+    if let Some(share) = share {
+        share.withdraw();
+    }
+}
+
+/// Announces that this rank's payload exceeds the bound of the call.
+fn refusal<'a>(guard: &CallGuard, len: u64) -> Result<Ready<'a>, Error> {
+    let body = body(guard, PayloadHeader::TooLarge { len })?;
+    Ok(Ready {
+        contribution: Contribution {
+            leaves: Leaves::Refusal,
+            ..Contribution::inline(body)
+        },
+        own: HeldInput::Gone,
+        len: 0,
+    })
+}
+
+/// Returns the error of a call if a payload exceeds its bound: that of the first such rank, on all ranks.
+fn excess(guard: &CallGuard, verdict: &Verdict) -> Option<Error> {
+    let bound = guard.ticket.call.bound?;
+    let bodies = &verdict.table.as_ref()?.bodies;
+    let mut ranks = (0..).map(Rank::new).zip(bodies);
+    ranks.find_map(|(rank, body)| match PayloadHeader::from_body(body)? {
+        PayloadHeader::TooLarge { len } => Some(Error::TooLarge {
+            peer: guard.inner.peer(rank).cloned()?,
+            size: len,
+            bound,
+        }),
+        _ => None,
+    })
 }
 
 fn publish<'a>(

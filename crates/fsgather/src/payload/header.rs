@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 /// | 4 | where in its owner's arena a payload lies, in memory that ranks share |
 /// | 5 | length (u64) of a payload that nobody but its owner receives, who has it |
 /// | 6 | where in its owner's arena a payload lies for ranks of its host; to those of others it comes over connections |
+/// | 7 | length (u64) of a payload that exceeds the bound of its call, and goes nowhere |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PayloadHeader {
     /// Here.
@@ -44,6 +45,11 @@ pub(crate) enum PayloadHeader {
     /// With the rank itself, which alone receives it.
     Kept {
         /// In bytes.
+        len: u64,
+    },
+    /// Nowhere: it exceeds the bound of the call.
+    TooLarge {
+        /// In bytes, as the bound counts them.
         len: u64,
     },
 }
@@ -82,6 +88,7 @@ impl PayloadHeader {
             Self::Shared(location) => postcard::to_extend(&location, vec![4])?,
             Self::Kept { len } => postcard::to_extend(&len, vec![5])?,
             Self::Placed(location) => postcard::to_extend(&location, vec![6])?,
+            Self::TooLarge { len } => postcard::to_extend(&len, vec![7])?,
         };
         Ok(body.into())
     }
@@ -113,6 +120,7 @@ impl PayloadHeader {
             4 => read_message(rest).ok().map(Self::Shared),
             5 => read_message(rest).ok().map(|len| Self::Kept { len }),
             6 => read_message(rest).ok().map(Self::Placed),
+            7 => read_message(rest).ok().map(|len| Self::TooLarge { len }),
             _ => None,
         }
     }
@@ -146,7 +154,7 @@ mod tests {
             let relayed = PayloadHeader::Relayed(RelayHeader { len, digest, instead });
             let location = Location::from_bytes(&place);
             let in_memory = [PayloadHeader::Shared(location), PayloadHeader::Placed(location)];
-            let lengths = [PayloadHeader::Linked { len }, PayloadHeader::Kept { len }];
+            let lengths = [PayloadHeader::Linked { len }, PayloadHeader::Kept { len }, PayloadHeader::TooLarge { len }];
             for announcement in [inline, relayed].into_iter().chain(in_memory).chain(lengths) {
                 let body = announcement.clone().into_body().unwrap();
                 prop_assert_eq!(PayloadHeader::from_body(&body), Some(announcement));

@@ -175,6 +175,7 @@ impl Announced<'_> {
                 Ok(IncomingPart::Here(Bytes::new()))
             }
             Some(PayloadHeader::Kept { .. }) => broken("a payload that is for its owner alone"),
+            Some(PayloadHeader::TooLarge { .. }) => broken("a refusal of a call without a bound"),
             Some(PayloadHeader::Shared(location) | PayloadHeader::Placed(location)) => {
                 let leased = share.and_then(|share| share.lease(inner.in_world(rank), &location));
                 leased.map_or_else(
@@ -184,7 +185,7 @@ impl Announced<'_> {
             }
             None => Err(Error::Incompatible {
                 what: format!("the announcement of rank {rank}"),
-                ours: "the kinds 0 to 6".into(),
+                ours: "the kinds 0 to 7".into(),
                 theirs: format!("{:?}", body.first()),
             }),
         }

@@ -569,7 +569,7 @@ impl Write for InputWriter<'_> {
     }
 }
 
-pub(super) fn body(guard: &CallGuard, announcement: PayloadHeader) -> Result<Bytes, Error> {
+pub(crate) fn body(guard: &CallGuard, announcement: PayloadHeader) -> Result<Bytes, Error> {
     announcement
         .into_body()
         .map_err(|error| guard.raised(format!("its announcement cannot be encoded: {error}")))

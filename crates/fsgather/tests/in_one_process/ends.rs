@@ -6,7 +6,7 @@ use std::{
     sync::Barrier,
 };
 
-use fsgather::{ErrorKind, Interrupt, Transport, Verify};
+use fsgather::{Error, ErrorKind, Interrupt, Rank, Transport, Verify};
 
 use super::{
     RANKS, bytes_of,
@@ -122,6 +122,46 @@ fn values_that_need_more_than_their_bound_are_told_and_those_that_fill_it_come()
                 assert!(text.contains(&(long + 3).to_string()), "{text}");
             }
         }
+    }
+}
+
+#[test]
+fn payload_over_the_bound_leaves_the_communicator_usable() {
+    const BOUND: usize = 300_000;
+    for transport in [Transport::Filesys, Transport::Memory, Transport::Auto] {
+        let place = tempfile::tempdir().unwrap();
+        let named = place.path().to_owned();
+        on_all(
+            move |builder| builder.directory(&named).transport(transport),
+            move |communicator| {
+                let communicator = communicator.unwrap();
+                let excess = usize::from(communicator.rank().get() == 1);
+                let own = vec![7; BOUND + excess];
+                let call = communicator.call().bound(BOUND as u64);
+                for _ in 0..2 {
+                    let stream = &mut &own[..];
+                    for result in [
+                        call.all_gather_bytes(&own).map(drop),
+                        call.gather_bytes(&own, 0).map(drop),
+                        call.gather_from(stream, 2).map(drop),
+                        call.broadcast_bytes(&own, 1).map(drop),
+                    ] {
+                        let error = result.unwrap_err();
+                        let Error::TooLarge { peer, bound, .. } = &error else {
+                            panic!("{error}");
+                        };
+                        assert_eq!((peer.rank, *bound), (Rank::new(1), BOUND as u64));
+                    }
+                    assert!(!communicator.has_failed());
+                    let all = communicator.all_gather_bytes(&own).unwrap();
+                    let lens: Vec<usize> = all.iter().map(|part| part.len()).collect();
+                    assert_eq!(lens, [BOUND, BOUND + 1, BOUND]);
+                }
+                communicator.close().unwrap();
+            },
+        );
+        let left = gather_directories(place.path());
+        assert!(left.is_empty(), "{left:?}");
     }
 }
 

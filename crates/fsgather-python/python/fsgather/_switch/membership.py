@@ -83,12 +83,12 @@ class Membership:
             if communicator is not None and not self._has_worked:
                 self._begin_anew(communicator)
             raise _in_words_of_torch(error) from error.__cause__
-        except (_errors.PeerFailed, _errors.TooLarge) as error:
+        except _errors.PeerFailed as error:
             if communicator is not None and error.__cause__ is not None:
                 from fsgather._switch import elastic
 
                 elastic.note_told(error.__cause__, error, began)
-            if communicator is not None and _is_only_the_object(error):
+            if communicator is not None and error._has_no_object:
                 self._begin_anew(communicator)
             if communicator is not None and error.__cause__ is not None:
                 raise error.__cause__ from error
@@ -129,11 +129,3 @@ def _in_words_of_torch(error: _errors.Timeout) -> _errors.Timeout:
         if text.endswith(hint):
             error.args = (text[: -len(hint)] + TAKE_LONGER + newline + below,)
     return error
-
-
-def _is_only_the_object(error: _errors.Error) -> bool:
-    """Whether a rank could not hand in its object, and continues otherwise. All ranks have the same answer."""
-    if not isinstance(error, _errors.PeerFailed):
-        return True
-    was_raised = f"failed ({error.reason})" in str(error)
-    return was_raised and str(error.phase).startswith("publishing")
