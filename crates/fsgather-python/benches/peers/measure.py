@@ -30,8 +30,9 @@ TITLES = {
     "gloo": "torch, gather_object over gloo",
     "mpi4py": "mpi4py, gather of objects",
     "openmpi": "Open MPI, Gather of buffers",
-    "fsgather": "fsgather, gather_object",
-    "floor": "the same by bare system calls",
+    "fsgather": "fsgather, in shared memory",
+    "fsgather-files": "fsgather, by files",
+    "floor": "bare system calls, by files",
 }
 
 
@@ -43,8 +44,9 @@ def free_port() -> int:
 
 def commands(way: str, ranks: int, program: str, job: list[str]) -> list[tuple[list[str], dict[str, str]]]:
     """What is started for a job of this way, with the variables of each."""
-    if way == "fsgather":
-        return [([program, "run", "-n", str(ranks), "--", *job], {})]
+    if way.startswith("fsgather"):
+        files = {"FSGATHER_TRANSPORT": "filesys", "FSGATHER_SHARED_MEMORY": "0"}
+        return [([program, "run", "-n", str(ranks), "--", *job], files if way == "fsgather-files" else {})]
     if way in ("mpi4py", "openmpi"):
         mpirun = str(Path(sys.executable).with_name("mpirun"))
         return [([mpirun, "--allow-run-as-root", "--oversubscribe", "-np", str(ranks), *job], {})]
@@ -65,7 +67,7 @@ def measure(way: str, ranks: int, length: int, program: str, directory: str) -> 
         table = Path(place, "starts")
         table.write_bytes(bytes(8 * (2 * ranks + 1)))
         rank = Path(__file__).with_name("rank.py")
-        job = [sys.executable, str(rank), way, str(length), str(ITERATIONS), str(table)]
+        job = [sys.executable, str(rank), way.partition("-")[0], str(length), str(ITERATIONS), str(table)]
         started = [
             subprocess.Popen(command, env={**os.environ, **own}, cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             for command, own in commands(way, ranks, program, job)
@@ -103,7 +105,7 @@ def main() -> None:
     for way, median in medians.items():
         print(f"| {TITLES[way]} | {median:.1f} | {min(times[way]):.1f} | {max(times[way]):.1f} |")
     if chosen.chart:
-        kinds = {"fsgather": "own", "floor": "floor"}
+        kinds = {"fsgather": "own", "fsgather-files": "own", "floor": "floor"}
         rows = [(TITLES[way], medians[way], kinds.get(way, "bar")) for way in TITLES if way in medians]
         title = f"{chosen.ranks} ranks on one host hand {chosen.bytes / (1 << 20):g} MiB each to rank 0: milliseconds, less is better"
         for name, colours in chart.COLOURS.items():
