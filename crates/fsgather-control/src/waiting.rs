@@ -52,6 +52,12 @@ impl AwakeDeadline {
         self.due = Deadline::after(self.due, by).at();
     }
 
+    /// Returns the time until it passes.
+    pub(crate) fn left(&mut self) -> Duration {
+        let now = self.clock.look(clock::now());
+        self.due.saturating_duration_since(now)
+    }
+
     /// Waits until it has passed; it may be asked again and again.
     pub(crate) async fn passed(&mut self) {
         while self.clock.look(clock::now()) < self.due || self.clock.is_hearing() {

@@ -318,6 +318,22 @@ fn a_call_without_one_has_that_of_the_world() {
     assert!(hint.contains("FSGATHER_TIMEOUT"), "{hint}");
 }
 
+/// The end of the wait, as a warning names it.
+fn end_in(warning: &str) -> &str {
+    warning.lines().next().unwrap().rsplit("; ").next().unwrap()
+}
+
+#[test]
+fn warnings_say_when_the_time_out_of_a_user_ends_the_call() {
+    let mut room = Room::new();
+    let _tickets = [0, 1].map(|rank| room.call(rank, Some(seconds(90))));
+    room.pass(seconds(60));
+    let ends: Vec<&str> = room.warnings.iter().map(|text| end_in(text)).collect();
+    let expected =
+        ["1 min", "30 s"].map(|left| format!("times out in {left} unless something moves"));
+    assert_eq!(ends, expected);
+}
+
 #[test]
 fn ranks_that_work_are_late_only_by_a_time_out_of_their_user() {
     let works = seconds(1000);
@@ -327,6 +343,12 @@ fn ranks_that_work_are_late_only_by_a_time_out_of_their_user() {
     for (rank, ticket) in tickets.iter().enumerate() {
         assert!(room.is_pending(rank, ticket), "{rank}");
     }
+    let ends: Vec<&str> = room.warnings.iter().map(|text| end_in(text)).collect();
+    // Signs take two looks.
+    let (first, later) = ends.split_first().unwrap();
+    assert_eq!(*first, "times out in 30 s unless there are signs of work");
+    assert!(later.contains(&"does not time out while there are signs of work"));
+    assert!(later.iter().all(|end| end == &later[0]), "{ends:?}");
     // Each interval is longer than the one before.
     assert!(
         (4..=7).contains(&room.warnings.len()),

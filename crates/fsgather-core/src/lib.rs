@@ -90,7 +90,7 @@ pub use text::{
     bytes_text, ceil_boundary, duration_text, floor_boundary, plain_line, plain_text, rank_ranges,
     spelled_text, steers, typed_duration_text,
 };
-pub use warning::{FIRST_WARNING, warning_after};
+pub use warning::{FIRST_WARNING, WaitEnd, warning_after};
 pub use whereabouts::{
     LockHolder, Look, MOST_FRAMES, Neighbour, RollCall, StackFrame, ThreadState, Whereabouts,
 };

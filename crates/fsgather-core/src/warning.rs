@@ -1,6 +1,8 @@
-//! Decides when users are told that something is waited for.
+//! Decides when warnings about waiting are due, and how they name the end of the wait.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
+
+use crate::duration_text;
 
 /// How long nothing moves before the first warning says what is waited for.
 pub const FIRST_WARNING: Duration = Duration::from_secs(30);
@@ -20,6 +22,36 @@ const LONGEST_GAP: Duration = Duration::from_secs(1800);
 #[must_use]
 pub fn warning_after(idle: Duration) -> Duration {
     (idle * 2).min(idle + LONGEST_GAP)
+}
+
+/// The end of a wait, for the last words of a warning about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitEnd {
+    /// It times out after this time.
+    After(Duration),
+    /// It times out after this time, unless something moves.
+    UnlessMoved(Duration),
+    /// It times out after this time, unless all that are waited for show signs of work.
+    UnlessWork(Duration),
+    /// All that are waited for show signs of work, and are not late as long as they do.
+    Working,
+}
+
+impl fmt::Display for WaitEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::After(left) => write!(f, "times out in {}", duration_text(*left)),
+            Self::UnlessMoved(left) => {
+                let left = duration_text(*left);
+                write!(f, "times out in {left} unless something moves")
+            }
+            Self::UnlessWork(left) => {
+                let left = duration_text(*left);
+                write!(f, "times out in {left} unless there are signs of work")
+            }
+            Self::Working => f.write_str("does not time out while there are signs of work"),
+        }
+    }
 }
 
 #[cfg(test)]

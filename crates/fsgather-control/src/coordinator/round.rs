@@ -91,6 +91,13 @@ impl Clock {
         Deadline::after(from, timeout).at()
     }
 
+    /// Returns the time until the end of the time-out, if the sign of work that is given counts as well.
+    pub(super) fn left(&self, timeout: Duration, sign: Option<Instant>, now: Instant) -> Duration {
+        let mut clock = *self;
+        clock.signs = clock.signs.max(sign);
+        clock.late_at(timeout).saturating_duration_since(now)
+    }
+
     /// The time of the next warning, or of the end.
     fn said_at(&self, timeout: Duration) -> Instant {
         self.late_at(timeout)

@@ -10,7 +10,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, CallName, ChannelId, Epoch, FIRST_WARNING, Rank, Round as RoundNumber, warning_after,
+    Activity, CallName, ChannelId, Epoch, FIRST_WARNING, Rank, Round as RoundNumber, WaitEnd,
+    warning_after,
 };
 
 use super::{Coordinator, round_text};
@@ -144,7 +145,8 @@ impl Coordinator {
                 missing.extend(waiting);
             }
             let text = self.call_text(&call, id);
-            self.warn_waiting(&text, missing.into_iter().collect(), idle, now);
+            let end = WaitEnd::UnlessMoved(self.world.timeout.saturating_sub(idle));
+            self.warn_waiting(&text, missing.into_iter().collect(), (idle, Some(end)), now);
         }
         if is_to_ask {
             self.look_at(&blamed, now);

@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{CallName, ChannelId, Deadline, Error, Rank, RollCall, Step, duration_text};
+use fsgather_core::{
+    CallName, ChannelId, Deadline, Error, Rank, RollCall, Step, WaitEnd, duration_text,
+};
 
 use super::{
     Action, Coordinator,
@@ -82,7 +84,8 @@ impl Coordinator {
                     Some(arrived) => format!("{} ({arrived})", waiting.during),
                 };
                 let is_missing = waiting.missing.contains(&Rank::ZERO);
-                let text = self.warn_waiting(&what, waiting.missing, idle, now);
+                let end = self.end_of_step(step, now);
+                let text = self.warn_waiting(&what, waiting.missing, (idle, end), now);
                 self.notify_waiting(step, is_missing, text);
             }
         }
@@ -329,9 +332,10 @@ impl Coordinator {
         } else if elapsed >= self.next_forming_warning {
             self.next_forming_warning *= 2;
             self.actions.push(Action::Warn(format!(
-                "still waiting for {} to join, for {} now",
+                "still waiting for {} to join, for {} now; {}",
                 ranks_text(missing.iter().map(|missing| missing.rank)),
-                duration_text(elapsed)
+                duration_text(elapsed),
+                WaitEnd::After(self.world.join_timeout.saturating_sub(elapsed))
             )));
         }
     }
@@ -361,7 +365,7 @@ impl Coordinator {
         &mut self,
         what: &str,
         missing: Vec<Rank>,
-        idle: Duration,
+        (idle, end): (Duration, Option<WaitEnd>),
         now: Instant,
     ) -> String {
         const IN_FULL: usize = 16;
@@ -377,8 +381,9 @@ impl Coordinator {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
+        let end = end.map_or_else(String::new, |end| format!("; {end}"));
         let text = format!(
-            "{what} is still waiting for {}{more}; no progress for {}{stacks}",
+            "{what} is still waiting for {}{more}; no progress for {}{end}{stacks}",
             named.join(", "),
             duration_text(idle)
         );
@@ -417,7 +422,8 @@ impl Coordinator {
                 self.send(waiting, ToMember::KeepWaiting { channel });
             }
             Some(Due::Warning(idle)) => {
-                self.warn_waiting("close", self.keep_open(), idle, now);
+                let end = self.end_of_closing(now);
+                self.warn_waiting("close", self.keep_open(), (idle, end), now);
             }
             Some(Due::Late) => {
                 if self.extend_closing(now) {

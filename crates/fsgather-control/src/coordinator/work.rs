@@ -7,9 +7,9 @@
 
 use std::time::{Duration, Instant};
 
-use fsgather_core::{ChannelId, Rank, StackFrame, Step, Whereabouts};
+use fsgather_core::{ChannelId, Rank, StackFrame, Step, WaitEnd, Whereabouts};
 
-use super::Coordinator;
+use super::{Coordinator, round::Clock};
 use crate::message::ToMember;
 
 /// Idle threads use less than this part of a processor: one of 100.
@@ -116,6 +116,52 @@ impl Coordinator {
         let channel = ChannelId::WORLD;
         self.send(waiting, ToMember::KeepWaiting { channel });
         true
+    }
+
+    /// Returns the end of the wait for ranks that are missing in a step, as a warning names it.
+    pub(super) fn end_of_step(&self, step: Step, now: Instant) -> Option<WaitEnd> {
+        let channel = self.channels.get(&step.channel)?;
+        let round = channel.undecided.get(&step)?;
+        let is_patient = !round.has_own_timeout();
+        let end = self.end_of_wait(
+            &channel.missing(round),
+            &round.clock,
+            (round.timeout(), is_patient),
+            now,
+        );
+        Some(end)
+    }
+
+    /// Returns the end of the wait for ranks that have not closed the world.
+    pub(super) fn end_of_closing(&self, now: Instant) -> Option<WaitEnd> {
+        let clock = self.closing.as_ref()?;
+        Some(self.end_of_wait(&self.keep_open(), clock, (self.world.timeout, true), now))
+    }
+
+    /// `is_patient` says whether the time-out is the default one.
+    fn end_of_wait(
+        &self,
+        missing: &[Rank],
+        clock: &Clock,
+        (timeout, is_patient): (Duration, bool),
+        now: Instant,
+    ) -> WaitEnd {
+        // Without the right to ask, no signs are seen.
+        let sees_work = self.patience == Patience::WhileRanksWork && self.world.lead.is_some();
+        if !(sees_work && is_patient) {
+            return WaitEnd::UnlessMoved(clock.left(timeout, None, now));
+        }
+        let works = |rank: &Rank| {
+            let seen = self.latest_among(vec![*rank], |member| member.work.seen);
+            seen.is_some_and(|seen| seen > clock.last_progress)
+        };
+        let oldest = missing.iter().map(|rank| self.last_sign(*rank)).min();
+        let left = clock.left(timeout, oldest.flatten(), now);
+        if !missing.is_empty() && missing.iter().all(works) && !left.is_zero() {
+            WaitEnd::Working
+        } else {
+            WaitEnd::UnlessWork(left)
+        }
     }
 
     /// The last sign of work of a rank, or of one that it waits for.

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{AwakeClock, Error, duration_text};
+use fsgather_core::{AwakeClock, Error, WaitEnd, duration_text};
 
 use crate::{
     files::Searching,
@@ -142,9 +142,9 @@ impl FormingWorlds {
         }
     }
 
-    /// Asks those that have said nothing for long whether they are there, and warns if they do not answer. Over files the silence of
-    /// a host is noticed by other means.
-    pub(crate) async fn look_at_silence(&mut self, now: Instant) {
+    /// Asks those that have said nothing for long whether they are there, and warns if they do not answer; the meeting times out when
+    /// `left` has passed. Over files the silence of a host is noticed by other means.
+    pub(crate) async fn look_at_silence(&mut self, now: Instant, left: Duration) {
         for forming in &mut self.worlds {
             let JoinRoute::Tcp(joining, listening) = &mut forming.route else {
                 continue;
@@ -157,9 +157,10 @@ impl FormingWorlds {
                 }
                 Some(Due::Warning(silent)) => fsgather_core::warn!(
                     "rank 0 ({}) has accepted this rank, and has not said for {} that it is there; see whether it is stopped \
-                     or its host unreachable",
+                     or its host unreachable; {}",
                     forming.coordinator,
-                    duration_text(silent)
+                    duration_text(silent),
+                    WaitEnd::After(left)
                 ),
             }
         }

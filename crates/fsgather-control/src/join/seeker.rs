@@ -13,7 +13,7 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Backoff, Error, Peer, PeerFailure, Phase, Rank, plain_line,
+    Activity, Backoff, Error, Peer, PeerFailure, Phase, Rank, WaitEnd, plain_line,
     sys::{clock, random::fresh},
 };
 use tokio::{sync::mpsc, task::JoinSet};
@@ -115,7 +115,8 @@ async fn seek_with(
                             looked = &mut look => break Some(looked),
                             () = deadline.passed() => break None,
                             lasts = warnings.due(), if is_alone => {
-                                fsgather_core::warn!("{}", so_far(lasts, slow_since(began)));
+                                let end = WaitEnd::After(deadline.left());
+                                fsgather_core::warn!("{}; {end}", so_far(lasts, slow_since(began)));
                             }
                         }
                     }
@@ -124,12 +125,14 @@ async fn seek_with(
                     Some(looked) => looked?,
                     None => return Err(seeker.out_of_time(slow_since(began))),
                 }
-                seeker.forming.look_at_silence(clock::now()).await;
+                let (now, left) = (clock::now(), deadline.left());
+                seeker.forming.look_at_silence(now, left).await;
                 continue;
             }
             // Rank 0 speaks for the world that has taken this rank in.
             lasts = warnings.due(), if seeker.forming.is_empty() => {
-                fsgather_core::warn!("{}", seeker.so_far()(lasts, None));
+                let end = WaitEnd::After(deadline.left());
+                fsgather_core::warn!("{}; {end}", seeker.so_far()(lasts, None));
                 continue;
             }
             failure = &mut earlier, if seeker.failures.earlier.is_none() => {

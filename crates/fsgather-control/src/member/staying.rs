@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fsgather_core::{Peer, duration_text};
+use fsgather_core::{Peer, WaitEnd, duration_text};
 
 /// When it is said for whom this rank stays: a process that does not end is a riddle.
 const FIRST_WARNING: Duration = Duration::from_secs(5);
@@ -76,8 +76,12 @@ impl Staying {
         let readers = self.readers();
         let readers = readers.unwrap_or_else(|| "rank 0 has said that all have".into());
         Some(format!(
-            "this process stays, for {} now, until {readers} read what was handed over",
+            "this process stays, for {} now, until {readers} read what was handed over{}",
             duration_text(now.saturating_duration_since(self.since)),
+            self.end().map_or_else(String::new, |end| {
+                let left = WaitEnd::UnlessMoved(end.saturating_duration_since(now));
+                format!("; {left}")
+            })
         ))
     }
 
@@ -200,7 +204,7 @@ mod tests {
         assert_eq!(times, [5, 35, 65]);
         assert_eq!(
             said[0].1,
-            "this process stays, for 5 s now, until rank 1 on n7 (pid 41) has read what was handed over"
+            "this process stays, for 5 s now, until rank 1 on n7 (pid 41) has read what was handed over; times out in 1 min 35 s unless something moves"
         );
     }
 }

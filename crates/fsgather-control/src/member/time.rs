@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use fsgather_core::{
-    Activity, CallName, ChannelId, Deadline, Error, Missing, Phase, Rank, RankNames, duration_text,
+    Activity, CallName, ChannelId, Deadline, Error, Missing, Phase, Rank, RankNames, WaitEnd,
+    duration_text,
 };
 
 use super::{
@@ -136,9 +137,14 @@ impl Member {
                 let stalled = stalled.map(|stall| name_of(stall.channel(), stall.call()));
                 let during = awaited.or(stalled).unwrap_or_else(|| "close".into());
                 let names = self.watching.names();
+                let idle_since = self.stall.as_ref().and_then(|stall| stall.since(now));
+                let stall_end = idle_since.map(|since| Deadline::after(since, self.timeout).at());
+                let end = self.overdue_at().into_iter().chain(stall_end).min();
+                let end = end.map(|end| WaitEnd::After(end.saturating_duration_since(now)));
+                let end = end.map_or_else(String::new, |end| format!("; {end}"));
                 self.actions.push(MemberAction::Warn(format!(
                     "{during} is still waiting for {}, which has not said for {} that it is there; see whether it \
-                     is stopped or its host unreachable{}",
+                     is stopped or its host unreachable{end}{}",
                     names.of_peer(self.coordinator.clone()),
                     duration_text(silent),
                     names.of_roll_call(self.watching.roll_call())

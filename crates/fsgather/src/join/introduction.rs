@@ -9,7 +9,9 @@ use std::{
 };
 
 use fsgather_control::{job_credentials::JobFingerprint, record::RendezvousRecord};
-use fsgather_core::{Error, Missing, ProcessId, Rank, RendezvousBackend, RollCall, WorldSize};
+use fsgather_core::{
+    Error, Missing, ProcessId, Rank, RendezvousBackend, RollCall, WaitEnd, WorldSize,
+};
 use fsgather_store::slow_place::watched;
 use uuid::Uuid;
 
@@ -43,7 +45,10 @@ impl Introduction {
             None
         } else {
             let deadline = began + timeout;
-            let record = watched(waiting_text, || bootstrap.fetch(deadline))
+            let text = move |lasts: &str| {
+                waiting_text(lasts, deadline.saturating_duration_since(Instant::now()))
+            };
+            let record = watched(text, || bootstrap.fetch(deadline))
                 .map_err(|why| not_fetched(rank, &why, Instant::now() >= deadline, timeout))?;
             check(rank, &record)?;
             Some(record)
@@ -117,9 +122,10 @@ impl RendezvousBackend for Introduction {
 }
 
 /// What is said as long as rank 0 does not come.
-fn waiting_text(lasts: &str) -> String {
+fn waiting_text(lasts: &str, left: Duration) -> String {
     format!(
-        "still waiting for rank 0's record from {PLACE}, for {lasts} now; see whether rank 0 was started and uses the same one"
+        "still waiting for rank 0's record from {PLACE}, for {lasts} now; see whether rank 0 was started and uses the same one; {}",
+        WaitEnd::After(left)
     )
 }
 
@@ -238,7 +244,8 @@ mod tests {
 
     #[test]
     fn it_is_said_for_whom_a_rank_waits_and_by_which_way() {
-        let text = waiting_text("30 s");
+        let text = waiting_text("30 s", Duration::from_secs(90));
+        assert!(text.ends_with("; times out in 1 min 30 s"), "{text}");
         assert!(text.starts_with("still waiting for rank 0's record from the program's own rendezvous, for 30 s now; "), "{text}");
     }
 }

@@ -176,7 +176,7 @@ class Patience:
             if next(rank for rank in group.ranks if rank not in missing) == group.ranks[group.rank]:
                 notices.once(
                     f"still waiting, for {waited:.0f} s now, for {named} to come to its first call; is FSGATHER_PATCH set to the same "
-                    f"there? The time-out of the process group is {group.timeout:g} s"
+                    f"there? It times out in {self._limit - waited:.0f} s, by the time-out of the process group, {group.timeout:g} s"
                 )
 
 

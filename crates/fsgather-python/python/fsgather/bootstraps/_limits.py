@@ -40,7 +40,7 @@ def apart(call: Callable[[], T], seconds: float, what: str, why: str = "") -> T:
         is_over.set()
 
     threading.Thread(target=run, name="fsgather-engine", daemon=True).start()
-    with told_if_slow(lambda: what + why):
+    with told_if_slow(lambda: what + why, seconds):
         is_over.wait(min(seconds + GRACE, threading.TIMEOUT_MAX))
     if not is_over.is_set():
         raise TimeoutError(_late(what, seconds))
@@ -58,7 +58,7 @@ def within(call: Callable[[], T], seconds: float, what: str) -> T:
         TimeoutError: it has taken too long.
     """
     try:
-        with told_if_slow(lambda: what), _ended_after(seconds):
+        with told_if_slow(lambda: what, seconds), _ended_after(seconds):
             return call()
     except Overdue as error:
         raise TimeoutError(_late(what, seconds)) from error
