@@ -10,6 +10,7 @@ use std::{
 use fsgather_core::{CallId, Error, Rank, lock};
 
 use crate::{
+    forks,
     ledger::Ledger,
     location::Location,
     memory::{OwnMemory, Words},
@@ -125,6 +126,7 @@ impl Arena {
 
     /// Finds a place for a payload of `len` bytes, which nobody else is given while it is written to, nor while it is leased.
     pub(crate) fn take(&self, len: u64, placement: &Placement<'_>) -> Option<Location> {
+        forks::release_ended();
         let call = placement.call;
         let mut slots = lock(&self.slots);
         let plan = slots.place(

@@ -14,7 +14,7 @@ use memmap2::MmapMut;
 use crate::{
     arena::Arena,
     filling::Following,
-    forks,
+    forks::{self, ForkMark},
     ledger::Ledger,
     location::Location,
     memory::{ForeignMemory, Words},
@@ -26,7 +26,7 @@ use crate::{
 #[derive(Debug)]
 struct ForeignArena {
     memory: ForeignMemory,
-    ledger: Ledger,
+    ledger: Arc<Ledger>,
 }
 
 /// The arenas that a rank has mapped: its own, and those of others of its host.
@@ -76,7 +76,7 @@ impl Arenas {
             let words = Words::map(words, Ledger::words(self.world_size))?;
             Ok(ForeignArena {
                 memory,
-                ledger: Ledger::new(words, self.world_size),
+                ledger: Arc::new(Ledger::new(words, self.world_size)),
             })
         };
         let arena =
@@ -93,6 +93,7 @@ impl Arenas {
     /// This rank counts as one of its readers until the lease is dropped.
     #[must_use]
     pub fn lease(&self, owner: Rank, location: &Location, call: CallId) -> Option<Leased> {
+        forks::release_ended();
         let reader = self.own.owner();
         let arena = if owner == reader {
             AnyArena::Own(Arc::clone(&self.own))
@@ -105,7 +106,7 @@ impl Arenas {
             reader,
             location: *location,
             arena,
-            forks: forks::count(),
+            since: ForkMark::now(),
         })
     }
 
@@ -129,7 +130,7 @@ impl Arenas {
         // Of several threads that give something up one after the other says so.
         let mut given_up = lock(&self.given_up);
         let others = lock(&self.others);
-        let foreign = others.iter().map(|(rank, arena)| (*rank, &arena.ledger));
+        let foreign = others.iter().map(|(rank, arena)| (*rank, &*arena.ledger));
         for (owner, ledger) in foreign.chain([(reader, &*self.own.ledger)]) {
             if !has.contains(&owner) {
                 ledger.give_up(reader, call, *given_up);
@@ -146,7 +147,7 @@ enum AnyArena {
 }
 
 impl AnyArena {
-    fn ledger(&self) -> &Ledger {
+    fn ledger(&self) -> &Arc<Ledger> {
         match self {
             Self::Own(arena) => &arena.ledger,
             Self::Foreign(arena) => &arena.ledger,
@@ -175,8 +176,7 @@ pub struct Leased {
     reader: Rank,
     location: Location,
     arena: AnyArena,
-    /// How often this process had been forked before.
-    forks: u64,
+    since: ForkMark,
 }
 
 impl Leased {
@@ -241,13 +241,16 @@ impl AsRef<[u8]> for Leased {
 
 impl Drop for Leased {
     fn drop(&mut self) {
-        if forks::count() != self.forks {
-            tracing::debug!(
-                "a payload that a forked child may read keeps its place in shared memory"
-            );
-            return;
+        if self.since.is_unforked() {
+            return self.arena.ledger().let_go(self.reader, &self.location);
         }
-        self.arena.ledger().let_go(self.reader, &self.location);
+        let ledger = Arc::downgrade(self.arena.ledger());
+        let (reader, location) = (self.reader, self.location);
+        forks::keep(self.since, move || {
+            if let Some(ledger) = ledger.upgrade() {
+                ledger.let_go(reader, &location);
+            }
+        });
     }
 }
 

@@ -7,7 +7,7 @@
 //! - `arena`: this process's arena, in which payloads are placed; `slots` records where, `ranges` which parts are free.
 //! - `filling`: payloads that arrive piece by piece and are read meanwhile.
 //! - `foreign`: the arenas of other ranks, from which payloads are leased.
-//! - `forks`: the arenas that forked children may read as well.
+//! - `forks`: payloads that forked children may read as well.
 //! - `ledger`: the words with which readers release a slot; `versioned`: words that are overwritten.
 //! - `shelf`: data that one rank reads for the others of its host.
 //! - `meeting`: the exchange of mappings; a descriptor that has arrived proves that two ranks share a kernel.

@@ -1,5 +1,5 @@
-//! Mappings that several processes share: [`OwnMemory`], [`ForeignMemory`] and [`Words`], the one owner of `memfd_create` and
-//! of this crate's `unsafe`, except for the hook of `forks`.
+//! Mappings that several processes share: [`OwnMemory`], [`ForeignMemory`], [`Words`] and [`ForkWitness`], the one owner of
+//! `memfd_create` and of this crate's `unsafe`, except for the hook of `forks`.
 #![expect(
     unsafe_code,
     reason = "memory that other processes write to is reached through pointers"
@@ -24,19 +24,24 @@ use rustix::{
     io::Errno,
 };
 
-/// Makes a nameless file in memory, which never gets shorter. It is empty, and may grow as long as `most`.
-fn make(name: &str, most: u64) -> io::Result<File> {
-    // A file beyond the limit ends the process by a signal, rather than by an error.
-    if limits::file_bytes().is_some_and(|limit| limit < most) {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
+/// Makes an empty file in memory, without a name in any file system.
+fn create(name: &str) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let made = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         // Kernels before 6.3 do not know the flag.
         Err(Errno::INVAL) => memfd_create(name, flags),
         made => made,
     };
-    let file = File::from(made?);
+    Ok(File::from(made?))
+}
+
+/// Makes a nameless file in memory, which never gets shorter. It is empty, and may grow as long as `most`.
+fn make(name: &str, most: u64) -> io::Result<File> {
+    // A file beyond the limit ends the process by a signal, rather than by an error.
+    if limits::file_bytes().is_some_and(|limit| limit < most) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let file = create(name)?;
     fchmod(&file, Mode::RUSR | Mode::WUSR)?;
     // Nobody can take away what others have mapped.
     fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::SEAL)?;
@@ -291,6 +296,35 @@ impl Words {
         // lose pages (those of a named file this user alone could take away, which is a signal and no wrong memory); mappings
         // begin at a page, so that each word is aligned. All processes reach them as atomics alone.
         Some(unsafe { std::slice::from_raw_parts(self.0.as_mut_ptr().add(start).cast(), count) })
+    }
+}
+
+/// A mapping that forked children inherit, and keep until they end or run another program, whichever descriptors they close. Nothing
+/// is ever stored there.
+#[derive(Debug)]
+pub(crate) struct ForkWitness {
+    file: File,
+    /// The mapping of this process, until no more children are to inherit it.
+    map: Option<MmapRaw>,
+}
+
+impl ForkWitness {
+    /// Maps a new one.
+    pub(crate) fn make() -> io::Result<Self> {
+        let file = create("fsgather forks")?;
+        let map = Some(MmapOptions::new().len(1).map_raw(&file)?);
+        Ok(Self { file, map })
+    }
+
+    /// Removes the mapping of this process. Children that are forked from now on do not inherit it.
+    pub(crate) fn retire(&mut self) {
+        self.map = None;
+    }
+
+    /// Whether no process has the mapping any more.
+    pub(crate) fn is_unmapped(&self) -> bool {
+        // The kernel refuses this seal while any process could write to the file through a mapping.
+        fcntl_add_seals(&self.file, SealFlags::WRITE).is_ok()
     }
 }
 
