@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fsgather_core::ReclaimSink;
+use fsgather_core::{Error, ReclaimSink};
 
 use crate::{coordinator::Coordinator, member::Member};
 
@@ -12,7 +12,14 @@ pub(crate) trait Carrier: Send + Sync + 'static {
     fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R;
 
     /// The same for a caller that is going to wait: what it says may be sent only then.
-    fn act_and_wait_later<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
+    ///
+    /// # Errors
+    ///
+    /// That of the member, or when this process cannot move messages any more.
+    fn act_and_wait_later<R>(
+        &self,
+        act: impl FnOnce(&mut Member, Instant) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         self.act(act)
     }
 

@@ -30,8 +30,8 @@ use std::{
 
 use rustix::{
     fs::{FileType, fstat},
-    io::{DupFlags, dup3},
-    net::{AddressFamily, SocketFlags, SocketType, socket_with},
+    io::{DupFlags, dup3, fcntl_dupfd_cloexec},
+    net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socket_with},
 };
 
 /// Descriptors from this number on are not noted; the usual limits are below it.
@@ -62,6 +62,24 @@ pub(crate) fn keep_from_children(socket: &impl AsFd) {
     if let Some(noted) = SOCKETS.get(number) {
         noted.store(status.st_ino, Ordering::Release);
         END.fetch_max(number + 1, Ordering::AcqRel);
+    }
+}
+
+/// Ends the connections of this library that are still open, so that the other ranks see at once that this process has lost what
+/// runs them.
+pub(crate) fn end_connections() {
+    let end = END.load(Ordering::Acquire);
+    for (number, noted) in (0..).zip(SOCKETS.iter().take(end)) {
+        let inode = noted.load(Ordering::Acquire);
+        // SAFETY: used for one call of the kernel, which says so if the number is not open.
+        let socket = unsafe { BorrowedFd::borrow_raw(number) };
+        // Another thread may give the number to another file at any time, but not the copy.
+        if inode != 0
+            && let Ok(copy) = fcntl_dupfd_cloexec(socket, 0)
+            && is_socket(copy.as_raw_fd(), inode)
+        {
+            let _ = shutdown(&copy, Shutdown::Both);
+        }
     }
 }
 
@@ -106,9 +124,19 @@ fn connected_to_nothing() -> Option<OwnedFd> {
 mod tests {
     use std::{
         io::{ErrorKind, Read, Write},
+        mem,
         net::{TcpListener, TcpStream},
+        process::Command,
     };
 
+    use fsgather_core::{BackgroundThreads, Interrupt};
+    use fsgather_testkit::{
+        pace::{patience, within_patience},
+        process,
+    };
+    use tokio::runtime::Builder;
+
+    use crate::tcp::runtime::CallerRuntime;
     use rustix::process::{WaitOptions, waitpid};
 
     use super::*;
@@ -139,6 +167,50 @@ mod tests {
         waitpid(child, WaitOptions::empty()).unwrap();
         assert_eq!(its.len(), own.len());
         assert_ne!(its, own);
+    }
+
+    /// Runs the test of this name in a process of its own.
+    fn alone(name: &str, test: impl FnOnce()) {
+        let exact = "--exact";
+        if std::env::args().any(|argument| argument == exact) {
+            return test();
+        }
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args([exact, &format!("forked::tests::{name}")]);
+        let ended = process::output(&mut again).unwrap();
+        let said = String::from_utf8_lossy(&ended.stdout);
+        assert!(
+            ended.status.success() && said.contains("1 passed"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn calls_fail_after_the_program_has_closed_all_descriptors() {
+        alone(
+            "calls_fail_after_the_program_has_closed_all_descriptors",
+            || {
+                let interrupt = Interrupt::default();
+                let threads = BackgroundThreads::new(interrupt.clone());
+                let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+                let runtime = CallerRuntime::new(runtime, "test".into(), &threads).unwrap();
+                let (ours, theirs) = connected();
+                keep_from_children(&ours);
+                let (began, begins) = std::sync::mpsc::channel();
+                runtime.spawn(async move { began.send(()).unwrap() });
+                begins.recv_timeout(patience()).unwrap();
+                mem::forget((ours, theirs));
+                // SAFETY: the numbers are used by the runtime alone, which is what this test is about.
+                unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+                within_patience(move || {
+                    let failure = runtime.run(std::future::pending::<()>()).unwrap_err();
+                    assert!(failure.to_string().contains("its thread test"), "{failure}");
+                    runtime.run_at_once(|| ()).unwrap_err();
+                    drop(runtime);
+                });
+                assert!(interrupt.reason().is_some());
+            },
+        );
     }
 
     #[test]

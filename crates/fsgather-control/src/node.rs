@@ -14,7 +14,7 @@ use std::{
 
 use fsgather_core::{
     Activity, AwakeClock, Deadline, Error, Rank, ReclaimSink, Whereabouts, lock,
-    sys::{clock, condition::Condition, thread},
+    sys::{clock, condition::Condition},
 };
 
 use crate::{
@@ -216,7 +216,7 @@ impl<P: Medium> Node<P> {
         let Some(look) = config.look.clone() else {
             return;
         };
-        let node = Arc::downgrade(self);
+        let (node, threads) = (Arc::downgrade(self), config.threads());
         let looking = Arc::new(AtomicUsize::new(0));
         let eyes = move |order: LookOrder| {
             let (node, look, looking) = (node.clone(), look.clone(), looking.clone());
@@ -226,7 +226,7 @@ impl<P: Medium> Node<P> {
             }
             let name = format!("fsgather-{}-look", order.member);
             let count = looking.clone();
-            let started = thread::start(name, move || {
+            let started = threads.start(name, move || {
                 let whereabouts = look(order.neighbour.as_ref());
                 looking.fetch_sub(1, Ordering::SeqCst);
                 if let Some(node) = node.upgrade() {

@@ -7,9 +7,9 @@
 use std::{
     io::{self, PipeReader, PipeWriter},
     sync::Arc,
-    thread,
 };
 
+use crate::join::config::Config;
 use fsgather_core::{ProcessId, Rank};
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -40,13 +40,13 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Starts to watch the siblings of `rank` and to report each that ends.
+    /// Starts to watch the siblings of this rank and to report each that ends.
     pub(crate) fn start(
-        rank: Rank,
+        config: &Config,
         processes: &[ProcessId],
-        is_running: Arc<IsRunning>,
         report: impl Fn(Rank) + Send + 'static,
     ) -> io::Result<Option<Self>> {
+        let rank = config.rank;
         let own = processes.get(rank.index()).map(|own| own.pid);
         let siblings: Vec<(Rank, ProcessId)> = ring(rank, processes)
             .into_iter()
@@ -60,9 +60,12 @@ impl Watch {
             return Ok(None);
         }
         let (stopped, alive) = io::pipe()?;
-        thread::Builder::new()
-            .name(format!("fsgather-{rank}-watch"))
-            .spawn(move || watch(siblings, &*is_running, &stopped, report))?;
+        let is_running = Arc::clone(&config.is_running);
+        config
+            .threads()
+            .start(format!("fsgather-{rank}-watch"), move || {
+                watch(siblings, &*is_running, &stopped, report);
+            })?;
         Ok(Some(Self { _alive: alive }))
     }
 }
@@ -110,7 +113,7 @@ fn ended(process: &ProcessId, is_running: &IsRunning, stopped: &PipeReader) -> R
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::{process::Command, thread};
 
     use fsgather_testkit::process::{Started, spawn};
 

@@ -81,6 +81,42 @@ impl Interrupt {
         }
     }
 
+    /// Returns a switch that is thrown with this one and asks the same question, and that leaves this one alone when it is
+    /// thrown itself.
+    ///
+    /// ```
+    /// use fsgather_core::Interrupt;
+    ///
+    /// let parent = Interrupt::default();
+    /// let (child, other) = (parent.child(), parent.child());
+    /// child.raise("a thread has panicked");
+    /// assert_eq!(parent.reason(), None);
+    /// parent.raise("ended by SIGTERM");
+    /// assert_eq!(other.reason().as_deref(), Some("ended by SIGTERM"));
+    /// ```
+    #[must_use]
+    pub fn child(&self) -> Self {
+        let parent = self.clone();
+        let question: Question = Box::new(move || {
+            parent.poll();
+            parent.reason()
+        });
+        let child = Self {
+            shared: Arc::new(SharedInterrupt {
+                state: Mutex::default(),
+                question: self.is_polled().then_some(question),
+            }),
+        };
+        // The parent may outlive many children.
+        let thrown = Arc::downgrade(&child.shared);
+        self.on_raise(move |reason| {
+            if let Some(shared) = thrown.upgrade() {
+                Self { shared }.raise(reason);
+            }
+        });
+        child
+    }
+
     /// Whether there is anybody to ask.
     #[must_use]
     pub fn is_polled(&self) -> bool {

@@ -16,6 +16,7 @@
 //! nothing else in this crate reads the environment, the clock, files or sockets.
 
 mod awake;
+mod background_threads;
 mod deadline;
 mod epoch;
 mod id;
@@ -59,6 +60,7 @@ pub mod fuzzing;
 
 pub use activity::{Activity, Phase};
 pub use awake::AwakeClock;
+pub use background_threads::{BackgroundThread, BackgroundThreads, panic_text};
 pub use call::{Call, Operation, Recipients, Site, TypeTag, Way};
 pub use call_id::CallId;
 pub use call_name::CallName;

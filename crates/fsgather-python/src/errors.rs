@@ -3,7 +3,7 @@
 use std::{any::Any, borrow::Cow};
 
 use fsgather::Error;
-use fsgather_core::{Missing, Peer, PeerFailure, Phase, Rank, RollCall, Whereabouts};
+use fsgather_core::{Missing, Peer, PeerFailure, Phase, Rank, RollCall, Whereabouts, panic_text};
 use pyo3::{
     exceptions::PyException,
     prelude::*,
@@ -48,12 +48,8 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
 
 /// The exception of a call that has panicked: an error as others, and no `PanicException`, which programs do not catch.
 pub(crate) fn of_panic(py: Python<'_>, panic: &(dyn Any + Send)) -> PyErr {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    let text = format!(
-        "a fault inside fsgather has ended this call: {}",
-        text.unwrap_or("it gives no reason")
-    );
+    let text = panic_text(panic);
+    let text = format!("a fault inside fsgather has ended this call: {text}");
     let made = py
         .import("fsgather._errors")
         .and_then(|module| module.getattr("_make"))

@@ -134,11 +134,7 @@ impl Waiter {
         let (is_minded, mut settled) = match begin() {
             Ok(is_minded) => {
                 let ran = py.detach(|| catch_unwind(AssertUnwindSafe(call)));
-                let settled = match ran {
-                    Ok(result) => self.settle(py, result),
-                    Err(panic) => Err(errors::of_panic(py, &*panic)),
-                };
-                (is_minded, settled)
+                (is_minded, self.settle_ran(py, ran))
             }
             // It has come before the call began: there is nothing to end but what was begun.
             Err(raised) => (true, Err(raised)),
@@ -181,14 +177,14 @@ impl Waiter {
             LISTENS.set(false);
             if let Some(call) = taken() {
                 // Nobody listens any more after an interruption.
-                let _ = sender.send(call());
+                let _ = sender.send(catch_unwind(AssertUnwindSafe(call)));
             }
         });
         if started.is_err()
             && let Some(call) = { lock(&call).take() }
         {
-            let result = py.detach(call);
-            return self.settle(py, result);
+            let ran = py.detach(|| catch_unwind(AssertUnwindSafe(call)));
+            return self.settle_ran(py, ran);
         }
         let seen = Arc::clone(&self.raised);
         let interrupt = self.interrupt.clone();
@@ -205,8 +201,16 @@ impl Waiter {
                 }
             }
         });
-        let given_up = || Err(Error::rendezvous("the meeting was given up"));
-        self.settle(py, result.unwrap_or_else(given_up))
+        let given_up = || Ok(Err(Error::rendezvous("the meeting was given up")));
+        self.settle_ran(py, result.unwrap_or_else(given_up))
+    }
+
+    /// As [`settle`](Self::settle), for a call that may have panicked.
+    fn settle_ran<T>(&self, py: Python<'_>, ran: thread::Result<Result<T, Error>>) -> PyResult<T> {
+        match ran {
+            Ok(result) => self.settle(py, result),
+            Err(panic) => Err(errors::of_panic(py, &*panic)),
+        }
     }
 
     /// What the caller gets. What a signal handler has raised goes before everything, also before a result that came

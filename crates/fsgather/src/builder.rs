@@ -340,6 +340,8 @@ impl Builder {
         let verify = settings.verify.value;
         let shared_memory = settings.shared_memory.value;
         let trace = settings.trace.value;
+        // A fault of a background thread ends this world, not what else the program ends by its switch.
+        let interrupt = self.interrupt.child();
         let Joined {
             exchange,
             communicator,
@@ -350,7 +352,7 @@ impl Builder {
             variables: &variables,
             rendezvous: self.rendezvous,
             process,
-            interrupt: self.interrupt.clone(),
+            interrupt: interrupt.clone(),
         })?;
         exchange.name_ranks(&self.names);
         let rank = exchange.rank();
@@ -369,7 +371,7 @@ impl Builder {
         world.verify = verify;
         world.shared_memory.setting = shared_memory;
         world.call_site = self.call_site.map(Site::named);
-        world.interrupt = self.interrupt;
+        world.interrupt = interrupt;
         let inner = GroupState::of_world(exchange, world);
         if self.sets_up_later {
             // Either all ranks have it, or none.

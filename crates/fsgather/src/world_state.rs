@@ -9,11 +9,11 @@ use std::{
 
 use fsgather_config::{error_file, settings::Verify};
 use fsgather_core::{
-    CallId, CompressionSetting, Departure, Error, Interrupt, PeerFailure, ProcessId, Rank, Site,
-    WorldSize, lock,
+    BackgroundThreads, CallId, CompressionSetting, Departure, Error, Interrupt, PeerFailure,
+    ProcessId, Rank, Site, WorldSize, lock,
 };
 use fsgather_observe::call_log::CallLog;
-use fsgather_store::{FileCalls, PayloadId};
+use fsgather_store::{Care, FileCalls, GatherDir, PayloadId};
 use uuid::Uuid;
 
 use crate::{
@@ -83,6 +83,20 @@ pub(crate) struct WorldState {
 }
 
 impl WorldState {
+    /// Has a gather directory taken care of; its owner gives the period of its beat.
+    pub(crate) fn care_for(
+        &self,
+        directory: &GatherDir,
+        beat: Option<Duration>,
+    ) -> Result<Care, Error> {
+        self.directories.care_for(directory, beat, &self.threads())
+    }
+
+    /// The owner of the background threads of this world.
+    pub(crate) fn threads(&self) -> BackgroundThreads {
+        BackgroundThreads::new(self.interrupt.clone())
+    }
+
     pub(crate) fn new(
         communicator: Uuid,
         rank: Rank,

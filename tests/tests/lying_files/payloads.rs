@@ -4,8 +4,8 @@ use std::{io::Write, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use fsgather_core::{
-    Call, CompressionSetting, Contribution, Departure, Error, Exchange, Leaves, Operation, Phase,
-    ProcessId, Rank, Round, Site, Ticket, WorldSize, read_message,
+    BackgroundThreads, Call, CompressionSetting, Contribution, Departure, Error, Exchange, Leaves,
+    Operation, Phase, ProcessId, Rank, Round, Site, Ticket, WorldSize, read_message,
 };
 use fsgather_store::{
     BEAT_PERIOD, Care, CollectPolicy, Encoding, GatherDir, GatherFacts, Janitor, Locator, OwnUid,
@@ -55,7 +55,10 @@ impl Payloads {
         exchange.contribute(&ticket, Round::VERDICT, Contribution::default())?;
         exchange.wait(&ticket, Round::VERDICT)?;
         let beat = is_first.then_some(BEAT_PERIOD);
-        let care = Arc::new(Janitor::start(&directory)?.care_for(directory.clone(), beat));
+        let care = Arc::new(
+            Janitor::start(&directory, &BackgroundThreads::default())?
+                .care_for(directory.clone(), beat),
+        );
         let its = Arc::clone(&care);
         exchange.set_reclaim_sink(Arc::new(move |channel, epoch, rank| {
             its.reclaim_of(PayloadId {

@@ -201,6 +201,7 @@ fn work(what: &str, setting: &Setting, rank: usize) {
         network_namespace: 0,
         timeout: Duration::from_secs(60),
         processes: processes.collect(),
+        threads: fsgather_core::BackgroundThreads::default(),
     })
     .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -6,8 +6,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Error, Mailbox, ProcessId, Rank, ReclaimSink, RendezvousBackend, Retirement, lock,
-    sys::thread::{self, Started},
+    BackgroundThread, Error, Mailbox, ProcessId, Rank, ReclaimSink, RendezvousBackend, Retirement,
+    lock,
 };
 
 use super::{
@@ -42,7 +42,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 pub(super) struct FileCarrier {
     rank: Rank,
     node: Arc<FileNode>,
-    poller: Mutex<Option<Started>>,
+    poller: Mutex<Option<BackgroundThread>>,
     watch: Mutex<Option<Watch>>,
     /// Between two looks of a rank for messages.
     longest_pause: Duration,
@@ -67,7 +67,10 @@ impl FileCarrier {
             processes,
             Arc::clone(&config.is_running),
         );
-        let poller = thread::start(format!("fsgather-{}", config.rank), move || poller.run())
+        let (threads, name) = (config.threads(), format!("fsgather-{}", config.rank));
+        let (its, its_name) = (threads.clone(), name.clone());
+        let poller = threads
+            .start(name, move || poller.run(&its, &its_name))
             .map_err(|error| without_a_thread(&error))?;
         Ok(Self {
             rank: config.rank,
@@ -89,7 +92,7 @@ impl FileCarrier {
                 node.sibling_ended(sibling);
             }
         };
-        match Watch::start(self.rank, processes, Arc::clone(&config.is_running), report) {
+        match Watch::start(config, processes, report) {
             Ok(watch) => *lock(&self.watch) = watch,
             Err(error) => tracing::debug!("cannot watch the processes on this host: {error}"),
         }
@@ -158,16 +161,11 @@ impl Carrier for FileCarrier {
                 Retirement::Over
             }
         };
-        if self.node.stop(how, STOP_LIMIT) {
-            if poller.join().is_err() {
-                tracing::error!("the thread that carries messages has panicked");
-            }
-        } else {
-            fsgather_core::warn!("a file call hangs; leaving its thread behind");
-        }
+        self.node.stop(how);
+        let has_stopped = poller.wait(STOP_LIMIT);
         // The sink may hold what holds this line.
         self.node.set_own_reclaim_sink(None);
-        how == Retirement::Over
+        has_stopped && how == Retirement::Over
     }
 
     fn is_foreign(&self) -> bool {

@@ -5,10 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{
-    ChannelId, Error, MailboxFactory, RendezvousBackend,
-    sys::{random::fresh, thread},
-};
+use fsgather_core::{ChannelId, Error, MailboxFactory, RendezvousBackend, sys::random::fresh};
 
 use super::{
     carrier::FileCarrier,
@@ -113,7 +110,7 @@ fn tend(
     node: Arc<FileNode>,
 ) -> Result<(), Error> {
     let keeper = RecordKeeper::new(config, board);
-    thread::start("fsgather-0-board".into(), move || {
+    let work = move || {
         let mut pauses = RecordKeeper::pauses();
         loop {
             let settled = node.until(Some(pauses.next_pause()), |member, coordinator| {
@@ -126,7 +123,7 @@ fn tend(
                 None => {}
             }
         }
-    })
-    .map(drop)
-    .map_err(|error| without_a_thread(&error))
+    };
+    let started = config.threads().start("fsgather-0-board", work);
+    started.map(drop).map_err(|error| without_a_thread(&error))
 }

@@ -183,12 +183,10 @@ impl FileNode {
         });
     }
 
-    /// Has the poller stop after what is left to do; whether it has, within `limit`.
-    pub(super) fn stop(&self, how: Retirement, limit: Duration) -> bool {
+    /// Orders the poller to stop once it has done what is left to do.
+    pub(super) fn stop(&self, how: Retirement) {
         self.lock().medium.stopping = Some(how);
         self.notifier.work();
-        self.wait_until(Some(limit), |state| state.medium.stopped.then_some(()))
-            .is_some()
     }
 
     // What the poller does.

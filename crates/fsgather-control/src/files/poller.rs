@@ -2,11 +2,12 @@
 
 use std::{
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Error, Mailbox, Peer, ProcessId, Rank, StorageCause, sys::clock};
+use fsgather_core::{
+    BackgroundThreads, Error, Mailbox, Peer, ProcessId, Rank, StorageCause, sys::clock,
+};
 
 use super::{
     heartbeat::{self, Heartbeat, SILENCE_LIMIT, Turn},
@@ -41,19 +42,6 @@ pub(super) struct Poller {
     has_suspects: bool,
     newcomers_at: Instant,
     listen_at: Instant,
-}
-
-/// Tells the node that the poller is gone, however that came.
-struct ReportsItsEnd(Arc<FileNode>);
-
-impl Drop for ReportsItsEnd {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            let cause = Error::config("the thread that carries messages has panicked");
-            self.0.act(|member, _| member.interrupt(&cause));
-        }
-        self.0.stopped();
-    }
 }
 
 /// The processes of all ranks by host, and the heartbeats of their hosts.
@@ -127,9 +115,17 @@ impl Poller {
         }
     }
 
-    /// Works until the node says to stop.
-    pub(super) fn run(mut self) {
-        let _told = ReportsItsEnd(Arc::clone(&self.node));
+    /// Works until the node says to stop. After a panic the poller continues once, since no other thread can carry the report to
+    /// the other ranks.
+    pub(super) fn run(mut self, threads: &BackgroundThreads, name: &str) {
+        let mut work = || threads.guard(name, || self.carry());
+        if work().or_else(work).is_none() {
+            self.node.cut_off();
+        }
+        self.node.stopped();
+    }
+
+    fn carry(&mut self) {
         let how = loop {
             let round = self.node.start_round();
             if !round.outgoing.is_empty() {

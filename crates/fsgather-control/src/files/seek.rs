@@ -7,8 +7,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Backoff, Error, Mailbox, MailboxFactory, Retirement, lock,
-    sys::{clock, condition::Condition, thread},
+    BackgroundThreads, Backoff, Error, Mailbox, MailboxFactory, Retirement, lock,
+    sys::{clock, condition::Condition},
 };
 
 use super::{
@@ -39,6 +39,7 @@ pub(crate) struct Search {
     pub(crate) place: MarkerPlace,
     pub(crate) join: Join,
     pub(crate) is_running: Arc<IsRunning>,
+    pub(crate) threads: BackgroundThreads,
 }
 
 /// A world that has taken us in.
@@ -133,7 +134,8 @@ pub(crate) fn search(
 ) -> io::Result<Searching> {
     let orders = Arc::new(Orders::default());
     let its = Arc::clone(&orders);
-    thread::start(format!("fsgather-{}-join", search.join.rank), move || {
+    let name = format!("fsgather-{}-join", search.join.rank);
+    search.threads.clone().start(name, move || {
         let event = run(search, &its, &tell);
         its.is_not_expected();
         if let Some(event) = event {

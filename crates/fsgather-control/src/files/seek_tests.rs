@@ -62,6 +62,7 @@ impl Bed {
                 ..fixtures::join(1, 2, NONCE)
             },
             is_running: Arc::new(move |process| watched.is_running(process)),
+            threads: BackgroundThreads::default(),
         };
         let (tell, events) = channel();
         let searching = search(search_for, move |event| drop(tell.send(event)));

@@ -192,6 +192,7 @@ impl Seeker {
             place,
             join: self.search.join.clone(),
             is_running: Arc::clone(&self.search.config.is_running),
+            threads: self.search.config.threads(),
         };
         let (events, its) = (self.events.clone(), name.clone());
         let tell = move |event| {

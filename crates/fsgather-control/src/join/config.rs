@@ -17,8 +17,8 @@ use crate::{
     siblings::IsRunning,
 };
 use fsgather_core::{
-    Activity, Error, Exchange, Interrupt, Look, MailboxFactory, Peer, Phase, ProcessId, Rank,
-    RendezvousBackend, Start, WorldSize, sys::random::fresh,
+    Activity, BackgroundThreads, Error, Exchange, Interrupt, Look, MailboxFactory, Peer, Phase,
+    ProcessId, Rank, RendezvousBackend, Start, WorldSize, sys::random::fresh,
 };
 
 /// All contributions to one exchange together stay below this, in bytes.
@@ -99,6 +99,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// The owner of the background threads of this world.
+    pub(crate) fn threads(&self) -> BackgroundThreads {
+        BackgroundThreads::new(self.interrupt.clone())
+    }
+
     /// What a rank needs that meets the others like this, over TCP, with nothing special said.
     #[must_use]
     pub fn new(rank: Rank, world_size: WorldSize, process: ProcessId, meeting: Meeting) -> Self {

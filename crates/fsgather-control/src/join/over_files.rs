@@ -137,6 +137,7 @@ impl Seeker<'_> {
                 place,
                 join: self.join.clone(),
                 is_running: Arc::clone(&self.config.is_running),
+                threads: self.config.threads(),
             };
             let events = self.events.clone();
             let tell = move |event| {

@@ -3,15 +3,15 @@
 use std::{
     ops::ControlFlow,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use fsgather_core::{
-    Backoff, ChannelId, Error, Rank, RendezvousBackend, duration_text, lock,
-    sys::{clock, condition::Condition, thread},
+    BackgroundThreads, Backoff, ChannelId, Error, Rank, RendezvousBackend, duration_text,
+    sys::clock,
 };
 use uuid::Uuid;
 
@@ -125,33 +125,17 @@ pub(crate) fn take_down(board: &Arc<dyn RendezvousBackend>) {
 }
 
 fn take_down_within(limit: Duration, board: &Arc<dyn RendezvousBackend>) {
-    let taken = Arc::new((Mutex::new(false), Condition::default()));
-    let (its, its_board) = (Arc::clone(&taken), Arc::clone(board));
-    let place = board.place();
-    let started = thread::start("fsgather-0-end".into(), move || {
-        its_board.take_down();
-        *lock(&its.0) = true;
-        its.1.wake_all();
-    });
+    let its = Arc::clone(board);
+    let started = BackgroundThreads::default().start("fsgather-0-end", move || its.take_down());
     let Ok(started) = started else {
         return board.take_down();
     };
-    let deadline = clock::now() + limit;
-    let mut is_taken = lock(&taken.0);
-    while !*is_taken {
-        let left = deadline.saturating_duration_since(clock::now());
-        if left.is_zero() {
-            fsgather_core::warn!(
-                "the record of this world may stay in {place}: its file system has not answered for {}",
-                duration_text(limit)
-            );
-            return;
-        }
-        is_taken = taken.1.wait(&taken.0, is_taken, Some(left));
-    }
-    drop(is_taken);
-    if started.join().is_err() {
-        tracing::error!("the thread that takes a record back has panicked");
+    if !started.ends_within(limit) {
+        fsgather_core::warn!(
+            "the record of this world may stay in {}: its file system has not answered for {}",
+            board.place(),
+            duration_text(limit)
+        );
     }
 }
 
@@ -164,9 +148,12 @@ pub(crate) fn is_settled(member: &Member, coordinator: Option<&Coordinator>) -> 
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::{
+        Mutex,
+        mpsc::{Receiver, Sender, channel},
+    };
 
-    use fsgather_core::{ProcessId, WorldSize};
+    use fsgather_core::{ProcessId, WorldSize, lock};
     use fsgather_testkit::MemoryBackend;
 
     use super::*;

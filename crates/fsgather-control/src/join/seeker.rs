@@ -35,6 +35,7 @@ use crate::{
     tcp::{
         attempt::{Joining, attempt, await_welcome},
         connection::{Connection, ConnectionReader},
+        tasks,
     },
     thread_call::ThreadCall,
     waiting::AwakeDeadline,
@@ -87,7 +88,7 @@ pub(crate) async fn seek(
     };
     if matches!(found, Ok(JoinedWorld::Tcp(_))) {
         // This world goes on meanwhile.
-        tokio::spawn(goodbye);
+        tasks::spawn(goodbye);
     } else {
         goodbye.await;
     }
@@ -431,7 +432,7 @@ impl Seeker {
                 let (events, its) = (self.events.clone(), name.clone());
                 let words = Arc::default();
                 let listening = Listening::new(Arc::clone(&words), clock::now());
-                tokio::spawn(async move {
+                tasks::spawn(async move {
                     let event = await_welcome(reader, &words).await;
                     let _ = events.send((its, event));
                 });

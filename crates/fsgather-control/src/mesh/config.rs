@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use fsgather_core::{ProcessId, Rank};
+use fsgather_core::{BackgroundThreads, ProcessId, Rank};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -28,6 +28,15 @@ pub struct MeshConfig {
     pub timeout: Duration,
     /// Where every rank of the world runs, in rank order.
     pub processes: Vec<ProcessId>,
+    /// The owner of the background threads of its world.
+    pub threads: BackgroundThreads,
+}
+
+impl MeshConfig {
+    /// The name of the thread that runs its links.
+    pub(super) fn thread_name(&self) -> String {
+        format!("fsg-mesh-{}", self.rank)
+    }
 }
 
 /// Where a rank can be reached, as it tells all others.

@@ -21,6 +21,7 @@ use crate::{
     tcp::{
         connection::{Connection, TransportError},
         noise::Credentials,
+        tasks,
     },
 };
 
@@ -224,6 +225,6 @@ impl Deliveries {
 impl Drop for Delivery<'_> {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::SeqCst);
-        self.0.ended.notify_waiters();
+        let _ = tasks::wake(|| self.0.ended.notify_waiters());
     }
 }

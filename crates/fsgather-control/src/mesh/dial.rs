@@ -11,7 +11,10 @@ use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::{
     join::addresses::{self, Network},
-    tcp::connection::{Connection, HANDSHAKE_LIMIT, TransportError},
+    tcp::{
+        connection::{Connection, HANDSHAKE_LIMIT, TransportError},
+        tasks,
+    },
     wire::ConnectionPurpose,
 };
 
@@ -191,7 +194,7 @@ pub(super) async fn answer(core: Arc<Core>, stream: TcpStream) {
     match welcome(&core, stream).await {
         Ok(link) => {
             core.accepted.fetch_add(1, Ordering::Relaxed);
-            tokio::spawn(attend(core, link));
+            tasks::spawn(attend(core, link));
         }
         Err(error) => tracing::debug!("a connection was turned away: {error}"),
     }

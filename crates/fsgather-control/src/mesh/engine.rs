@@ -43,7 +43,7 @@ impl Engine {
             .enable_all()
             .build()
             .map_err(|error| no_runtime(&error))?;
-        let runtime = CallerRuntime::new(runtime, format!("fsg-mesh-{}", config.rank))
+        let runtime = CallerRuntime::new(runtime, config.thread_name(), &config.threads)
             .map_err(|error| without_a_thread(&error))?;
         let core = Arc::new(Core::new(config));
         let host = core.peer(config.rank).host;
@@ -56,7 +56,7 @@ impl Engine {
                 config.ports.clone(),
                 "FSGATHER_PORT: each rank of a host needs one for itself, and rank 0 another one",
             )
-        })?;
+        })??;
         let its = Arc::clone(&core);
         let answering = move |stream| answer(Arc::clone(&its), stream);
         runtime.spawn(acceptor::keep(listeners, answering, |_| {}));
@@ -113,7 +113,7 @@ impl Engine {
 
     /// Runs the mesh until `future` is done.
     pub(super) fn run<F: Future>(&self, future: F) -> Result<F::Output, Error> {
-        Ok(self.runtime()?.run(future))
+        self.runtime()?.run(future)
     }
 
     /// Runs the mesh until `future` is done, and calls `progress` every [`SLICE`].
@@ -183,7 +183,7 @@ impl Engine {
                 core.deliveries.all_ended().await;
             };
             let in_time = runtime.run(async { tokio::time::timeout(limit, taken).await });
-            if in_time.is_err() {
+            if !matches!(in_time, Ok(Ok(()))) {
                 tracing::debug!("some ranks did not take their payloads in time");
             }
         }
@@ -197,10 +197,8 @@ impl Engine {
             }
         };
         let limit = limit.min(LAST_WORD);
-        if runtime
-            .run(async { tokio::time::timeout(limit, settling).await })
-            .is_err()
-        {
+        let in_time = runtime.run(async { tokio::time::timeout(limit, settling).await });
+        if !matches!(in_time, Ok(Ok(()))) {
             tracing::debug!("some ranks did not say in time that they got everything");
         }
         drop(idle);

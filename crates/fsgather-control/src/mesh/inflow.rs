@@ -120,7 +120,7 @@ impl Inflow {
         };
         // If that fails the neighbour makes another link next time.
         if matches!(say(), Ok(true)) {
-            tokio::spawn(attend(Arc::clone(&self.core), link));
+            crate::tcp::tasks::spawn(attend(Arc::clone(&self.core), link));
         }
     }
 

@@ -470,6 +470,7 @@ mod tests {
                 network_namespace: 0,
                 timeout: Duration::from_secs(20),
                 processes: vec![ProcessId::default(); 2],
+                threads: fsgather_core::BackgroundThreads::default(),
             })
             .unwrap()
         });

@@ -73,7 +73,7 @@ impl Offers {
     /// Lets others fetch a payload from now on, with checksums or without.
     pub(super) fn offer(&self, call: CallId, source: Source, has_checksums: bool) {
         self.lock().offered.insert(call, (source, has_checksums));
-        self.changed.notify_waiters();
+        let _ = crate::tcp::tasks::wake(|| self.changed.notify_waiters());
     }
 
     /// Ends that; who comes now is told. A fetch that has begun goes on.
@@ -87,7 +87,7 @@ impl Offers {
             state.withdrawn.push_back(call);
         }
         drop(state);
-        self.changed.notify_waiters();
+        let _ = crate::tcp::tasks::wake(|| self.changed.notify_waiters());
     }
 
     /// Waits until a payload is offered; nothing if it has been withdrawn.

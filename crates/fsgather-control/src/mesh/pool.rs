@@ -83,7 +83,7 @@ impl Parked {
         let replaced = arrivals.waiting.insert(key, waiting);
         drop(arrivals);
         drop(replaced);
-        self.arrived.notify_waiters();
+        let _ = crate::tcp::tasks::wake(|| self.arrived.notify_waiters());
         (serial, taken)
     }
 

@@ -13,7 +13,10 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::{forked::keep_from_children, tcp::descriptors};
+use crate::{
+    forked::keep_from_children,
+    tcp::{descriptors, tasks},
+};
 
 /// How many connections may be unauthenticated at a time.
 const WAITING_LIMIT: usize = 32;
@@ -64,7 +67,7 @@ pub(crate) async fn keep<F>(
         {
             oldest.abort();
         }
-        waiting.push_back(tokio::spawn(answer(stream)).abort_handle());
+        waiting.push_back(tasks::spawn(answer(stream)).abort_handle());
     }
 }
 

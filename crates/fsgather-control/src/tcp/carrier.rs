@@ -5,14 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Error, ProcessId, Rank, ReclaimSink, RendezvousBackend, lock};
+use fsgather_core::{Error, ProcessId, ReclaimSink, RendezvousBackend, lock};
 
 use crate::{
     carrier::Carrier,
     coordinator::Coordinator,
-    join::record_keeper,
+    join::{config::Config, record_keeper},
     member::Member,
-    siblings::{IsRunning, Watch},
+    siblings::Watch,
     tcp::{node::TcpNode, runtime::CallerRuntime},
 };
 
@@ -52,15 +52,10 @@ impl TcpCarrier {
     }
 
     /// Watches the processes on this host.
-    pub(crate) fn watch_siblings(
-        &self,
-        rank: Rank,
-        processes: &[ProcessId],
-        is_running: &Arc<IsRunning>,
-    ) {
+    pub(crate) fn watch_siblings(&self, config: &Config, processes: &[ProcessId]) {
         let node = Arc::clone(&self.node);
         let report = move |sibling| node.act(|member, _| member.sibling_exited(sibling));
-        match Watch::start(rank, processes, Arc::clone(is_running), report) {
+        match Watch::start(config, processes, report) {
             Ok(watch) => *lock(&self.watch) = watch,
             Err(error) => tracing::debug!("cannot watch the processes on this host: {error}"),
         }
@@ -91,9 +86,12 @@ impl Carrier for TcpCarrier {
     }
 
     /// From inside of the runtime no other thread has to be woken to send it; this one will be back.
-    fn act_and_wait_later<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
+    fn act_and_wait_later<R>(
+        &self,
+        act: impl FnOnce(&mut Member, Instant) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         match self.runtime() {
-            Some(runtime) => runtime.run_at_once(|| self.node.act(act)),
+            Some(runtime) => runtime.run_at_once(|| self.node.act(act))?,
             None => self.node.act(act),
         }
     }
@@ -114,22 +112,27 @@ impl Carrier for TcpCarrier {
         let runtime = self.runtime()?;
         if limit == Some(Duration::ZERO) {
             return self.node.act(|member, _| ready(member)).or_else(|| {
-                runtime.run(async {
+                let looked = runtime.run(async {
                     // Whoever only looks, and often, keeps the progress thread away: it has to do its work.
                     for _ in 0..LOOKS {
                         tokio::task::yield_now().await;
                     }
                 });
+                if let Err(error) = looked {
+                    tracing::debug!("no message is heard: {error}");
+                }
                 self.node.act(|member, _| ready(member))
             });
         }
         let result = self.node.until(|member, _| ready(member));
-        runtime.run(async {
+        let waited = runtime.run(async {
             match limit {
                 None => Some(result.await),
                 Some(limit) => tokio::time::timeout(limit, result).await.ok(),
             }
-        })
+        });
+        // After a panic all calls of this rank have failed.
+        waited.unwrap_or_else(|_| self.node.act(|member, _| ready(member)))
     }
 
     fn settle(&self, limit: Duration) {
@@ -150,7 +153,7 @@ impl Carrier for TcpCarrier {
             self.node.flushed().await;
         };
         let in_time = runtime.run(async { tokio::time::timeout(limit, settled).await });
-        if in_time.is_err() {
+        if !matches!(in_time, Ok(Ok(()))) {
             tracing::debug!("some ranks did not take their last messages in time");
         }
     }
@@ -163,9 +166,8 @@ impl Carrier for TcpCarrier {
             .node
             .until(|_, coordinator| coordinator.is_none_or(Coordinator::is_gone).then_some(()));
         // Whoever has not left by then is told goodbye by `shut_down`.
-        runtime
-            .run(async { tokio::time::timeout(limit, gone).await })
-            .is_ok()
+        let in_time = runtime.run(async { tokio::time::timeout(limit, gone).await });
+        matches!(in_time, Ok(Ok(())))
     }
 
     fn coordinate<R>(&self, act: impl FnOnce(&mut Coordinator, Instant) -> R) -> Option<R> {
@@ -178,10 +180,11 @@ impl Carrier for TcpCarrier {
 
     fn shut_down(&self) -> bool {
         drop(lock(&self.watch).take());
+        let mut has_ended = true;
         let runtime = lock(&self.runtime).take();
         if let Some(runtime) = runtime {
             self.node.coordinate(|coordinator, _| coordinator.abandon());
-            runtime.run(async {
+            let ended = runtime.run(async {
                 let _ = tokio::time::timeout(LAST_FRAMES, self.node.flushed()).await;
                 // The writers shut their connections once they find their queues closed. What the others
                 // have still said is read to its end: a connection that is closed with unread data is
@@ -189,13 +192,14 @@ impl Carrier for TcpCarrier {
                 self.node.detach_all();
                 let _ = tokio::time::timeout(LAST_FRAMES, self.node.all_read()).await;
             });
+            has_ended = ended.is_ok();
         }
         if let Some(board) = &self.board {
             record_keeper::take_down(board);
         }
         // The sink may hold what holds this line.
         self.node.set_own_reclaim_sink(None);
-        true
+        has_ended
     }
 
     fn is_foreign(&self) -> bool {

@@ -32,7 +32,7 @@ use crate::{
         node::TcpNode,
         noise::Credentials,
         runtime::CallerRuntime,
-        server,
+        server, tasks,
     },
     thread_call::{ThreadCall, without_a_thread},
     wire::ConnectionPurpose,
@@ -79,8 +79,12 @@ fn start_runtime(config: &Config) -> Result<CallerRuntime, Error> {
         .enable_all()
         .build()
         .map_err(|error| no_runtime(&error))?;
-    CallerRuntime::new(runtime, format!("fsgather-{}", config.rank))
-        .map_err(|error| without_a_thread(&error))
+    CallerRuntime::new(
+        runtime,
+        format!("fsgather-{}", config.rank),
+        &config.threads(),
+    )
+    .map_err(|error| without_a_thread(&error))
 }
 
 /// Brings a world together on rank 0. Where TCP does not work and files may do, whoever has joined is told to look again.
@@ -135,12 +139,12 @@ pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
         runtime.run_asking(
             form(config, &node, board.as_ref(), &credentials),
             &config.interrupt,
-        )
+        )?
     });
     let line = TcpCarrier::new(Arc::clone(&node), runtime, board.clone());
     match formed {
         Ok(processes) => {
-            line.watch_siblings(config.rank, &processes, &config.is_running);
+            line.watch_siblings(config, &processes);
             Ok(config::joined(config, communicator, processes, true, line))
         }
         Err(NotFormed::Failed(failure)) => {
@@ -212,7 +216,7 @@ async fn form(
     if let Some(board) = board {
         let keeper = Arc::new(RecordKeeper::new(config, Arc::clone(board)));
         let (its, communicator) = (Arc::clone(node), credentials.communicator);
-        tokio::spawn(async move { tend(keeper, &its, communicator, object).await });
+        tasks::spawn(async move { tend(keeper, &its, communicator, object).await });
     }
     let formed = node.until(|member, coordinator| {
         if let Some(failure) = member.failure(ChannelId::WORLD) {
@@ -328,7 +332,8 @@ pub(crate) fn seek_world(config: &Config) -> Result<(JoinedWorld, CallerRuntime)
             Err(_) => std::future::pending().await,
         }
     };
-    let found = runtime.run_asking(seek(search, interrupted), &config.interrupt)?;
+    let found = runtime.run_asking(seek(search, interrupted), &config.interrupt);
+    let found = found.map_err(JoinFailure::Own)??;
     Ok((found, runtime))
 }
 
@@ -369,7 +374,7 @@ pub(crate) fn enter(
     node.obey_interrupt(config);
     node.open_eyes(config);
     let line = TcpCarrier::new(node, runtime, None);
-    line.watch_siblings(config.rank, &processes, &config.is_running);
+    line.watch_siblings(config, &processes);
     Ok(config::joined(
         config,
         welcome.communicator,
@@ -474,5 +479,5 @@ fn listen(
     };
     let place = addresses::to_listen_at(&*config.interfaces, named)?;
     let host = &config.process.host;
-    runtime.run(async { connection::listen_as(Rank::ZERO, host, &place, ports, setting) })
+    runtime.run(async { connection::listen_as(Rank::ZERO, host, &place, ports, setting) })?
 }

@@ -4,6 +4,7 @@
 //! - `carrier`: moves the messages of a rank, for its exchange.
 //! - `node`: the state machines of a rank, and the queues of its connections.
 //! - `runtime`: the network runtime that whoever waits runs.
+//! - `tasks`: tasks of that runtime whose panics are reported.
 //! - `server`: lets members in on rank 0, and refuses those who cannot be.
 //! - `acceptor`: accepts connections, and limits how many may be unauthenticated.
 //! - `attempt`: a member's try to be taken in.
@@ -23,4 +24,5 @@ mod node;
 pub mod noise;
 pub(crate) mod runtime;
 mod server;
+pub(crate) mod tasks;
 pub(crate) mod unsealing;

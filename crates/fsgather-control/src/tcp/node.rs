@@ -24,7 +24,10 @@ use crate::{
     member::Member,
     message::{Join, RefusalReason, ToCoordinator, ToMember},
     node::{Medium, Node, NodeState, Notifier},
-    tcp::connection::{ConnectionReader, ConnectionWriter},
+    tcp::{
+        connection::{ConnectionReader, ConnectionWriter},
+        tasks,
+    },
     wire,
 };
 
@@ -86,7 +89,8 @@ impl Connections {
                 let frame = Bytes::from(frame);
                 for outbox in outboxes {
                     self.backlog.add();
-                    if outbox.frames.send(frame.clone()).is_err() {
+                    let queued = tasks::wake(|| outbox.frames.send(frame.clone()));
+                    if !matches!(queued, Ok(Ok(()))) {
                         self.backlog.remove(1);
                     }
                 }
@@ -136,7 +140,7 @@ impl Tally {
 
     fn remove(&self, number: usize) {
         if self.count.fetch_sub(number, Ordering::SeqCst) == number {
-            self.cleared.notify_waiters();
+            let _ = tasks::wake(|| self.cleared.notify_waiters());
         }
     }
 
@@ -185,11 +189,11 @@ pub(crate) struct TcpNotifier {
 
 impl Notifier for TcpNotifier {
     fn changed(&self) {
-        self.changed.notify_waiters();
+        let _ = tasks::wake(|| self.changed.notify_waiters());
     }
 
     fn work(&self) {
-        self.rearm.notify_one();
+        let _ = tasks::wake(|| self.rearm.notify_one());
     }
 }
 

@@ -8,29 +8,49 @@
 //! The progress thread must not be in the way of back-to-back calls: it looks only every
 //! [`IDLE_FOR`] whether there were callers, and takes over when there were none for that long. A caller
 //! that arrives asks it to leave, and it does so at once.
+//!
+//! # Panics
+//!
+//! A panic of a task, of a caller's future or of the runtime itself ends the world of this rank: see [`BackgroundThreads`]. After the
+//! first two the runtime continues, and carries the report to the other ranks. The third one means that the program has closed
+//! descriptors that are not its own. Then no thread enters the runtime again, and it is never dropped: the numbers of its
+//! descriptors may be those of other files by now.
 
 use std::{
+    any::Any,
     future::Future,
     ops::Deref,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     sync::{
-        Arc,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
-    thread::JoinHandle,
     time::Duration,
 };
 
-use fsgather_core::Interrupt;
+use fsgather_core::{BackgroundThread, BackgroundThreads, Error, Interrupt, lock};
 use tokio::{runtime::Runtime, sync::Notify};
+
+use crate::{
+    forked,
+    tcp::tasks::{TaskOwner, caught, wake},
+};
 
 /// How long the runtime must have been without a caller before the progress thread runs it.
 const IDLE_FOR: Duration = Duration::from_millis(20);
 
+/// How long the end of the runtime waits for the progress thread, which may be in a task.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+
 struct RuntimeState {
-    runtime: Background,
+    /// Gone once it has lost its driver.
+    runtime: Mutex<Option<Arc<Background>>>,
+    /// Wakes all callers once it is gone.
+    lost: Notify,
+    /// The first panic.
+    failure: OnceLock<Error>,
     /// Callers in the runtime now.
     callers: AtomicUsize,
     /// Callers that ever waited in it.
@@ -40,8 +60,7 @@ struct RuntimeState {
     /// Told when a caller arrives while it does.
     arrived: Notify,
     stopping: AtomicBool,
-    /// Whether running it has panicked.
-    broken: AtomicBool,
+    owner: TaskOwner,
 }
 
 /// The runtime, and the right to run it.
@@ -49,30 +68,41 @@ pub(crate) struct CallerRuntime {
     shared: Arc<RuntimeState>,
     /// Wakes the progress thread; dropping it, for good.
     wake: Option<mpsc::Sender<()>>,
-    progress: Option<JoinHandle<()>>,
+    progress: Option<BackgroundThread>,
 }
 
 impl CallerRuntime {
     /// Starts the progress thread around a runtime.
-    pub(crate) fn new(runtime: Runtime, name: String) -> std::io::Result<Self> {
-        Self::with_idle_time(runtime, name, IDLE_FOR)
+    pub(crate) fn new(
+        runtime: Runtime,
+        name: String,
+        threads: &BackgroundThreads,
+    ) -> std::io::Result<Self> {
+        Self::with_idle_time(runtime, name, threads, IDLE_FOR)
     }
 
-    fn with_idle_time(runtime: Runtime, name: String, idle_for: Duration) -> std::io::Result<Self> {
+    fn with_idle_time(
+        runtime: Runtime,
+        name: String,
+        threads: &BackgroundThreads,
+        idle_for: Duration,
+    ) -> std::io::Result<Self> {
         let shared = Arc::new(RuntimeState {
-            runtime: Background(Some(runtime)),
+            runtime: Mutex::new(Some(Arc::new(Background(Some(runtime))))),
+            lost: Notify::new(),
+            failure: OnceLock::new(),
             callers: AtomicUsize::new(0),
             arrivals: AtomicUsize::new(0),
             resting: AtomicBool::new(false),
             arrived: Notify::new(),
             stopping: AtomicBool::new(false),
-            broken: AtomicBool::new(false),
+            owner: TaskOwner::new(threads.clone(), &name),
         });
         let (wake, woken) = mpsc::channel();
         let its = Arc::clone(&shared);
-        let progress = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || its.rest_between_calls(&woken, idle_for))?;
+        let progress = threads.start(name, move || {
+            its.rest_between_calls(&woken, idle_for);
+        })?;
         Ok(Self {
             shared,
             wake: Some(wake),
@@ -81,31 +111,48 @@ impl CallerRuntime {
     }
 
     /// Runs the runtime until `future` is done.
-    pub(crate) fn run<F: Future>(&self, future: F) -> F::Output {
+    ///
+    /// # Errors
+    ///
+    /// After a panic.
+    pub(crate) fn run<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         self.shared.arrivals.fetch_add(1, Ordering::Relaxed);
         self.visit(future)
     }
 
     /// Does something inside of the runtime. Tasks do not get on by that, so it keeps the progress thread away no longer than it
     /// takes: whoever does nothing else, however often, is heard and hears.
-    pub(crate) fn run_at_once<R>(&self, act: impl FnOnce() -> R) -> R {
+    ///
+    /// # Errors
+    ///
+    /// After a panic.
+    pub(crate) fn run_at_once<R>(&self, act: impl FnOnce() -> R) -> Result<R, Error> {
         self.visit(async { act() })
     }
 
-    fn visit<F: Future>(&self, future: F) -> F::Output {
+    fn visit<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         let shared = &self.shared;
         shared.callers.fetch_add(1, Ordering::SeqCst);
-        if shared.resting.load(Ordering::SeqCst) {
-            shared.arrived.notify_one();
-        }
-        let output = shared.block_on(future);
+        let woken = if shared.resting.load(Ordering::SeqCst) {
+            wake(|| shared.arrived.notify_one())
+        } else {
+            Ok(())
+        };
+        let output = match woken {
+            Ok(()) => shared.block_on(future),
+            Err(panic) => Err(shared.lose(&*panic)),
+        };
         shared.callers.fetch_sub(1, Ordering::SeqCst);
         output
     }
 
     /// The same; now and then this thread asks, outside of the runtime, whether it is to end. It is over
     /// only when `future` is.
-    pub(crate) fn run_asking<F: Future>(&self, future: F, interrupt: &Interrupt) -> F::Output {
+    pub(crate) fn run_asking<F: Future>(
+        &self,
+        future: F,
+        interrupt: &Interrupt,
+    ) -> Result<F::Output, Error> {
         if !interrupt.is_polled() {
             return self.run(future);
         }
@@ -113,8 +160,8 @@ impl CallerRuntime {
         loop {
             let slice =
                 async { tokio::time::timeout(Interrupt::POLL_EVERY, future.as_mut()).await };
-            if let Ok(output) = self.run(slice) {
-                return output;
+            if let Ok(output) = self.run(slice)? {
+                return Ok(output);
             }
             interrupt.poll();
         }
@@ -128,26 +175,63 @@ impl CallerRuntime {
         }
     }
 
-    /// Starts a task that runs whenever somebody runs the runtime.
+    /// Starts a task that runs whenever a thread runs the runtime.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.shared.runtime.spawn(task);
+        let runtime = lock(&self.shared.runtime).clone();
+        if let Some(runtime) = runtime {
+            runtime.spawn(self.shared.owner.clone().run(task));
+        }
     }
 }
 
 impl RuntimeState {
-    /// Runs the runtime. A panic of it, as after the program has closed its descriptors, is passed on to this caller and to all later ones:
-    /// the runtime has lost its driver, and would keep them waiting for ever.
-    fn block_on<F: Future>(&self, future: F) -> F::Output {
-        if self.broken.load(Ordering::SeqCst) {
-            resume_unwind(Box::new(
-                "the connections of this process have failed before",
-            ));
+    /// Runs the runtime until `future` is done, or the runtime is gone.
+    fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
+        let mut lost = pin!(self.lost.notified());
+        lost.as_mut().enable();
+        let runtime = lock(&self.runtime).clone().ok_or_else(|| self.failure())?;
+        let future = async {
+            tokio::select! {
+                biased;
+                output = caught(self.owner.own(future)) => Some(output),
+                () = lost => None,
+            }
+        };
+        match catch_unwind(AssertUnwindSafe(|| runtime.block_on(future))) {
+            Ok(Some(Ok(output))) => Ok(output),
+            Ok(Some(Err(panic))) => {
+                self.note(&*panic);
+                self.owner.report(&*panic);
+                Err(self.failure())
+            }
+            Ok(None) => Err(self.failure()),
+            Err(panic) => Err(self.lose(&*panic)),
         }
-        let ran = catch_unwind(AssertUnwindSafe(|| self.runtime.block_on(future)));
-        ran.unwrap_or_else(|panic| {
-            self.broken.store(true, Ordering::SeqCst);
-            resume_unwind(panic)
-        })
+    }
+
+    /// Gives up the runtime after a panic of its own, and returns the error of this call.
+    fn lose(&self, panic: &(dyn Any + Send)) -> Error {
+        self.note(panic);
+        std::mem::forget(lock(&self.runtime).take());
+        let _ = wake(|| self.lost.notify_waiters());
+        forked::end_connections();
+        self.owner.report(panic);
+        self.failure()
+    }
+
+    fn is_lost(&self) -> bool {
+        lock(&self.runtime).is_none()
+    }
+
+    /// Notes a panic as the error of calls from now on, if it is the first.
+    fn note(&self, panic: &(dyn Any + Send)) {
+        let reason = self.owner.describe(panic);
+        let failure = format!("the connections of this process have failed: {reason}");
+        self.failure.get_or_init(|| Error::config(failure));
+    }
+
+    fn failure(&self) -> Error {
+        self.failure.get().cloned().unwrap_or_else(Error::closed)
     }
 
     fn rest_between_calls(&self, woken: &mpsc::Receiver<()>, idle_for: Duration) {
@@ -165,9 +249,11 @@ impl RuntimeState {
                 pin!(self.arrived.notified()).enable();
                 self.resting.store(true, Ordering::SeqCst);
                 // A caller may have come between the look and the flag; it would not know of us.
-                if self.callers.load(Ordering::SeqCst) == 0 && !self.stopping.load(Ordering::SeqCst)
+                if self.callers.load(Ordering::SeqCst) == 0
+                    && !self.stopping.load(Ordering::SeqCst)
+                    && self.block_on(self.arrived.notified()).is_err()
                 {
-                    self.block_on(self.arrived.notified());
+                    return;
                 }
                 self.resting.store(false, Ordering::SeqCst);
             }
@@ -179,10 +265,13 @@ impl Drop for CallerRuntime {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
         drop(self.wake.take());
-        self.shared.arrived.notify_one();
-        if let Some(progress) = self.progress.take() {
-            // It holds nothing and waits for nothing but the two things just told to it.
-            let _ = progress.join();
+        let woken = wake(|| self.shared.arrived.notify_one());
+        // A progress thread that cannot be woken any more waits for descriptors of another owner.
+        if let Some(progress) = self.progress.take()
+            && woken.is_ok()
+            && !self.shared.is_lost()
+        {
+            progress.wait(STOP_LIMIT);
         }
     }
 }
@@ -228,24 +317,84 @@ mod tests {
     }
 
     fn idle_for(idle: Duration) -> CallerRuntime {
+        started(idle, &Interrupt::default(), || ())
+    }
+
+    fn started(
+        idle: Duration,
+        interrupt: &Interrupt,
+        before_parking: impl Fn() + Send + Sync + 'static,
+    ) -> CallerRuntime {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
+            .on_thread_park(before_parking)
             .build()
             .unwrap();
-        CallerRuntime::with_idle_time(runtime, "test".into(), idle).unwrap()
+        let threads = BackgroundThreads::new(interrupt.clone());
+        CallerRuntime::with_idle_time(runtime, "test".into(), &threads, idle).unwrap()
+    }
+
+    /// A runtime that loses its driver when a thread waits in it, and the switch of its world.
+    fn without_driver(idle: Duration) -> (CallerRuntime, Interrupt) {
+        let interrupt = Interrupt::default();
+        let runtime = started(idle, &interrupt, || panic!("the driver is lost"));
+        (runtime, interrupt)
+    }
+
+    fn reasons(interrupt: &Interrupt) -> mpsc::Receiver<String> {
+        let (raised, reasons) = mpsc::channel();
+        interrupt.on_raise(move |reason| raised.send(reason.to_owned()).unwrap());
+        reasons
+    }
+
+    const REASON: &str = "its thread test has panicked: the driver is lost";
+
+    #[test]
+    fn panic_of_a_future_is_an_error_and_the_runtime_continues() {
+        let interrupt = Interrupt::default();
+        let runtime = started(IDLE_FOR, &interrupt, || ());
+        let failed: Result<(), _> = runtime.run(async { panic!("on purpose") });
+        let failure = failed.unwrap_err().to_string();
+        assert!(failure.contains("panicked: on purpose"), "{failure}");
+        assert!(interrupt.reason().is_some());
+        assert_eq!(runtime.run(async { 7 }).ok(), Some(7));
     }
 
     #[test]
-    fn callers_after_a_panic_fail_instead_of_waiting() {
-        let runtime = runtime();
-        let fails = |is_lost: bool| {
-            let future = async move { assert!(!is_lost, "the driver is lost") };
-            catch_unwind(AssertUnwindSafe(|| runtime.run(future))).is_err()
-        };
-        assert!(!fails(false));
-        assert!(fails(true));
-        assert!(fails(false), "the runtime may have lost its driver");
-        drop(runtime);
+    fn panic_of_a_task_raises_the_switch_and_the_runtime_continues() {
+        let interrupt = Interrupt::default();
+        let runtime = started(IDLE_FOR, &interrupt, || ());
+        runtime.spawn(async { panic!("on purpose") });
+        let reason = reasons(&interrupt).recv_timeout(patience()).unwrap();
+        assert_eq!(reason, "its thread test has panicked: on purpose");
+        assert_eq!(runtime.run(async { 7 }).ok(), Some(7));
+    }
+
+    #[test]
+    fn callers_fail_once_the_driver_is_lost() {
+        let (runtime, interrupt) = without_driver(Duration::from_secs(3600));
+        let waits = || runtime.run(std::future::pending::<()>());
+        std::thread::scope(|scope| {
+            let callers: Vec<_> = (0..4).map(|_| scope.spawn(waits)).collect();
+            for caller in callers {
+                let failure = caller.join().unwrap().unwrap_err().to_string();
+                // A caller that has entered meanwhile finds no driver, and may be the first to report.
+                assert!(
+                    failure.contains("its thread test has panicked"),
+                    "{failure}"
+                );
+            }
+        });
+        assert!(runtime.run_at_once(|| ()).is_err());
+        assert!(interrupt.reason().is_some());
+    }
+
+    #[test]
+    fn progress_thread_reports_that_the_driver_is_lost() {
+        let (runtime, interrupt) = without_driver(Duration::from_millis(1));
+        let reason = reasons(&interrupt).recv_timeout(patience());
+        assert_eq!(reason.unwrap(), REASON);
+        assert!(runtime.run(async {}).is_err());
     }
 
     #[test]
@@ -283,8 +432,8 @@ mod tests {
             });
             wait.await.unwrap()
         });
-        assert_eq!(by, me);
-        runtime.run(told).unwrap();
+        assert_eq!(by.ok(), Some(me));
+        runtime.run(told).unwrap().unwrap();
     }
 
     #[test]
@@ -294,7 +443,7 @@ mod tests {
         runtime.spawn(async move { done.send(()).unwrap() });
         let mut visits = 0;
         while wait.recv_timeout(IDLE_FOR / 10).is_err() {
-            runtime.run_at_once(|| ());
+            runtime.run_at_once(|| ()).unwrap();
             visits += 1;
             assert!(visits < 5000, "after {visits} visits");
         }
@@ -304,7 +453,7 @@ mod tests {
     fn nudge_runs_tasks_before_the_idle_time_is_over() {
         let runtime = idle_for(Duration::from_secs(3600));
         for _ in 0..40 {
-            runtime.run(async {});
+            runtime.run(async {}).unwrap();
             // As of one of two callers that came at the same moment.
             runtime.shared.arrived.notify_one();
             let (done, wait) = mpsc::channel();
@@ -331,14 +480,14 @@ mod tests {
                             }
                             notified.await;
                         }
-                    });
+                    })
                 })
             })
             .collect();
         go.store(true, Ordering::SeqCst);
         released.notify_waiters();
         for caller in callers {
-            caller.join().unwrap();
+            caller.join().unwrap().unwrap();
         }
     }
 

@@ -14,6 +14,7 @@ use crate::{
         descriptors,
         node::TcpNode,
         noise::Credentials,
+        tasks,
     },
     thread_call::ThreadCall,
     wire::ConnectionPurpose,
@@ -77,21 +78,21 @@ async fn answer(
             let its = Arc::clone(&node);
             let refusal = node.join(join, serial, |frames| {
                 if let Some(Connection { reader, writer }) = refused.take() {
-                    tokio::spawn(frames.write_to(writer));
-                    tokio::spawn(async move {
+                    tasks::spawn(frames.write_to(writer));
+                    tasks::spawn(async move {
                         its.serve_member(rank, serial, reader).await;
                         await_return(&its, rank, is_running).await;
                     });
                 }
             });
             if let (Some(refusal), Some(connection)) = (refusal, refused) {
-                tokio::spawn(refuse(connection, refusal));
+                tasks::spawn(refuse(connection, refusal));
             }
         }
         (ConnectionPurpose::Mismatch, ToCoordinator::Join(join)) => {
             let refusal = node.coordinate(|coordinator, _| coordinator.report_mismatch(&join));
             if let Some(refusal) = refusal {
-                tokio::spawn(refuse(connection, refusal));
+                tasks::spawn(refuse(connection, refusal));
             }
         }
         (ConnectionPurpose::Watch, ToCoordinator::Watch { rank, nonce }) => {
@@ -99,7 +100,7 @@ async fn answer(
                 .coordinate(|coordinator, _| coordinator.is_watched_by(rank, nonce))
                 .unwrap_or(false);
             if known && connection.writer.keep_alive().is_ok() {
-                tokio::spawn(watch(node, rank, connection));
+                tasks::spawn(watch(node, rank, connection));
             }
         }
         _ => tracing::debug!("a connection began with a message out of place"),

@@ -1,6 +1,13 @@
 //! Ranks that vanish, and messages that cannot be left.
 
-use std::{mem, thread};
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
 
 use bytes::Bytes;
 use fsgather_core::{
@@ -8,7 +15,7 @@ use fsgather_core::{
 };
 use fsgather_testkit::{MemoryMailbox, exchange_conformance::RankExchange, pace::cases};
 
-use crate::bed::{Bed, Running, on_threads};
+use crate::bed::{Bed, Running, on_threads, start};
 
 /// EIO: nothing that passes by itself.
 const READ_ONLY: i32 = 30;
@@ -158,6 +165,44 @@ fn all_learn_why_a_rank_could_not_leave_a_message() {
             };
             assert_eq!(cause.os_code, Some(READ_ONLY));
             assert_eq!(error, &told[0], "rank {failing} failed");
+        }
+    }
+}
+
+#[test]
+fn all_ranks_learn_of_a_panic_of_a_poller() {
+    for failing in [0, 1] {
+        let bed = Bed::new(MemoryMailbox::new(), 3);
+        let will_panic = Arc::new(AtomicBool::new(false));
+        let running: Vec<_> = (0..3)
+            .map(|rank| {
+                let mut config = bed.config(rank, bed.process(rank));
+                if rank == failing {
+                    let (looks, panics) = (config.is_running, Arc::clone(&will_panic));
+                    config.is_running = Arc::new(move |process| {
+                        assert!(!panics.swap(false, Ordering::SeqCst), "on purpose");
+                        looks(process)
+                    });
+                }
+                let will_panic = Arc::clone(&will_panic);
+                start(config, move |joined| {
+                    let exchange = joined.unwrap();
+                    barrier(&exchange).unwrap();
+                    will_panic.fetch_or(rank == failing, Ordering::SeqCst);
+                    let failure = loop {
+                        if let Err(failure) = barrier(&exchange) {
+                            break failure;
+                        }
+                    };
+                    exchange.leave(None);
+                    failure
+                })
+            })
+            .collect();
+        for failure in running.into_iter().map(Running::result) {
+            let text = failure.to_string();
+            let reason = format!("its thread fsgather-{failing} has panicked: on purpose");
+            assert!(text.contains(&reason), "{text}");
         }
     }
 }

@@ -43,6 +43,7 @@ impl Bed {
             network_namespace: 0,
             timeout: self.timeout,
             processes: self.processes.clone(),
+            threads: fsgather_core::BackgroundThreads::default(),
         })
         .unwrap()
     }

@@ -12,11 +12,10 @@ use std::{
 };
 
 use fsgather_core::{
-    Deadline, Error, StorageCause, lock,
+    BackgroundThread, BackgroundThreads, Deadline, Error, StorageCause, lock,
     sys::{
         channel::{Receiver, Sender, channel},
         clock,
-        thread::{self, Started},
     },
 };
 
@@ -42,7 +41,7 @@ enum Order {
     Reclaim(Number, PayloadName, Instant),
     ReclaimOf(Number, PayloadId),
     Sweep(Number, Option<String>),
-    /// Nothing more is to be done for a directory. Who waits for that sees the sender go.
+    /// Nothing more is to be done for a directory; the waiting thread receives a message once all is done.
     End(Number, Sender<()>),
     Stop,
 }
@@ -63,32 +62,26 @@ struct Thread {
     next: AtomicU64,
     /// Whether it was waited for in vain the last time.
     hangs: AtomicBool,
-    /// Closed by the thread when it ends.
-    end: Mutex<Receiver<()>>,
-    handle: Option<Started>,
+    handle: Option<BackgroundThread>,
     process: u32,
 }
 
 impl Janitor {
-    /// Starts the thread; errors name the directory that it is needed for.
+    /// Starts the thread; errors name the directory that it is needed for. A panic of the thread ends the world of `threads`.
     ///
     /// # Errors
     ///
     /// [`Error::Storage`] when no thread can be started.
-    pub fn start(first: &GatherDir) -> Result<Self, Error> {
+    pub fn start(first: &GatherDir, threads: &BackgroundThreads) -> Result<Self, Error> {
         let (orders, to_do) = channel();
-        let (ending, end) = channel();
-        let handle = thread::start("fsgather-files".into(), move || {
-            attend(&to_do);
-            drop(ending);
-        })
-        .map_err(|error| Error::storage("start a thread for", first.path(), &error))?;
+        let handle = threads
+            .start("fsgather-files", move || attend(&to_do))
+            .map_err(|error| Error::storage("start a thread for", first.path(), &error))?;
         Ok(Self {
             thread: Arc::new(Thread {
                 orders: Mutex::new(orders),
                 next: AtomicU64::new(0),
                 hangs: AtomicBool::new(false),
-                end: Mutex::new(end),
                 handle: Some(handle),
                 process: std::process::id(),
             }),
@@ -122,8 +115,8 @@ impl Janitor {
 }
 
 impl Thread {
+    /// Gives an order, which a thread that has panicked does not take.
     fn order(&self, order: Order) {
-        // The thread ends before its channel does only when it is told to.
         let _ = lock(&self.orders).send(order);
     }
 
@@ -131,20 +124,23 @@ impl Thread {
         self.process != std::process::id()
     }
 
-    /// Waits for something that the thread says by dropping the other end, but not for ever, and for all
-    /// directories together only once.
+    /// Waits until the thread has done what it was ordered, but not for ever, and for all directories together only once.
+    /// Returns whether it has.
     fn await_end(&self, of: &Receiver<()>) -> bool {
-        let limit = if self.hangs.load(Ordering::Relaxed) {
+        let done = of.recv_timeout(self.last_wait());
+        let is_late = done == Err(RecvTimeoutError::Timeout);
+        if !self.hangs.swap(is_late, Ordering::Relaxed) && is_late {
+            fsgather_core::warn!("a file call hangs; leaving its thread behind");
+        }
+        done.is_ok()
+    }
+
+    fn last_wait(&self) -> Duration {
+        if self.hangs.load(Ordering::Relaxed) {
             Duration::ZERO
         } else {
             LAST_WAIT
-        };
-        // Nothing is ever sent.
-        let in_time = of.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
-        if !self.hangs.swap(!in_time, Ordering::Relaxed) && !in_time {
-            fsgather_core::warn!("a file call hangs; leaving its thread behind");
         }
-        in_time
     }
 }
 
@@ -155,11 +151,11 @@ impl Drop for Thread {
             return;
         }
         self.order(Order::Stop);
-        if self.await_end(&lock(&self.end))
-            && let Some(handle) = self.handle.take()
-            && handle.join().is_err()
+        // A thread that hangs has been waited for.
+        if let Some(handle) = self.handle.take()
+            && !self.hangs.load(Ordering::Relaxed)
         {
-            fsgather_core::warn!("the thread for files has panicked");
+            handle.wait(LAST_WAIT);
         }
     }
 }
@@ -304,7 +300,7 @@ fn attend(to_do: &Receiver<Order>) {
                 if let Some(mut work) = all.remove(&number) {
                     work.end_sweeping();
                 }
-                drop(ending);
+                let _ = ending.send(());
             }
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,

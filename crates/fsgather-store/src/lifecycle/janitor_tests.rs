@@ -50,7 +50,7 @@ fn payloads_of_a_rank_that_has_gone_are_removed_and_no_others() {
     };
     publish(1);
     let other = publish(2);
-    let care = Janitor::start(&directory)
+    let care = Janitor::start(&directory, &BackgroundThreads::default())
         .unwrap()
         .care_for(directory.clone(), None);
     care.reclaim_of(id(1));
@@ -66,7 +66,9 @@ fn a_sweep_removes_what_an_earlier_attempt_has_left_beside_it_and_no_more() {
     let mine = place.gather(1, this_process().unwrap(), Some("7"));
     let stale = place.gather(2, ended(), Some("7"));
     let other = place.gather(3, ended(), Some("8"));
-    let care = Janitor::start(&mine).unwrap().care_for(mine.clone(), None);
+    let care = Janitor::start(&mine, &BackgroundThreads::default())
+        .unwrap()
+        .care_for(mine.clone(), None);
     care.sweep(Some("7".into()));
     assert!(care.finish());
     assert!(!stale.path().exists());
@@ -74,9 +76,20 @@ fn a_sweep_removes_what_an_earlier_attempt_has_left_beside_it_and_no_more() {
 }
 
 #[test]
+fn end_of_its_thread_is_reported_as_unfinished_work() {
+    let (_place, directory) = gather_dir();
+    let janitor = Janitor::start(&directory, &BackgroundThreads::default()).unwrap();
+    let care = janitor.care_for(directory.clone(), None);
+    let other = janitor.care_for(directory, None);
+    assert!(care.finish());
+    janitor.thread.order(Order::Stop);
+    assert!(!other.finish());
+}
+
+#[test]
 fn the_beat_has_a_new_name_each_time_and_at_most_two_at_once() {
     let (_place, directory) = gather_dir();
-    let care = Janitor::start(&directory)
+    let care = Janitor::start(&directory, &BackgroundThreads::default())
         .unwrap()
         .care_for(directory.clone(), Some(Duration::from_millis(5)));
     wait_until(|| {
@@ -92,7 +105,7 @@ fn the_beat_has_a_new_name_each_time_and_at_most_two_at_once() {
 #[test]
 fn an_owner_goes_on_where_somebody_has_removed_its_beat() {
     let (_place, directory) = gather_dir();
-    let care = Janitor::start(&directory)
+    let care = Janitor::start(&directory, &BackgroundThreads::default())
         .unwrap()
         .care_for(directory.clone(), Some(Duration::from_millis(5)));
     // Each that it would remove itself is gone by then, or is about to be removed.
@@ -114,7 +127,7 @@ fn members_do_not_beat_but_reclaim() {
     let name = PayloadName::new(ChannelId::WORLD, Epoch::FIRST, Rank::ZERO, 9);
     let path = directory.payloads().join(name.to_string());
     std::fs::write(&path, b"").unwrap();
-    let care = Janitor::start(&directory)
+    let care = Janitor::start(&directory, &BackgroundThreads::default())
         .unwrap()
         .care_for(directory.clone(), None);
     care.reclaim(name);
@@ -129,7 +142,7 @@ fn members_do_not_beat_but_reclaim() {
 fn dropping_ends_it_long_before_the_next_beat() {
     let (_place, directory) = gather_dir();
     let hourly = Some(Duration::from_secs(3600));
-    let care = Janitor::start(&directory)
+    let care = Janitor::start(&directory, &BackgroundThreads::default())
         .unwrap()
         .care_for(directory, hourly);
     within_patience(|| drop(care));
@@ -138,7 +151,7 @@ fn dropping_ends_it_long_before_the_next_beat() {
 #[test]
 fn an_owner_whose_directory_has_vanished_is_told_so() {
     let (_place, directory) = gather_dir();
-    let care = Janitor::start(&directory)
+    let care = Janitor::start(&directory, &BackgroundThreads::default())
         .unwrap()
         .care_for(directory.clone(), Some(Duration::from_millis(5)));
     care.check().unwrap();
@@ -155,7 +168,7 @@ fn an_owner_whose_directory_has_vanished_is_told_so() {
 #[test]
 fn an_owner_whose_directory_was_replaced_is_told_so() {
     let (place, directory) = gather_dir();
-    let care = Janitor::start(&directory)
+    let care = Janitor::start(&directory, &BackgroundThreads::default())
         .unwrap()
         .care_for(directory.clone(), Some(Duration::from_millis(5)));
     care.check().unwrap();
@@ -178,7 +191,7 @@ fn an_owner_whose_directory_was_replaced_is_told_so() {
 #[test]
 fn an_owner_whose_directory_was_condemned_is_told_by_whom() {
     let (place, directory) = gather_dir();
-    let care = Janitor::start(&directory)
+    let care = Janitor::start(&directory, &BackgroundThreads::default())
         .unwrap()
         .care_for(directory.clone(), Some(Duration::from_millis(5)));
     care.check().unwrap();
@@ -202,7 +215,7 @@ fn an_owner_whose_directory_was_condemned_is_told_by_whom() {
 #[test]
 fn one_thread_takes_care_of_all_directories() {
     let (_first_place, first) = gather_dir();
-    let janitor = Janitor::start(&first).unwrap();
+    let janitor = Janitor::start(&first, &BackgroundThreads::default()).unwrap();
     let all: Vec<_> = (0..20)
         .map(|_| {
             let (place, directory) = gather_dir();

@@ -3,7 +3,8 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use fsgather_core::{
-    Error, Mailbox, MailboxFactory, ProcessId, Rank, WorldSize, read_message, sys::clock,
+    BackgroundThreads, Error, Mailbox, MailboxFactory, ProcessId, Rank, WorldSize, read_message,
+    sys::clock,
 };
 use uuid::Uuid;
 
@@ -65,13 +66,24 @@ pub struct MarkerOwner {
 pub struct MessageDirFactory {
     places: Vec<BackendDirectory>,
     owner: MarkerOwner,
+    threads: BackgroundThreads,
 }
 
 impl MessageDirFactory {
     /// A factory with these places. Nothing is touched until it is used.
     #[must_use]
-    pub const fn new(places: Vec<BackendDirectory>, owner: MarkerOwner) -> Self {
-        Self { places, owner }
+    pub fn new(places: Vec<BackendDirectory>, owner: MarkerOwner) -> Self {
+        Self {
+            places,
+            owner,
+            threads: BackgroundThreads::default(),
+        }
+    }
+
+    /// Has panics of its threads end the world of these.
+    #[must_use]
+    pub fn with_threads(self, threads: BackgroundThreads) -> Self {
+        Self { threads, ..self }
     }
 
     fn make(
@@ -110,8 +122,8 @@ impl MailboxFactory for MessageDirFactory {
                     let facts = postcard::to_stdvec(directory.facts()).map_err(|error| {
                         Error::config(format!("where messages go cannot be told: {error}"))
                     })?;
-                    let care =
-                        Janitor::start(&directory)?.care_for(directory.clone(), Some(BEAT_PERIOD));
+                    let care = Janitor::start(&directory, &self.threads)?
+                        .care_for(directory.clone(), Some(BEAT_PERIOD));
                     let its = MessageDir::new(
                         directory,
                         Role::Coordinator,

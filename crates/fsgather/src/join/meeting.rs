@@ -93,7 +93,7 @@ pub(crate) fn join(request: Request<'_>) -> Result<Joined, Error> {
     let found = (!knows_its_own).then(|| start::find(&mut settings, variables, &process));
     let (start, rival) = found.unwrap_or_default();
     let key = settings.job_key(uid, next_number(is_introduced));
-    let mut prepared = prepare(&settings, rendezvous.as_ref(), &key, &process)?;
+    let mut prepared = prepare(&settings, rendezvous.as_ref(), &key, &process, &interrupt)?;
     let is_rival = rival.is_some();
     prepared.context.problem = prepared.context.problem.or(rival);
     let introduction = prepared.introduction.clone();

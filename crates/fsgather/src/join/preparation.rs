@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use fsgather_control::{job_credentials::JobCredentials, join::Meeting, means_loopback_only};
-use fsgather_core::{Error, JobKey, MailboxFactory, ProcessId, Rank};
+use fsgather_core::{BackgroundThreads, Error, Interrupt, JobKey, MailboxFactory, ProcessId, Rank};
 use fsgather_store::{
     BackendDirectory, Class, FileBackend, FileSystem, MarkerOwner, MessageDirFactory, OwnUid,
     check_writing,
@@ -35,6 +35,7 @@ pub(crate) fn prepare(
     rendezvous: Option<&Rendezvous>,
     key: &JobKey,
     process: &ProcessId,
+    interrupt: &Interrupt,
 ) -> Result<Prepared, Error> {
     let is_root = settings.detection.rank == Rank::ZERO;
     let given = given_secret(settings)?;
@@ -98,8 +99,11 @@ pub(crate) fn prepare(
         mode: context.mode,
     };
     let places = sealed_enough(settings, places)?;
-    let mailboxes = (!places.is_empty())
-        .then(|| Arc::new(MessageDirFactory::new(places, owner)) as Arc<dyn MailboxFactory>);
+    let threads = BackgroundThreads::new(interrupt.clone());
+    let mailboxes = (!places.is_empty()).then(|| {
+        let factory = MessageDirFactory::new(places, owner).with_threads(threads);
+        Arc::new(factory) as Arc<dyn MailboxFactory>
+    });
     Ok(Prepared {
         meeting,
         job_credentials,

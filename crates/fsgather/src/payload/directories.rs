@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{ChannelId, Epoch, Error, GatherId, Rank, lock};
+use fsgather_core::{BackgroundThreads, ChannelId, Epoch, Error, GatherId, Rank, lock};
 use fsgather_store::{Care, GatherDir, Janitor, PayloadId};
 
 use crate::payload::path::FilesPath;
@@ -39,11 +39,12 @@ impl Directories {
         &self,
         directory: &GatherDir,
         beat: Option<Duration>,
+        threads: &BackgroundThreads,
     ) -> Result<Care, Error> {
         let mut janitor = lock(&self.janitor);
         let janitor = match &mut *janitor {
             Some(janitor) => janitor,
-            none => none.insert(Janitor::start(directory)?),
+            none => none.insert(Janitor::start(directory, threads)?),
         };
         Ok(janitor.care_for(directory.clone(), beat))
     }

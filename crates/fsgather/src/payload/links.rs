@@ -51,6 +51,7 @@ impl Links {
             timeout: settings.timeout,
             processes: world.processes.clone(),
             network_namespace: settings.network_namespace,
+            threads: world.threads(),
         });
         Some(listening.map(|listening| Arc::clone(mesh.insert(Arc::new(listening)))))
     }

@@ -241,7 +241,7 @@ pub(crate) mod tests {
     use std::{fs, path::Path, process::Command, time::Duration, time::Instant};
 
     use crate::join::local_context::LocalContext;
-    use fsgather_core::{ProcessId, WorldSize};
+    use fsgather_core::{BackgroundThreads, ProcessId, WorldSize};
     use fsgather_store::{Janitor, this_process};
     use fsgather_testkit::{
         pace::{patience, rest},
@@ -267,7 +267,7 @@ pub(crate) mod tests {
     /// One that rank 0 uses, which looks after it so often.
     pub(crate) fn in_use(place: &Path, beat: Option<Duration>) -> FilesPath {
         let directory = gather_dir(place, this_process().unwrap());
-        let janitor = Janitor::start(&directory).unwrap();
+        let janitor = Janitor::start(&directory, &BackgroundThreads::default()).unwrap();
         let care = janitor.care_for(directory.clone(), beat);
         let policy = CollectPolicy::default();
         FilesPath::new(directory, policy, ChannelId::WORLD, Rank::ZERO, care)

@@ -158,7 +158,7 @@ impl Recording {
             failed_before: FAILED.known(),
             joined_at,
             is_reported: AtomicBool::new(false),
-            worker: worker.start(),
+            worker: worker.start(&world.threads()),
         })
     }
 

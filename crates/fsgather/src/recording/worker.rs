@@ -6,11 +6,10 @@ use std::{
     os::unix::fs::FileExt as _,
     path::PathBuf,
     sync::{Arc, Condvar, Mutex, PoisonError},
-    thread,
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Error, Onlooker, Rank, RankNames, lock};
+use fsgather_core::{BackgroundThreads, Error, Onlooker, Rank, RankNames, lock};
 use fsgather_observe::trace::{
     recorder::{self, Recorder},
     roll_call,
@@ -45,6 +44,9 @@ const LEFT_BEHIND: Duration = Duration::from_secs(60);
 
 /// How long the end of a world waits for the last copy: the server may hang.
 const LAST_COPY: Duration = Duration::from_secs(2);
+
+/// The name of the thread.
+const NAME: &str = "fsgather-calls";
 
 /// A task of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +120,7 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts the thread, if there is something for it to do.
-    pub(super) fn start(self) -> Option<Arc<Orders>> {
+    pub(super) fn start(self, threads: &BackgroundThreads) -> Option<Arc<Orders>> {
         if self.copy.is_none() && self.asked.is_empty() && self.swept.is_none() {
             return None;
         }
@@ -126,13 +128,11 @@ impl Worker {
             order: Mutex::new(Order::Work),
             changed: Condvar::new(),
         });
-        let taken = Arc::clone(&orders);
-        let started = thread::Builder::new()
-            .name("fsgather-calls".into())
-            .spawn(move || {
-                self.work(&taken);
-                taken.end();
-            });
+        let (taken, its) = (Arc::clone(&orders), threads.clone());
+        let started = threads.start(NAME, move || {
+            its.guard(NAME, || self.work(&taken));
+            taken.end();
+        });
         match started {
             Ok(_) => Some(orders),
             Err(error) => {
@@ -390,12 +390,16 @@ mod tests {
     fn a_thread_removes_old_calls_of_its_host_and_there_is_none_where_nothing_is_to_be_done() {
         let place = tempfile::tempdir().unwrap();
         let old = old_calls(place.path());
-        assert!(worker(place.path(), 1).start().is_none());
+        assert!(
+            worker(place.path(), 1)
+                .start(&BackgroundThreads::default())
+                .is_none()
+        );
         let worker = Worker {
             swept: Some(place.path().into()),
             ..worker(place.path(), 2)
         };
-        let orders = worker.start().unwrap();
+        let orders = worker.start(&BackgroundThreads::default()).unwrap();
         wait_until(|| !old.exists());
         orders.give(Order::End { stays: false });
         orders.wait_for_end();

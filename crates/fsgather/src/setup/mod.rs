@@ -531,7 +531,7 @@ impl SetUp<'_> {
             ..CollectPolicy::default()
         };
         let beat = self.is_root().then_some(BEAT_PERIOD);
-        let care = self.inner.world.directories.care_for(&directory, beat)?;
+        let care = self.inner.world.care_for(&directory, beat)?;
         // What is the world's does not end with the group that was the first to need it.
         let channel = if self.inner.settles_the_world(self.request) {
             ChannelId::WORLD
