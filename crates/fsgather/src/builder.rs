@@ -34,7 +34,7 @@ use crate::{
 
 /// Says some things about a world in the program; variables and the launcher say the rest.
 ///
-/// What is said here wins over variables. Wrong combinations are reported by [`build`](Self::build).
+/// The builder takes precedence over variables. Wrong combinations are reported by [`build`](Self::build).
 ///
 /// ```
 /// use fsgather::Communicator;
@@ -251,7 +251,7 @@ impl Builder {
         Ok(self)
     }
 
-    /// What messages call the place of this communicator's calls, instead of their places in the
+    /// The name that messages give to the place of this communicator's calls, instead of their places in the
     /// program; for commands, whose users know command lines rather than sources.
     pub fn call_site(mut self, name: impl Into<String>) -> Self {
         self.call_site = Some(name.into());

@@ -20,7 +20,7 @@ use crate::{
     rendezvous::file_backend::BackendDirectory,
 };
 
-/// What the owner record of a directory for messages says, besides what is known here.
+/// The facts of the owner record of a directory for messages that its maker gives.
 #[derive(Clone, Debug)]
 pub struct MarkerOwner {
     /// The process.
