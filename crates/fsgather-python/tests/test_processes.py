@@ -12,6 +12,25 @@ import pytest
 from conftest import LIMIT, World
 
 
+def test_prints_of_a_program_without_standard_streams_go_nowhere(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        kept = os.dup(1)
+        for stream in range(3):
+            os.close(stream)
+        fsgather.barrier()
+        streams = [os.readlink(f"/proc/self/fd/{stream}") for stream in range(3)]
+        written = [os.write(stream, b"printed") for stream in range(1, 3)]
+        parts = fsgather.all_gather(bytes(300_000))
+        os.dup2(kept, 1)
+        tell([streams, written, [len(part) for part in parts]])
+        """,
+        FSGATHER_SHARED_MEMORY="0",
+    ).told()
+    assert told == [[[["/dev/null"] * 3, [7, 7], [300_000] * 2]]] * 2
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_worker_processes_disturb_nothing(world: World, method: str) -> None:
     told = world.start(

@@ -13,7 +13,9 @@ use fsgather_config::{
     words::Word,
     working_directory::absolute,
 };
-use fsgather_core::{Call, Error, Interrupt, Operation, RankNames, Site};
+use fsgather_core::{
+    Call, Error, Interrupt, Operation, RankNames, Site, sys::keep_standard_streams,
+};
 use fsgather_observe::call_log::CallLog;
 use fsgather_store::{check_compression, this_process};
 
@@ -309,6 +311,7 @@ impl Builder {
     }
 
     fn join(self, site: &Site) -> Result<Communicator, Error> {
+        keep_standard_streams();
         let came = SystemTime::now();
         let variables = Variables::of_process();
         let settings = self.arguments.settle(&variables)?;

@@ -10,7 +10,8 @@
 //! - [`thread`]: starting threads; [`process`]: whether a process of a model runs.
 //! - [`random`]: random numbers; [`explain_denial`]: errors of calls that a sandbox denies.
 //! - [`files`]: calls about files and directories; [`limits`]: limits of the process.
-//! - [`warning`]: warnings, on standard error if a program has no log; [`StandardError`]: standard error with bounded waiting.
+//! - [`warning`]: warnings, on standard error if a program has no log; [`StandardError`]: standard error with bounded waiting;
+//!   [`keep_standard_streams`]: numbers that nothing else may take.
 
 pub mod channel;
 pub mod clock;
@@ -24,12 +25,14 @@ pub mod model;
 pub mod process;
 pub mod random;
 mod standard_error;
+mod standard_streams;
 pub mod thread;
 pub mod warning;
 
 pub use denial::explain_denial;
 pub use lock::lock;
 pub use standard_error::StandardError;
+pub use standard_streams::keep_standard_streams;
 
 /// Has the model of this thread, if it has one, answer a call.
 macro_rules! ask_model {
