@@ -123,6 +123,17 @@ impl From<Error> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Scripts have commands, and no calls.
+            Self::Library(Error::PeerFailed {
+                peer,
+                activity,
+                failure: failure @ PeerFailure::Raised { .. },
+                ..
+            }) if activity.call.is_some() => {
+                write!(f, "{peer} {failure}")?;
+                let command = activity.call.as_ref().map(|call| &call.site);
+                command.map_or(Ok(()), |command| write!(f, " in {command}"))
+            }
             Self::Library(error) => error.fmt(f),
             // Its user knows which rank this is; the others were told.
             Self::Own(error) => match error.root_cause() {
@@ -157,7 +168,23 @@ impl fmt::Display for Failure {
 
 #[cfg(test)]
 mod tests {
+    use fsgather_core::{Activity, Call, CallName, Epoch, Operation, Phase, Rank, Site};
+
     use super::*;
+
+    #[test]
+    fn failure_of_another_rank_names_its_command_and_no_call() {
+        let peer = Peer {
+            rank: Rank::new(1),
+            host: "n7".into(),
+            pid: 42,
+        };
+        let call = Call::new(Operation::Gather, Site::named("`fsgather gather x`"));
+        let activity = Activity::within(Phase::Publishing, CallName::of(&call, Epoch::new(2)));
+        let failure = Failure::from(Error::raised(peer, activity, "x exists"));
+        let expected = "rank 1 on n7 (pid 42) failed (x exists) in `fsgather gather x`";
+        assert_eq!(failure.to_string(), expected);
+    }
 
     #[test]
     fn a_reader_that_went_away_has_a_code_of_its_own() {

@@ -156,6 +156,33 @@ fn functions_of_types_that_the_documentation_names_exist() {
     assert!(wrong.is_empty(), "no such functions:\n{wrong}");
 }
 
+#[test]
+fn texts_of_all_errors_are_on_the_page_of_errors() {
+    let source = fs::read_to_string(root().join("crates/fsgather-core/src/error.rs"));
+    let source = source.expect("the source of the errors");
+    let page = fs::read_to_string(root().join("docs/reference/errors.md")).expect("the page");
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let page = one_line(&page);
+    let texts: Vec<&str> = source
+        .split("#[error(")
+        .skip(1)
+        .filter_map(|attribute| attribute.split('"').nth(1))
+        .collect();
+    assert!(texts.len() > 12, "{texts:?}");
+    let mut missing = String::new();
+    for text in texts {
+        // The parts between the fields.
+        let parts = text.split(['{', '}']).step_by(2).map(one_line);
+        for part in parts.filter(|part| part.len() > 3 && !page.contains(part.as_str())) {
+            let _ = writeln!(missing, "{part:?} of {text:?}");
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "docs/reference/errors.md lacks:\n{missing}"
+    );
+}
+
 /// What in a page may be paths, without what follows a colon.
 fn named_paths(page: &str) -> impl Iterator<Item = &str> {
     named_words(page)

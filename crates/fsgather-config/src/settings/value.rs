@@ -103,7 +103,7 @@ setting_values! {
         read parse::size;
         typed |bytes: &u64| parse::typed_size(*bytes);
         values "a size";
-        wrong "is not a size";
+        wrong "is not a size of at most 16 EiB";
     }
     // A filter of `tracing`, which alone can tell whether it is one.
     String {

@@ -12,7 +12,10 @@ use std::{
 };
 
 use fsgather_core::{Error, Progress, StorageCause, bytes_text, duration_text, room_for};
-use rustix::io::Errno;
+use rustix::{
+    io::Errno,
+    process::{Resource, getrlimit},
+};
 
 use crate::{
     directory::gather_dir::{GatherDir, ask_again, is_not_seen},
@@ -512,7 +515,22 @@ fn map_whole(
     read: impl FnOnce(&Mapping, usize) -> Result<(), Trouble>,
 ) -> Result<Option<Payload>, Trouble> {
     let mapped = Mapping::of(&open.file, source.file_len);
-    let mapping = mapped.map_err(|error| source.classify("map", error))?;
+    let mapping = mapped.map_err(|error| {
+        let is_memory = error.raw_os_error() == Some(Errno::NOMEM.raw_os_error());
+        let mut trouble = source.classify("map", error);
+        if let Trouble::Fatal(Error::Storage { cause, .. }) = &mut trouble
+            && is_memory
+            && let Some(limit) = getrlimit(Resource::As).current
+        {
+            let limit = bytes_text(limit);
+            cause.message = format!(
+                "{}; the address space of this process is limited to {limit} (`ulimit -v`); raise the limit, or lower \
+                 FSGATHER_SHARED_MEMORY",
+                cause.message
+            );
+        }
+        trouble
+    })?;
     let Some((mapping, len)) = mapping.zip(usize::try_from(source.locator.raw_len).ok()) else {
         return Ok(None);
     };
