@@ -183,7 +183,7 @@ fn texts_of_all_errors_are_on_the_page_of_errors() {
     );
 }
 
-/// What in a page may be paths, without what follows a colon.
+/// Returns the words of a page that may be paths, cut at a colon.
 fn named_paths(page: &str) -> impl Iterator<Item = &str> {
     named_words(page)
         .filter_map(|word| word.split(':').next())
