@@ -419,6 +419,73 @@ impl From<PayloadName> for String {
     }
 }
 
+/// The name of one file of samples: `samples-a<attempt>-r<rank>-<nonce>-p<part>`.
+///
+/// A process writes one part after the other, each once; the nonce makes the names of every process new.
+/// Names sort as their results count: by attempt, rank, process and part.
+///
+/// ```
+/// use fsgather_core::Rank;
+/// use fsgather_store::SampleFileName;
+///
+/// let name = SampleFileName { attempt: 2, rank: Rank::new(3), nonce: 0xbeef, part: 0 };
+/// assert_eq!(name.to_string(), "samples-a000002-r00003-000000000000beef-p000");
+/// assert_eq!(SampleFileName::parse(&name.to_string()), Some(name));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SampleFileName {
+    /// Number of the attempt: one more than the highest that the opening ranks saw.
+    pub attempt: u32,
+    /// Rank of the process that wrote the file.
+    pub rank: Rank,
+    /// Random number of that process.
+    pub nonce: u64,
+    /// Number of the file among those of the process.
+    pub part: u32,
+}
+
+impl SampleFileName {
+    /// Highest number of an attempt.
+    pub const MAX_ATTEMPT: u32 = 999_999;
+    /// Highest number of a part.
+    pub const MAX_PART: u32 = 999;
+
+    /// Parses a name; `None` for names of other files.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let mut fields = name.strip_prefix("samples-a")?.split('-');
+        let attempt = decimal(fields.next()?, 6)?;
+        let rank = decimal(fields.next()?.strip_prefix('r')?, 5)?;
+        let nonce = hex(fields.next()?, 16)?;
+        let part = decimal(fields.next()?.strip_prefix('p')?, 3)?;
+        if fields.next().is_some() || rank >= u64::from(WorldSize::MAX) {
+            return None;
+        }
+        Some(Self {
+            attempt: u32::try_from(attempt).ok()?,
+            rank: Rank::new(u32::try_from(rank).ok()?),
+            nonce,
+            part: u32::try_from(part).ok()?,
+        })
+    }
+}
+
+impl fmt::Display for SampleFileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            attempt,
+            rank,
+            nonce,
+            part,
+        } = self;
+        let rank = rank.get();
+        write!(
+            f,
+            "samples-a{attempt:06}-r{rank:05}-{nonce:016x}-p{part:03}"
+        )
+    }
+}
+
 /// The name of a file in `staging/` or `payloads/` that is there for a moment while the directory is
 /// being made, to find out how files can be published in it.
 pub(crate) fn capability_name(nonce: u32) -> String {

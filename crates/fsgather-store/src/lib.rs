@@ -85,6 +85,7 @@ mod messages;
 mod os;
 mod payload;
 mod rendezvous;
+mod samples;
 pub mod slow_place;
 
 #[cfg(any(test, fuzzing))]
@@ -98,7 +99,7 @@ pub use directory::rendezvous_directory::{
     check_writable, check_writing, has_rendezvous, make_directory, make_rendezvous,
     remove_empty_rendezvous,
 };
-pub use layout::PayloadName;
+pub use layout::{PayloadName, SampleFileName};
 pub use lifecycle::cleaning::{Cleaning, CleaningStep, Failed, Kept, Planned, clean};
 pub use lifecycle::janitor::{Care, Janitor};
 pub use lifecycle::judgement::{
@@ -129,3 +130,7 @@ pub use payload::locator::Locator;
 pub use payload::writable_payload::WritablePayload;
 pub use payload::writer::{PayloadId, PayloadWriter};
 pub use rendezvous::file_backend::{BackendDirectory, FileBackend};
+pub use samples::{
+    EntryKind, FileDamage, SampleDirectory, SampleFileHeader, SampleId, SampleIndex, SampleWriter,
+    ScannedFile, ValuePlace, WriterProgress, encode_samples, receive_sample_file,
+};

@@ -1,0 +1,320 @@
+//! Reading one file of samples: [`ScannedFile`].
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use fsgather_core::{Error, hash::Hash64, sys::files};
+use rustix::fs::FileType;
+
+use crate::{
+    layout::SampleFileName,
+    os::file,
+    samples::{
+        entry::{ENTRY_HEADER_BYTES, EntryHead, EntryHeader, EntryKind},
+        file_header::{PREAMBLE_BYTES, Preamble, SampleFileHeader, read_preamble},
+        sample_index::ValuePlace,
+    },
+};
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// One file of samples, read whole: every entry in it that matches its checksums.
+#[derive(Debug)]
+pub struct ScannedFile {
+    /// Name of the file.
+    pub name: SampleFileName,
+    /// Path of the file.
+    pub path: PathBuf,
+    /// Origin of the file; `None` if its head cannot be read, and so nothing in it.
+    pub header: Option<SampleFileHeader>,
+    /// Bytes that were read.
+    pub len: u64,
+    /// Time of the last write, by the clock of the server.
+    pub changed: SystemTime,
+    /// Results in the file.
+    pub results: u64,
+    /// Samples that have failed, as the file says.
+    pub failures: u64,
+    /// Contents of a file that is none, but came in memory.
+    pub(crate) memory: Option<Bytes>,
+    /// Bytes that could not be read as entries.
+    pub damage: FileDamage,
+    /// The entries, in the order in which they were added; an entry that was written twice is there once. Places have no
+    /// number of a file yet.
+    pub(crate) entries: Vec<(EntryHead, ValuePlace)>,
+}
+
+/// Bytes of a file that are no entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileDamage {
+    /// Bytes at the end, as an interrupted write leaves them.
+    pub tail_bytes: u64,
+    /// Bytes before entries that can be read: the file was damaged.
+    pub inner_bytes: u64,
+}
+
+impl ScannedFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] if it cannot be opened or read, [`Error::Incompatible`] if another version of fsgather
+    /// wrote it.
+    pub(crate) fn read(path: &Path, name: SampleFileName) -> Result<Self, Error> {
+        let failed = |error: &io::Error| Error::storage("read samples from", path, error);
+        let opened = file::open(path).map_err(|error| failed(&error))?;
+        let found = files::look_at(&opened).map_err(|error| failed(&error))?;
+        let mut scanned = Self::unread(name, path.to_owned(), found.len, found.changed);
+        if found.kind != FileType::RegularFile {
+            scanned.damage.tail_bytes = found.len;
+            return Ok(scanned);
+        }
+        // An entry that is appended meanwhile is seen by a later reader.
+        let mut bytes = Window::new(Source::File(&opened), found.len);
+        scanned
+            .fill(&mut bytes, path)
+            .map_err(|error| match error {
+                ScanError::Io(error) => failed(&error),
+                ScanError::Other(error) => *error,
+            })?;
+        Ok(scanned)
+    }
+
+    /// Reads contents that came in memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Incompatible`] if another version of fsgather made them.
+    pub(crate) fn from_memory(contents: Bytes, name: SampleFileName) -> Result<Self, Error> {
+        let path = PathBuf::from(name.to_string());
+        let len = contents.len() as u64;
+        let mut scanned = Self::unread(name, path.clone(), len, UNIX_EPOCH);
+        let filled = scanned.fill(&mut Window::new(Source::Memory(&contents), len), &path);
+        scanned.memory = Some(contents);
+        match filled {
+            Ok(()) => Ok(scanned),
+            Err(ScanError::Io(error)) => Err(Error::storage("read samples from", path, &error)),
+            Err(ScanError::Other(error)) => Err(*error),
+        }
+    }
+
+    fn unread(name: SampleFileName, path: PathBuf, len: u64, changed: SystemTime) -> Self {
+        Self {
+            name,
+            path,
+            header: None,
+            len,
+            changed,
+            results: 0,
+            failures: 0,
+            memory: None,
+            damage: FileDamage::default(),
+            entries: Vec::new(),
+        }
+    }
+
+    fn fill(&mut self, bytes: &mut Window<'_>, path: &Path) -> Result<(), ScanError> {
+        let Some(preamble) = bytes.get(0, PREAMBLE_BYTES)?.and_then(<[u8]>::first_chunk) else {
+            self.damage.tail_bytes = self.len;
+            return Ok(());
+        };
+        let header = match read_preamble(preamble, path).map_err(Box::new)? {
+            Preamble::Header { len, hash } => bytes
+                .get(PREAMBLE_BYTES as u64, len)?
+                .and_then(|body| SampleFileHeader::from_bytes(body, hash))
+                .map(|header| (header, len)),
+            Preamble::Foreign => None,
+        };
+        let Some((header, header_len)) = header else {
+            self.damage.tail_bytes = self.len;
+            return Ok(());
+        };
+        self.header = Some(header);
+        let mut at = (PREAMBLE_BYTES + header_len) as u64;
+        let mut good_until = at;
+        while at < self.len {
+            match read_entry(bytes, self.name.nonce, at)? {
+                Found::Entry { head, place, end } => {
+                    self.damage.inner_bytes += at - good_until;
+                    self.entries.push((head, place));
+                    good_until = end;
+                    at = end;
+                }
+                Found::DamagedValue { end } => at = end,
+                Found::Cut => break,
+                Found::Nothing => at += 1,
+            }
+        }
+        self.damage.tail_bytes = self.len - good_until;
+        // A part that was written after an error repeats entries.
+        self.entries.sort_by_key(|(head, _)| head.sequence);
+        self.entries.dedup_by_key(|(head, _)| head.sequence);
+        let count = |kind| {
+            let of_kind = self.entries.iter().filter(|(head, _)| head.kind == kind);
+            of_kind.count() as u64
+        };
+        self.results = count(EntryKind::Result);
+        self.failures = count(EntryKind::Failure);
+        Ok(())
+    }
+}
+
+/// The bytes at an offset of a file.
+enum Found {
+    Entry {
+        head: EntryHead,
+        place: ValuePlace,
+        end: u64,
+    },
+    /// An entry whose value does not match its hash.
+    DamagedValue { end: u64 },
+    /// An entry that the file ends in.
+    Cut,
+    /// Bytes that begin no entry.
+    Nothing,
+}
+
+fn read_entry(bytes: &mut Window<'_>, nonce: u64, at: u64) -> io::Result<Found> {
+    let Some(header) = bytes
+        .get(at, ENTRY_HEADER_BYTES)?
+        .and_then(<[u8]>::first_chunk)
+        .and_then(EntryHeader::from_bytes)
+    else {
+        return Ok(Found::Nothing);
+    };
+    let Some(head) = bytes
+        .get(at + ENTRY_HEADER_BYTES as u64, header.head_len)?
+        .and_then(|head| header.read_head(nonce, head))
+    else {
+        return Ok(Found::Nothing);
+    };
+    let Some(end) = header
+        .entry_len()
+        .and_then(|len| at.checked_add(len))
+        .filter(|end| *end <= bytes.len)
+    else {
+        return Ok(Found::Cut);
+    };
+    let place = ValuePlace {
+        file: 0,
+        offset: end - header.value_len,
+        len: header.value_len,
+        hash: header.value_hash,
+    };
+    Ok(match bytes.hash(place.offset, place.len)? {
+        Some(hash) if hash == place.hash => Found::Entry { head, place, end },
+        Some(_) => Found::DamagedValue { end },
+        None => Found::Cut,
+    })
+}
+
+/// The source of bytes.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    File(&'a File),
+    Memory(&'a [u8]),
+}
+
+impl Source<'_> {
+    fn read_exact_at(self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => files::read_exact_at(file, buffer, offset),
+            Self::Memory(bytes) => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX);
+                let found = bytes.get(start..start.saturating_add(buffer.len()));
+                buffer.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Bytes of a file around the place that is being read.
+struct Window<'a> {
+    source: Source<'a>,
+    len: u64,
+    buffer: Vec<u8>,
+    start: u64,
+}
+
+impl<'a> Window<'a> {
+    fn new(source: Source<'a>, len: u64) -> Self {
+        Self {
+            source,
+            len,
+            buffer: Vec::new(),
+            start: 0,
+        }
+    }
+
+    /// Bytes at an offset; `None` beyond the end.
+    fn get(&mut self, at: u64, count: usize) -> io::Result<Option<&[u8]>> {
+        let Some(end) = at.checked_add(count as u64).filter(|end| *end <= self.len) else {
+            return Ok(None);
+        };
+        let buffered = self.start + self.buffer.len() as u64;
+        if at < self.start || end > buffered {
+            let wanted = (count.max(READ_BYTES) as u64).min(self.len - at);
+            // It is at most as long as the buffer or what was asked for.
+            self.buffer
+                .resize(usize::try_from(wanted).unwrap_or(count), 0);
+            self.start = at;
+            if let Err(error) = self.source.read_exact_at(&mut self.buffer, at) {
+                self.buffer.clear();
+                if error.kind() == io::ErrorKind::UnexpectedEof {
+                    // The file was cut since it was examined.
+                    self.len = at;
+                    return Ok(None);
+                }
+                return Err(error);
+            }
+        }
+        let from = usize::try_from(at - self.start).unwrap_or(usize::MAX);
+        Ok(self.buffer.get(from..from.saturating_add(count)))
+    }
+
+    /// The hash of bytes at an offset; `None` beyond the end. No more than a buffer of them is held at a time.
+    fn hash(&mut self, at: u64, count: u64) -> io::Result<Option<u64>> {
+        if let Ok(count) = usize::try_from(count)
+            && count <= READ_BYTES
+        {
+            return Ok(self.get(at, count)?.map(Hash64::of));
+        }
+        let mut hash = Hash64::new();
+        let mut done = 0;
+        while done < count {
+            let step = (count - done).min(READ_BYTES as u64);
+            let Some(bytes) = self.get(at + done, usize::try_from(step).unwrap_or(READ_BYTES))?
+            else {
+                return Ok(None);
+            };
+            hash.write(bytes);
+            done += step;
+        }
+        Ok(Some(hash.finish()))
+    }
+}
+
+#[derive(Debug)]
+enum ScanError {
+    Io(io::Error),
+    Other(Box<Error>),
+}
+
+impl From<io::Error> for ScanError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Box<Error>> for ScanError {
+    fn from(error: Box<Error>) -> Self {
+        Self::Other(error)
+    }
+}

@@ -1,0 +1,46 @@
+//! Samples: results of an evaluation by name, on disk as they come.
+//!
+//! A directory of samples holds one file for each process and attempt, and further ones for processes whose file system had
+//! no room for a while. Each file is written by one process, by appending, and never changed after. A directory means the
+//! union of all entries that can be read: a file that is late, cut short or lost can only make results missing.
+//!
+//! - `sample_id.rs`: names of samples.
+//! - `file_header.rs`, `entry.rs`: the bytes, pure.
+//! - `sample_writer.rs`: the thread that writes the file of this process, `part_file.rs`.
+//! - `transfer.rs`: files that come from other processes.
+//! - `file_scan.rs`: the entries of one file; `sample_directory.rs`: those of all files together.
+//! - `sample_index.rs`: the result that counts for each sample, pure.
+
+mod entry;
+mod file_header;
+mod file_scan;
+mod part_file;
+mod sample_directory;
+mod sample_id;
+mod sample_index;
+mod sample_writer;
+mod transfer;
+
+pub use entry::EntryKind;
+pub use file_header::SampleFileHeader;
+pub use file_scan::{FileDamage, ScannedFile};
+pub use sample_directory::SampleDirectory;
+pub use sample_id::SampleId;
+pub use sample_index::{SampleIndex, ValuePlace};
+pub use sample_writer::{SampleWriter, WriterProgress};
+pub use transfer::{encode_samples, receive_sample_file};
+
+/// Takes a number in groups of seven bits off the front.
+fn take_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut number = 0u64;
+    for (at, byte) in bytes.iter().enumerate().take(10) {
+        number |= u64::from(byte & 0x7f).checked_shl(7 * u32::try_from(at).ok()?)?;
+        if byte & 0x80 == 0 {
+            return Some((number, &bytes[at + 1..]));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! All files of a directory of samples together: [`SampleDirectory`].
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use bytes::Bytes;
+use fsgather_core::{Error, StorageCause, hash::Hash64, lock, room_for};
+use rustix::io::Errno;
+
+use crate::{
+    layout::SampleFileName,
+    os::{directory, file, listing},
+    payload::parallel,
+    samples::{
+        file_scan::ScannedFile,
+        sample_index::{SampleIndex, ValuePlace},
+    },
+    slow_place,
+};
+
+/// Files that are read at the same time: on network file systems each waits for a few replies.
+const READING_THREADS: usize = 8;
+/// Open files that values are read from.
+const MAX_OPEN_FILES: usize = 64;
+/// Permission of all users to write into a directory.
+const OTHERS_WRITE: u32 = 0o002;
+
+/// All samples in a directory, as they were when it was read.
+///
+/// Values stay on disk until they are asked for.
+#[derive(Debug)]
+pub struct SampleDirectory {
+    path: PathBuf,
+    files: Vec<ScannedFile>,
+    foreign: Vec<(PathBuf, u32)>,
+    index: SampleIndex,
+    open: Mutex<HashMap<u32, Arc<File>>>,
+}
+
+impl SampleDirectory {
+    /// Makes a directory for samples, with all above it, where there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] if it cannot be made, or something else has its name.
+    pub fn make(path: &Path) -> Result<(), Error> {
+        std::fs::create_dir_all(path).map_err(|error| {
+            Error::storage("make directory", path, directory::explain(path, &error))
+        })
+    }
+
+    /// Lists the files of samples in a directory, in the order in which their results count.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] if it cannot be listed.
+    pub fn names(path: &Path) -> Result<Vec<SampleFileName>, Error> {
+        let names = listing::names_if(path, &|name| name.starts_with("samples-"))
+            .map_err(|error| Error::storage("list samples in", path, &error))?;
+        let mut names: Vec<_> = names
+            .iter()
+            .filter_map(|name| SampleFileName::parse(name))
+            .collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Whether a file of samples is in a directory, as the server says now.
+    #[must_use]
+    pub fn sees(path: &Path, name: SampleFileName) -> bool {
+        listing::refresh(path);
+        listing::examine_path(&path.join(name.to_string())).is_ok()
+    }
+
+    /// Reads all files of a directory. A file that is removed meanwhile counts as one that was never there.
+    ///
+    /// In a directory into which all users may write, files of other users than this one and the directory's owner are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] if the directory or a file cannot be read, and [`Error::Incompatible`] if another version
+    /// of fsgather wrote one.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let shown = path.display().to_string();
+        let text = move |lasts: &str| {
+            format!(
+                "still reading samples in {shown}, for {lasts} now; its file system is slow or does not answer"
+            )
+        };
+        slow_place::watched(text, || Self::read_now(path))
+    }
+
+    fn read_now(path: &Path) -> Result<Self, Error> {
+        let failed = |error: &io::Error| Error::storage("list samples in", path, error);
+        let found = directory::look_through(path).map_err(|error| failed(&error))?;
+        let trusted = (found.mode & OTHERS_WRITE != 0)
+            .then(|| [found.uid, rustix::process::geteuid().as_raw()]);
+        let mut foreign = Vec::new();
+        let mut wanted = Vec::new();
+        for name in Self::names(path)? {
+            let file = path.join(name.to_string());
+            if let Some(trusted) = trusted {
+                match listing::glance(&file) {
+                    Ok(facts) if !trusted.contains(&facts.uid) => {
+                        foreign.push((file, facts.uid));
+                        continue;
+                    }
+                    // Reading says more.
+                    _ => {}
+                }
+            }
+            wanted.push((file, name));
+        }
+        Ok(Self::of(path, read_files(wanted)?, foreign))
+    }
+
+    /// Takes files together that came in memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Incompatible`] if another version of fsgather made one.
+    pub fn from_memory(contents: Vec<(SampleFileName, Bytes)>) -> Result<Self, Error> {
+        let mut files = contents
+            .into_iter()
+            .map(|(name, contents)| ScannedFile::from_memory(contents, name))
+            .collect::<Result<Vec<_>, _>>()?;
+        files.sort_unstable_by_key(|file| file.name);
+        Ok(Self::of(Path::new("memory"), files, Vec::new()))
+    }
+
+    fn of(path: &Path, mut files: Vec<ScannedFile>, foreign: Vec<(PathBuf, u32)>) -> Self {
+        let mut index = SampleIndex::default();
+        for (at, number) in (0..files.len()).zip(0..) {
+            let has_more_parts = files
+                .get(at + 1)
+                .is_some_and(|next| next.name.nonce == files[at].name.nonce);
+            let mut entries = std::mem::take(&mut files[at].entries);
+            for (_, place) in &mut entries {
+                place.file = number;
+            }
+            index.add_file(files[at].name, entries, has_more_parts);
+        }
+        Self {
+            path: path.to_owned(),
+            files,
+            foreign,
+            index,
+            open: Mutex::default(),
+        }
+    }
+
+    /// Path of the directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The files that were read, in the order in which their results count.
+    #[must_use]
+    pub fn files(&self) -> &[ScannedFile] {
+        &self.files
+    }
+
+    /// Files of other users that were left out, with their owners.
+    #[must_use]
+    pub fn foreign(&self) -> &[(PathBuf, u32)] {
+        &self.foreign
+    }
+
+    /// The samples in these files.
+    #[must_use]
+    pub fn index(&self) -> &SampleIndex {
+        &self.index
+    }
+
+    /// Takes the samples out, and leaves the files, so that values can be read.
+    #[must_use]
+    pub fn take_index(&mut self) -> SampleIndex {
+        std::mem::take(&mut self.index)
+    }
+
+    /// Reads a value and checks it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] if its file cannot be read any more, [`Error::Corrupt`] if it has changed since.
+    pub fn value(&self, place: ValuePlace) -> Result<Vec<u8>, Error> {
+        let file = self
+            .files
+            .get(place.file as usize)
+            .ok_or_else(|| Error::config("this place is one of other files of samples"))?;
+        let failed = |error: &io::Error| Error::storage("read samples from", &file.path, error);
+        if let Some(memory) = &file.memory {
+            let range = usize::try_from(place.offset)
+                .ok()
+                .zip(usize::try_from(place.len).ok());
+            let found = range.and_then(|(start, len)| memory.get(start..start.checked_add(len)?));
+            return found
+                .map(<[u8]>::to_vec)
+                .ok_or_else(|| failed(&io::ErrorKind::UnexpectedEof.into()));
+        }
+        let no_memory = || failed(&io::ErrorKind::OutOfMemory.into());
+        let mut value = room_for(place.len).ok_or_else(no_memory)?;
+        value.resize(usize::try_from(place.len).map_err(|_| no_memory())?, 0);
+        self.open(place.file, &file.path)
+            .and_then(|open| file::read_exact_at(&open, &mut value, place.offset))
+            .map_err(|error| failed(&error))?;
+        if Hash64::of(&value) != place.hash {
+            return Err(Error::Corrupt {
+                path: file.path.clone(),
+                reason: "a result has changed since it was found".into(),
+                writer: None,
+                reader: None,
+            });
+        }
+        Ok(value)
+    }
+
+    fn open(&self, number: u32, path: &Path) -> io::Result<Arc<File>> {
+        if let Some(file) = lock(&self.open).get(&number) {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(file::open(path)?);
+        let mut open = lock(&self.open);
+        if open.len() >= MAX_OPEN_FILES {
+            open.clear();
+        }
+        open.insert(number, Arc::clone(&file));
+        Ok(file)
+    }
+}
+
+/// Reads files, without those that are gone by now.
+fn read_files(wanted: Vec<(PathBuf, SampleFileName)>) -> Result<Vec<ScannedFile>, Error> {
+    let mut files = Vec::with_capacity(wanted.len());
+    parallel::share(
+        READING_THREADS,
+        wanted.into_iter(),
+        |(path, name)| match ScannedFile::read(&path, name) {
+            Err(Error::Storage { cause, .. }) if is_gone(&cause) => Ok(None),
+            read => read.map(Some),
+        },
+        |file| {
+            files.extend(file);
+            Ok(())
+        },
+    )?;
+    files.sort_unstable_by_key(|file| file.name);
+    Ok(files)
+}
+
+fn is_gone(cause: &StorageCause) -> bool {
+    let code = cause.os_code.map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::NOENT | Errno::STALE))
+}

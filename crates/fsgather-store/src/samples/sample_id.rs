@@ -1,0 +1,215 @@
+//! The name of a sample: [`SampleId`].
+
+use std::fmt;
+
+use fsgather_core::{Unreadable, plain_line, read_value};
+use serde::{Deserialize, Serialize};
+
+/// The name of one sample of an evaluation: an integer, a text, or a tuple of these.
+///
+/// Ids are equal only if they are of one kind: `7` and `"7"` are two samples.
+///
+/// ```
+/// use fsgather_store::SampleId;
+///
+/// let id = SampleId::from_iter([SampleId::from("mmlu"), SampleId::from(7)]);
+/// assert_eq!(id.to_string(), r#"("mmlu", 7)"#);
+/// assert_eq!(SampleId::from_bytes(&id.to_bytes()), Ok(id));
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum SampleId {
+    /// An integer.
+    Int(i128),
+    /// A text.
+    Text(Box<str>),
+    /// Several ids that name one sample together.
+    Tuple(Box<[SampleId]>),
+}
+
+impl SampleId {
+    /// Encodes the id.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(16);
+        self.encode_into(&mut bytes);
+        bytes
+    }
+
+    /// Appends the encoded id.
+    pub(crate) fn encode_into(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Int(value) => {
+                bytes.push(0);
+                // Zigzag: small numbers of both signs take few bytes.
+                encode_number(((value << 1) ^ (value >> 127)).cast_unsigned(), bytes);
+            }
+            Self::Text(text) => {
+                bytes.push(1);
+                encode_number(text.len() as u128, bytes);
+                bytes.extend_from_slice(text.as_bytes());
+            }
+            Self::Tuple(ids) => {
+                bytes.push(2);
+                encode_number(ids.len() as u128, bytes);
+                for id in ids {
+                    id.encode_into(bytes);
+                }
+            }
+        }
+    }
+
+    /// Decodes the id that the bytes are.
+    ///
+    /// # Errors
+    ///
+    /// For bytes that are not one id.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Unreadable> {
+        read_value(bytes).and_then(|(id, rest)| {
+            if rest.is_empty() {
+                Ok(id)
+            } else {
+                Err(Unreadable::TooLarge)
+            }
+        })
+    }
+
+    /// Returns the id that looks like this one but is of another kind: `"7"` for `7`.
+    #[must_use]
+    pub fn other_spelling(&self) -> Option<Self> {
+        match self {
+            Self::Int(value) => Some(Self::from(value.to_string())),
+            Self::Text(text) => text
+                .trim()
+                .parse()
+                .ok()
+                .map(Self::Int)
+                .or_else(|| (text.trim() != &**text).then(|| Self::from(text.trim()))),
+            Self::Tuple(ids) => match &**ids {
+                [id] => Some(id.clone()),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// Appends a number in groups of seven bits, the lowest first, as postcard does.
+pub(crate) fn encode_number(mut number: u128, bytes: &mut Vec<u8>) {
+    while number >= 0x80 {
+        // The lowest seven bits of any number fit.
+        bytes.push(0x80 | u8::try_from(number & 0x7f).unwrap_or(0x7f));
+        number >>= 7;
+    }
+    bytes.push(u8::try_from(number).unwrap_or(0x7f));
+}
+
+impl fmt::Display for SampleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(value) => value.fmt(f),
+            Self::Text(text) => write!(f, "\"{}\"", plain_line(text)),
+            Self::Tuple(ids) => {
+                f.write_str("(")?;
+                for (at, id) in ids.iter().enumerate() {
+                    write!(f, "{}{id}", if at == 0 { "" } else { ", " })?;
+                }
+                f.write_str(if ids.len() == 1 { ",)" } else { ")" })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SampleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+macro_rules! from_integers {
+    ($($kind:ty)*) => {
+        $(
+            impl From<$kind> for SampleId {
+                fn from(value: $kind) -> Self {
+                    Self::Int(value.into())
+                }
+            }
+        )*
+    };
+}
+
+from_integers!(i8 i16 i32 i64 i128 u8 u16 u32 u64);
+
+impl From<usize> for SampleId {
+    fn from(value: usize) -> Self {
+        // No pointer is wider than 64 bits.
+        Self::Int(value as i128)
+    }
+}
+
+impl From<&str> for SampleId {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<String> for SampleId {
+    fn from(text: String) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl FromIterator<SampleId> for SampleId {
+    fn from_iter<I: IntoIterator<Item = SampleId>>(ids: I) -> Self {
+        Self::Tuple(ids.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids() -> Vec<SampleId> {
+        let mut ids: Vec<SampleId> = [0, 1, -1, 63, 64, -64, -65, i128::MAX, i128::MIN]
+            .map(SampleId::Int)
+            .into();
+        ids.push("".into());
+        ids.push("é\n".into());
+        ids.push(SampleId::from_iter([]));
+        ids.push(ids.iter().cloned().collect());
+        ids
+    }
+
+    #[test]
+    fn ids_survive_encoding_as_postcard_writes_them() {
+        for id in ids() {
+            let bytes = id.to_bytes();
+            assert_eq!(bytes, postcard::to_allocvec(&id).unwrap(), "{id}");
+            assert_eq!(SampleId::from_bytes(&bytes), Ok(id));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_one_id_are_refused() {
+        let bytes = SampleId::from("abc").to_bytes();
+        for len in 0..bytes.len() {
+            assert!(SampleId::from_bytes(&bytes[..len]).is_err(), "{len}");
+        }
+        assert!(SampleId::from_bytes(&[bytes.as_slice(), b"x"].concat()).is_err());
+        let mut nested = [2, 1].repeat(100_000);
+        nested.extend([0, 0]);
+        assert!(SampleId::from_bytes(&nested).is_err());
+    }
+
+    #[test]
+    fn texts_show_control_characters_as_question_marks() {
+        assert_eq!(SampleId::from("a\x1b[1m").to_string(), "\"a?[1m\"");
+        assert_eq!(SampleId::from_iter([7.into()]).to_string(), "(7,)");
+    }
+
+    #[test]
+    fn other_spellings_of_numbers_and_texts_are_found() {
+        assert_eq!(SampleId::from(7).other_spelling(), Some("7".into()));
+        assert_eq!(SampleId::from("7").other_spelling(), Some(7.into()));
+        assert_eq!(SampleId::from(" a ").other_spelling(), Some("a".into()));
+        assert_eq!(SampleId::from("a").other_spelling(), None);
+    }
+}

@@ -1,0 +1,455 @@
+//! The file of samples of this process, written by a thread: [`SampleWriter`].
+//!
+//! Entries wait in memory for a second, or until there is 1 MiB of them. Written entries stay in memory until the file
+//! has been synced, once a second, because a file system may report an error of a write only then. After an error
+//! the thread writes all entries that are not on disk to a new file, and tries again for ten minutes.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{
+    Error, FIRST_WARNING, StorageCause, duration_text, lock,
+    sys::{
+        clock,
+        condition::Condition,
+        thread::{self, Started},
+    },
+    warning_after,
+};
+
+use crate::{
+    layout::SampleFileName,
+    os::{directory, remove},
+    samples::{
+        entry::{EntryKind, encode_entry},
+        file_header::SampleFileHeader,
+        part_file::PartFile,
+        sample_id::SampleId,
+    },
+};
+
+/// Entries are written once they take this many bytes,
+const WRITE_BYTES: usize = 1 << 20;
+/// or once the first of them has waited for this long; files are synced as often.
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes that wait in memory at most, except that a single entry always may.
+const MAX_HELD_BYTES: usize = 64 << 20;
+/// Maximum time for which writing is tried again after an error.
+const RETRY_LIMIT: Duration = Duration::from_secs(600);
+/// Time between tries.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Time after which a waiting caller warns for the first time.
+const FIRST_WAIT_WARNING: Duration = Duration::from_secs(5);
+/// Interval at which waiting callers check for an interruption.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum time that dropping a writer waits for entries that are not on disk.
+const DROP_LIMIT: Duration = Duration::from_secs(10);
+
+/// Appends entries to the files of one process in a directory of samples.
+#[derive(Debug)]
+pub struct SampleWriter {
+    shared: Arc<Shared>,
+    thread: Option<Started>,
+    process: u32,
+    nonce: u64,
+}
+
+/// Progress of a writer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriterProgress {
+    /// Entries that were added.
+    pub added: u64,
+    /// Results among them.
+    pub results: u64,
+    /// Entries that are on disk.
+    pub synced: u64,
+    /// Bytes of all entries.
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// The thread has something to do.
+    work: Condition,
+    /// The thread has done something.
+    done: Condition,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pending: Vec<u8>,
+    pending_since: Option<Instant>,
+    /// Bytes that were written, and are kept until they are synced.
+    unsynced_bytes: usize,
+    progress: WriterProgress,
+    /// Entries that a caller waits for.
+    wanted: u64,
+    /// Files of this process, with the lengths that are on disk.
+    files: Vec<(SampleFileName, u64)>,
+    is_closing: bool,
+    has_ended: bool,
+    failure: Option<Error>,
+}
+
+impl SampleWriter {
+    /// Creates the first file of this process and starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] if the file cannot be written or the thread not be started, and [`Error::Config`] if
+    /// the configuration is too long.
+    pub fn create(
+        directory: &Path,
+        name: SampleFileName,
+        header: &SampleFileHeader,
+    ) -> Result<Self, Error> {
+        let mut file = PartFile::create(directory, name, header)?;
+        let mut state = State::default();
+        state.note_file(&file);
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            work: Condition::default(),
+            done: Condition::default(),
+        });
+        let for_thread = Arc::clone(&shared);
+        let path = file.path();
+        let thread = thread::start("fsgather-samples".into(), move || {
+            let _end = EndOfThread(&for_thread);
+            for_thread.run(&mut file);
+        })
+        .map_err(|error| {
+            let _ = remove::unlink(&path);
+            Error::storage("start a thread that writes samples to", path, &error)
+        })?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+            process: std::process::id(),
+            nonce: name.nonce,
+        })
+    }
+
+    /// Whether an entry of this length can be added without waiting.
+    #[must_use]
+    pub fn has_room_for(&self, len: usize) -> bool {
+        let state = lock(&self.shared.state);
+        state.failure.is_some() || state.has_room_for(len)
+    }
+
+    /// Adds an entry, whose value comes in pieces. It is on disk about a second later.
+    ///
+    /// Waits while 64 MiB wait to be written, says so after 5 s, and calls `check` ten times a second meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Those of `check`, [`Error::Storage`] if results could not be written for ten minutes, and [`Error::Config`] for a too
+    /// long id, in a child process, and after [`close`](Self::close).
+    pub fn add(
+        &self,
+        kind: EntryKind,
+        id: &SampleId,
+        value: &[&[u8]],
+        check: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.check_process()?;
+        let len: usize = value.iter().map(|piece| piece.len()).sum();
+        let waits = |state: &State| state.failure.is_none() && !state.has_room_for(len);
+        let mut state = self.wait_while(waits, check)?;
+        state.check()?;
+        if state.is_closing {
+            return Err(Error::config("these samples are closed"));
+        }
+        let before = state.pending.len();
+        let sequence = state.progress.added;
+        encode_entry(&mut state.pending, self.nonce, sequence, kind, id, value)?;
+        state.progress.added += 1;
+        state.progress.results += u64::from(kind == EntryKind::Result);
+        state.progress.bytes += (state.pending.len() - before) as u64;
+        if state.pending_since.is_none() {
+            state.pending_since = Some(clock::now());
+            self.shared.work.wake_one();
+        } else if before < WRITE_BYTES && state.pending.len() >= WRITE_BYTES {
+            self.shared.work.wake_one();
+        }
+        Ok(())
+    }
+
+    /// Waits until everything that was added before is on disk, and calls `check` ten times a second meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Those of `check`, [`Error::Storage`] if results could not be written for ten minutes, and [`Error::Config`] in
+    /// a child process.
+    pub fn flush(&self, check: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
+        self.check_process()?;
+        let wanted = {
+            let mut state = lock(&self.shared.state);
+            state.wanted = state.progress.added;
+            self.shared.work.wake_one();
+            state.wanted
+        };
+        let waits = |state: &State| {
+            state.failure.is_none() && !state.has_ended && state.progress.synced < wanted
+        };
+        self.wait_while(waits, check)?.check()
+    }
+
+    /// Writes what is left, and ends the thread. A file without entries is removed.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`flush`](Self::flush).
+    pub fn close(&self, check: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
+        self.check_process()?;
+        self.begin_closing();
+        self.wait_while(|state| !state.has_ended, check)?.check()
+    }
+
+    /// Returns the progress of this writer.
+    #[must_use]
+    pub fn progress(&self) -> WriterProgress {
+        lock(&self.shared.state).progress
+    }
+
+    /// Names of the files that this writer has written, with their lengths at the last sync.
+    #[must_use]
+    pub fn files(&self) -> Vec<(SampleFileName, u64)> {
+        lock(&self.shared.state).files.clone()
+    }
+
+    fn begin_closing(&self) {
+        lock(&self.shared.state).is_closing = true;
+        self.shared.work.wake_one();
+    }
+
+    fn check_process(&self) -> Result<(), Error> {
+        let own = std::process::id();
+        if own == self.process {
+            return Ok(());
+        }
+        Err(Error::config(format!(
+            "samples were opened by process {}, and this is process {own}, forked from it; add results where they were opened, \
+             or open them in each process",
+            self.process
+        )))
+    }
+
+    /// Waits as long as `waits` says so, and tells after a while.
+    fn wait_while(
+        &self,
+        waits: impl Fn(&State) -> bool,
+        check: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<MutexGuard<'_, State>, Error> {
+        let mut state = lock(&self.shared.state);
+        let began = clock::now();
+        let mut warning = FIRST_WAIT_WARNING;
+        while waits(&state) {
+            state = self
+                .shared
+                .done
+                .wait(&self.shared.state, state, Some(CHECK_INTERVAL));
+            if !waits(&state) {
+                break;
+            }
+            drop(state);
+            check()?;
+            let waited = clock::since(began);
+            if waited >= warning {
+                warning = warning_after(waited.max(FIRST_WARNING));
+                fsgather_core::warn!(
+                    "samples wait for their file system, for {} now; results stay in memory meanwhile",
+                    duration_text(waited)
+                );
+            }
+            state = lock(&self.shared.state);
+        }
+        Ok(state)
+    }
+}
+
+impl Drop for SampleWriter {
+    fn drop(&mut self) {
+        if std::process::id() != self.process {
+            return;
+        }
+        self.begin_closing();
+        let deadline = clock::now() + DROP_LIMIT;
+        let mut in_time = || {
+            if clock::now() < deadline {
+                return Ok(());
+            }
+            Err(Error::config("their file system does not answer"))
+        };
+        let ended = self
+            .wait_while(|state| !state.has_ended, &mut in_time)
+            .map(drop);
+        if let Err(error) = ended {
+            let WriterProgress { added, synced, .. } = self.progress();
+            fsgather_core::warn!("{} results are not on disk: {error}", added - synced);
+        } else if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl State {
+    fn has_room_for(&self, len: usize) -> bool {
+        let held = self.pending.len() + self.unsynced_bytes;
+        held == 0 || held + len <= MAX_HELD_BYTES
+    }
+
+    fn note_file(&mut self, file: &PartFile) {
+        if self.files.last().is_none_or(|(name, _)| *name != file.name) {
+            self.files.push((file.name, 0));
+        }
+        if let Some((_, len)) = self.files.last_mut() {
+            *len = file.len;
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+}
+
+/// Wakes all waiting callers when the thread ends, also by a panic.
+struct EndOfThread<'a>(&'a Shared);
+
+impl Drop for EndOfThread<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        state.has_ended = true;
+        if state.failure.is_none() && state.progress.synced < state.progress.added {
+            let cause = StorageCause::described("the thread that writes them has ended");
+            state.failure = Some(Error::storage("write samples", "", cause));
+        }
+        drop(state);
+        self.0.done.wake_all();
+    }
+}
+
+impl Shared {
+    fn run(&self, file: &mut PartFile) {
+        let mut last_sync = clock::now();
+        loop {
+            let mut state = lock(&self.state);
+            let has_unsynced = state.unsynced_bytes > 0;
+            loop {
+                let is_wanted = state.is_closing || state.wanted > state.progress.synced;
+                let write_at = state.pending_since.map(|since| since + WRITE_INTERVAL);
+                let sync_at = has_unsynced.then(|| last_sync + WRITE_INTERVAL);
+                let next = write_at.into_iter().chain(sync_at).min();
+                let now = clock::now();
+                if is_wanted
+                    || state.pending.len() >= WRITE_BYTES
+                    || next.is_some_and(|next| next <= now)
+                {
+                    break;
+                }
+                let limit = next.map(|next| next.saturating_duration_since(now));
+                state = self.work.wait(&self.state, state, limit);
+            }
+            let is_wanted = state.is_closing || state.wanted > state.progress.synced;
+            file.unsynced.append(&mut state.pending);
+            state.pending_since = None;
+            state.unsynced_bytes = file.unsynced.len();
+            let (through, is_closing) = (state.progress.added, state.is_closing);
+            drop(state);
+            let syncs = is_wanted || clock::since(last_sync) >= WRITE_INTERVAL;
+            let stored = file.store(syncs).or_else(|error| self.retry(file, &error));
+            let mut state = lock(&self.state);
+            match stored {
+                Ok(()) if syncs || file.unsynced.is_empty() => {
+                    last_sync = clock::now();
+                    state.unsynced_bytes = 0;
+                    state.progress.synced = through;
+                    state.note_file(file);
+                }
+                Ok(()) => {}
+                Err(failure) => {
+                    let WriterProgress { added, synced, .. } = state.progress;
+                    state.failure = Some(failure.with_counts(added, synced));
+                    return;
+                }
+            }
+            let ends = is_closing && state.progress.synced == state.progress.added;
+            let is_unused = state.progress.added == 0;
+            drop(state);
+            self.done.wake_all();
+            if ends {
+                file.close(is_unused);
+                return;
+            }
+        }
+    }
+
+    /// Writes everything that is not on disk to new files until that succeeds.
+    fn retry(&self, file: &mut PartFile, first: &io::Error) -> Result<(), Failure> {
+        let began = clock::now();
+        let mut error = StorageCause::from(first);
+        let mut warning = Duration::ZERO;
+        loop {
+            let lasts = clock::since(began);
+            if lasts >= warning {
+                warning = warning_after(lasts.max(FIRST_WARNING / 2));
+                fsgather_core::warn!(
+                    "samples cannot be written to {}: {error}; results stay in memory, and this is tried again for {}",
+                    file.path().display(),
+                    duration_text(RETRY_LIMIT.saturating_sub(lasts))
+                );
+            }
+            if lasts >= RETRY_LIMIT {
+                return Err(Failure {
+                    path: file.path(),
+                    cause: error,
+                });
+            }
+            let state = lock(&self.state);
+            drop(self.work.wait(&self.state, state, Some(RETRY_INTERVAL)));
+            match file.begin_next_part().and_then(|()| file.store(true)) {
+                Ok(()) => {
+                    tracing::info!(path = %file.path().display(), "samples can be written again");
+                    return Ok(());
+                }
+                Err(again) => error = directory::explain(&file.directory, &again),
+            }
+        }
+    }
+}
+
+/// Results that could not be written for too long.
+struct Failure {
+    path: PathBuf,
+    cause: StorageCause,
+}
+
+impl Failure {
+    fn with_counts(mut self, added: u64, synced: u64) -> Error {
+        self.cause.message = format!(
+            "{} (tried for {}); {synced} of the {added} results of this process are on disk",
+            self.cause.message,
+            duration_text(RETRY_LIMIT)
+        );
+        Error::storage("write samples to", self.path, self.cause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_how_many_results_are_on_disk() {
+        let failure = Failure {
+            path: "/x".into(),
+            cause: StorageCause::described("no room"),
+        };
+        let text = failure.with_counts(7, 5).to_string();
+        assert!(text.contains("5 of the 7 results"), "{text}");
+    }
+}

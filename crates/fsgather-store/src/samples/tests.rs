@@ -1,0 +1,241 @@
+use std::{fs, os::unix::fs::symlink, path::Path, time::Instant};
+
+use fsgather_core::{Error, ProcessId, Rank};
+
+use super::*;
+use crate::layout::SampleFileName;
+
+fn header() -> SampleFileHeader {
+    SampleFileHeader {
+        encoding: "bytes".into(),
+        config: Some([("temperature".to_owned(), "0.7".to_owned())].into()),
+        world_size: 2,
+        process: ProcessId::default(),
+        job: Some("job 7".into()),
+        began: 1_700_000_000,
+    }
+}
+
+fn name(attempt: u32, rank: u32) -> SampleFileName {
+    SampleFileName {
+        attempt,
+        rank: Rank::new(rank),
+        nonce: u64::from(attempt) << 32 | u64::from(rank),
+        part: 0,
+    }
+}
+
+fn writer(place: &Path, attempt: u32, rank: u32) -> SampleWriter {
+    SampleWriter::create(place, name(attempt, rank), &header()).unwrap()
+}
+
+fn add(writer: &SampleWriter, id: impl Into<SampleId>, value: &[u8]) {
+    let added = writer.add(EntryKind::Result, &id.into(), &[value], &mut || Ok(()));
+    added.unwrap();
+}
+
+fn value(read: &SampleDirectory, id: impl Into<SampleId>) -> Option<Vec<u8>> {
+    let place = read.index().result(&id.into())?;
+    Some(read.value(place).unwrap())
+}
+
+/// A file with the results 0 to 9, each of which takes some bytes.
+fn ten_results(place: &Path) -> std::path::PathBuf {
+    let writer = writer(place, 1, 0);
+    for id in 0..10 {
+        add(&writer, id, &[u8::try_from(id).unwrap(); 20]);
+    }
+    writer.close(&mut || Ok(())).unwrap();
+    place.join(name(1, 0).to_string())
+}
+
+#[test]
+fn flushed_results_are_read_while_the_writer_goes_on() {
+    let place = tempfile::tempdir().unwrap();
+    let writer = writer(place.path(), 1, 0);
+    let large = vec![7; 5 << 20];
+    add(&writer, "large", &large);
+    add(&writer, 3, b"");
+    let failure = writer.add(EntryKind::Failure, &4.into(), &[b"no answer"], &mut || {
+        Ok(())
+    });
+    failure.unwrap();
+    writer.flush(&mut || Ok(())).unwrap();
+    let read = SampleDirectory::read(place.path()).unwrap();
+    assert_eq!(value(&read, "large"), Some(large));
+    assert_eq!(value(&read, 3), Some(Vec::new()));
+    assert_eq!(value(&read, "3"), None);
+    let reason = read.index().failure(&4.into()).unwrap();
+    assert_eq!(read.value(reason).unwrap(), b"no answer");
+    assert_eq!(read.files()[0].header, Some(header()));
+    assert_eq!(writer.progress().synced, 3);
+    assert_eq!(writer.files(), [(name(1, 0), read.files()[0].len)]);
+    add(&writer, 5, b"later");
+    drop(writer);
+    let read = SampleDirectory::read(place.path()).unwrap();
+    assert_eq!(value(&read, 5), Some(b"later".to_vec()));
+    assert_eq!(read.files()[0].damage, FileDamage::default());
+}
+
+#[test]
+fn results_reach_the_file_without_a_flush() {
+    let place = tempfile::tempdir().unwrap();
+    let writer = writer(place.path(), 1, 0);
+    add(&writer, 1, b"one");
+    let began = Instant::now();
+    while writer.progress().synced == 0 {
+        assert!(began.elapsed().as_secs() < 60);
+        std::thread::yield_now();
+    }
+    let read = SampleDirectory::read(place.path()).unwrap();
+    assert_eq!(value(&read, 1), Some(b"one".to_vec()));
+}
+
+#[test]
+fn writers_without_results_leave_no_file() {
+    let place = tempfile::tempdir().unwrap();
+    let writer = writer(place.path(), 1, 0);
+    assert_eq!(SampleDirectory::names(place.path()).unwrap(), [name(1, 0)]);
+    writer.close(&mut || Ok(())).unwrap();
+    assert_eq!(SampleDirectory::names(place.path()).unwrap(), []);
+    let closed = writer.add(EntryKind::Result, &1.into(), &[], &mut || Ok(()));
+    assert!(closed.unwrap_err().to_string().contains("closed"));
+}
+
+#[test]
+fn files_cut_at_each_byte_lose_only_what_is_behind() {
+    let place = tempfile::tempdir().unwrap();
+    let path = ten_results(place.path());
+    let whole = fs::read(&path).unwrap();
+    let mut counts = Vec::new();
+    for len in 0..=whole.len() {
+        fs::write(&path, &whole[..len]).unwrap();
+        let read = SampleDirectory::read(place.path()).unwrap();
+        for id in 0..10_u8 {
+            let found = value(&read, id);
+            assert!(found.is_none_or(|found| found == [id; 20]), "{len}");
+        }
+        let damage = read.files()[0].damage;
+        assert_eq!(damage.inner_bytes, 0, "{len}");
+        counts.push(read.index().len());
+    }
+    assert!(counts.is_sorted());
+    assert_eq!(
+        (counts[0], counts[whole.len() - 1], counts[whole.len()]),
+        (0, 9, 10)
+    );
+}
+
+#[test]
+fn flipped_bits_cost_one_result_and_are_reported() {
+    let place = tempfile::tempdir().unwrap();
+    let path = ten_results(place.path());
+    let whole = fs::read(&path).unwrap();
+    let entries = whole.len()
+        - SampleDirectory::read(place.path()).unwrap().files()[0]
+            .header
+            .as_ref()
+            .map(|header| header.to_bytes().unwrap().len())
+            .unwrap();
+    for at in whole.len() - entries..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x10;
+        fs::write(&path, &damaged).unwrap();
+        let read = SampleDirectory::read(place.path()).unwrap();
+        assert_eq!(read.index().len(), 9, "byte {at}");
+        for id in 0..10_u8 {
+            assert!(value(&read, id).is_none_or(|found| found == [id; 20]));
+        }
+        assert_ne!(read.files()[0].damage, FileDamage::default());
+    }
+}
+
+#[test]
+fn damaged_heads_and_foreign_files_hold_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let path = ten_results(place.path());
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[40] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    symlink(&path, place.path().join(name(1, 1).to_string())).unwrap();
+    let pipe = place.path().join(name(1, 2).to_string());
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    fs::write(place.path().join("samples-of-tea"), b"").unwrap();
+    fs::write(place.path().join(name(1, 3).to_string()), b"").unwrap();
+    let error = SampleDirectory::read(place.path()).unwrap_err();
+    assert!(
+        matches!(error, Error::Storage { .. }),
+        "a link is never followed: {error}"
+    );
+    fs::remove_file(place.path().join(name(1, 1).to_string())).unwrap();
+    let read = SampleDirectory::read(place.path()).unwrap();
+    assert_eq!((read.files().len(), read.index().len()), (3, 0));
+}
+
+#[test]
+fn files_of_another_version_are_an_error() {
+    let place = tempfile::tempdir().unwrap();
+    let path = ten_results(place.path());
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[16] = 2;
+    fs::write(&path, &bytes).unwrap();
+    let error = SampleDirectory::read(place.path()).unwrap_err();
+    assert!(matches!(error, Error::Incompatible { .. }));
+    assert!(error.to_string().contains(&path.display().to_string()));
+}
+
+#[test]
+fn entries_of_another_process_are_not_taken_over() {
+    let place = tempfile::tempdir().unwrap();
+    let path = ten_results(place.path());
+    let other = place.path().join(name(1, 1).to_string());
+    fs::rename(path, &other).unwrap();
+    let read = SampleDirectory::read(place.path()).unwrap();
+    assert!(read.index().is_empty());
+}
+
+#[test]
+fn samples_cannot_be_added_to_a_file_twice() {
+    let place = tempfile::tempdir().unwrap();
+    ten_results(place.path());
+    let again = SampleWriter::create(place.path(), name(1, 0), &header()).unwrap_err();
+    assert!(matches!(again, Error::Storage { .. }));
+}
+
+#[test]
+fn read_only_and_missing_directories_are_named() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("file");
+    fs::write(&file, b"").unwrap();
+    let error = SampleDirectory::make(&file.join("below")).unwrap_err();
+    assert!(error.to_string().contains(&file.display().to_string()));
+    let nowhere = place.path().join("nowhere");
+    let error = SampleWriter::create(&nowhere, name(1, 0), &header()).unwrap_err();
+    assert!(error.to_string().contains("nowhere"), "{error}");
+}
+
+#[test]
+fn ten_thousand_files_are_read_together() {
+    let place = tempfile::tempdir().unwrap();
+    let path = ten_results(place.path());
+    let whole = fs::read(&path).unwrap();
+    let header_len = header().to_bytes().unwrap().len();
+    for attempt in 2..10_000 {
+        let mut bytes = whole[..header_len].to_vec();
+        let id = SampleId::from(attempt);
+        let nonce = name(attempt, 0).nonce;
+        entry::encode_entry(&mut bytes, nonce, 0, EntryKind::Result, &id, &[b"x"]).unwrap();
+        fs::write(place.path().join(name(attempt, 0).to_string()), bytes).unwrap();
+    }
+    let read = SampleDirectory::read(place.path()).unwrap();
+    assert_eq!((read.files().len(), read.index().len()), (9_999, 9_998 + 2));
+    // More files than are kept open.
+    assert!((2..10_000).all(|id| id < 10 || value(&read, id) == Some(b"x".to_vec())));
+}

@@ -1,0 +1,84 @@
+//! Files of samples that come from other processes: in memory by [`encode_samples`], on disk by [`receive_sample_file`].
+
+use std::{
+    io::{self, IoSlice},
+    path::Path,
+};
+
+use fsgather_core::{
+    Error,
+    sys::{files, random},
+};
+
+use crate::{
+    layout::SampleFileName,
+    os::{directory, file, remove},
+    samples::{
+        entry::{EntryKind, encode_entry},
+        file_header::SampleFileHeader,
+        part_file::FILE_MODE,
+        sample_id::SampleId,
+    },
+};
+
+/// Bytes that are received at a time.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Makes the contents of a file of samples in memory.
+///
+/// # Errors
+///
+/// [`Error::Config`] for a configuration or an id that is too long.
+pub fn encode_samples<'a>(
+    header: &SampleFileHeader,
+    nonce: u64,
+    results: impl IntoIterator<Item = (&'a SampleId, &'a [u8])>,
+) -> Result<Vec<u8>, Error> {
+    let mut contents = header.to_bytes()?;
+    for ((id, value), sequence) in results.into_iter().zip(0..) {
+        let kind = EntryKind::Result;
+        encode_entry(&mut contents, nonce, sequence, kind, id, &[value])?;
+    }
+    Ok(contents)
+}
+
+/// Stores a file of samples that another host has sent under its own name, unless the bytes end early.
+///
+/// # Errors
+///
+/// [`Error::Storage`] if it cannot be read to the end or written.
+pub fn receive_sample_file(
+    directory: &Path,
+    name: SampleFileName,
+    len: u64,
+    mut bytes: impl io::Read,
+) -> Result<(), Error> {
+    let path = directory.join(name.to_string());
+    let temporary = directory.join(format!("{name}-{:016x}", random::fresh::<u64>()));
+    let failed = |error: &io::Error| {
+        let cause = directory::explain(directory, error);
+        Error::storage("receive samples into", &path, cause)
+    };
+    let file = file::create_new(&temporary, FILE_MODE).map_err(|error| failed(&error))?;
+    let mut left = len;
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut receive = || {
+        while left > 0 {
+            let most = buffer
+                .len()
+                .min(usize::try_from(left).unwrap_or(usize::MAX));
+            let read = bytes.read(&mut buffer[..most])?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            file::write_all(&file, &mut [IoSlice::new(&buffer[..read])])?;
+            left -= read as u64;
+        }
+        file::sync(&file)?;
+        Ok(files::rename(&temporary, &path)?)
+    };
+    receive().map_err(|error: io::Error| {
+        let _ = remove::unlink(&temporary);
+        failed(&error)
+    })
+}
