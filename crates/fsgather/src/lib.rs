@@ -58,6 +58,7 @@ pub mod bindings;
 pub mod codec;
 pub mod error;
 pub mod parts;
+pub mod samples;
 
 mod build_identity;
 mod call;

@@ -41,6 +41,7 @@ const ITEMS: &[(&str, &[&str])] = &[
             "main",
         ],
     ),
+    ("evaluations that survive", &["samples"]),
     ("for packages in other languages", &["bindings"]),
     ("for fuzzers, where a build is one", &["fuzzing"]),
 ];

@@ -1,0 +1,46 @@
+//! Ranks agree on what each has found, or fail alike: [`Agreement`].
+
+use fsgather_core::{Activity, Error, Phase, Rank, Site};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{CallBuilder, Communicator, codec::Postcard};
+
+/// The calls of one collective operation on samples.
+pub(crate) struct Agreement {
+    calls: CallBuilder<Postcard>,
+}
+
+impl Agreement {
+    /// Messages name `site` as the place of all calls.
+    pub(crate) fn new<C: Clone>(communicator: &Communicator<C>, site: Site) -> Self {
+        let plain = communicator.handle(communicator.inner.clone(), Postcard);
+        Self {
+            calls: plain.call().at(site),
+        }
+    }
+
+    /// The calls themselves.
+    pub(crate) fn calls(&self) -> &Communicator<Postcard> {
+        &self.calls
+    }
+
+    /// This rank.
+    pub(crate) fn rank(&self) -> Rank {
+        self.calls.rank()
+    }
+
+    /// Returns what every rank has found, in rank order. If one has failed, all return the error of the lowest of these.
+    pub(crate) fn agree<T>(&self, own: &Result<T, Error>) -> Result<Vec<T>, Error>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let all: Vec<Result<T, Error>> = self.calls.all_gather(own)?;
+        let named = |(rank, result): (Rank, Result<T, Error>)| {
+            result.map_err(|error| match self.calls.inner.peer(rank) {
+                Some(peer) => error.raised_by(peer, Activity::outside(Phase::Computing)),
+                None => error,
+            })
+        };
+        (0..).map(Rank::new).zip(all).map(named).collect()
+    }
+}

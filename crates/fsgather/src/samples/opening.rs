@@ -1,0 +1,375 @@
+//! Ranks open a directory of samples together: [`open`].
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use fsgather_core::{
+    Error, Rank, duration_text,
+    sys::{clock, random},
+};
+use fsgather_store::{
+    Class, EntryKind, FileSystem, Liveness, SampleDirectory, SampleFileHeader, SampleFileName,
+    SampleId, SampleWriter, ScannedFile, liveness,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    join::this_process::process_or_unknown,
+    samples::{
+        agreement::Agreement,
+        options::{SampleOptions, config_difference},
+    },
+};
+
+/// Maximum time until a new file is visible to another host over a network file system.
+const VISIBILITY_LIMIT: Duration = Duration::from_secs(10);
+/// Time between looks for it.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// An attempt whose processes cannot be seen is taken to be alive if a file of it has changed since so long.
+const ACTIVE_WITHIN: Duration = Duration::from_secs(10);
+/// Longest reason of a failed sample that is sent to other ranks, in characters.
+const MAX_REASON_CHARS: usize = 500;
+
+/// The outcome of opening, on one rank.
+pub(crate) struct Opened {
+    pub(crate) attempt: u32,
+    pub(crate) missing: Vec<SampleId>,
+    pub(crate) failed: Vec<(SampleId, String)>,
+    pub(crate) writer: SampleWriter,
+    /// Origin of this rank's files.
+    pub(crate) header: SampleFileHeader,
+    /// For each rank the lowest rank that sees the same directory.
+    pub(crate) leaders: Vec<Rank>,
+}
+
+/// First contribution of a rank: its arguments, and the last attempt that it sees.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Hello {
+    last_attempt: u32,
+    expected: Option<(u64, u128)>,
+    config: Option<BTreeMap<String, String>>,
+    encoding: String,
+}
+
+/// Samples that a directory holds, by positions among those that are expected.
+#[derive(Serialize, Deserialize)]
+struct Found {
+    /// A bit for each expected sample: whether it has a result.
+    done: Vec<u8>,
+    failed: Vec<(u32, String)>,
+    /// Results of samples that are not expected.
+    unexpected: u64,
+    /// Whether the directory has the list of expected samples.
+    has_expectation: bool,
+}
+
+pub(crate) fn open(
+    agreement: &Agreement,
+    directory: &Path,
+    options: &SampleOptions,
+    encoding: String,
+) -> Result<Opened, Error> {
+    let rank = agreement.rank();
+    let header = header(agreement, options, encoding);
+    let hello = options.check().and_then(|()| {
+        SampleDirectory::make(directory)?;
+        let last = SampleDirectory::names(directory)?
+            .last()
+            .map(|name| name.attempt);
+        Ok(Hello::new(last.unwrap_or_default(), options, &header))
+    });
+    let hellos = agreement.agree(&hello)?;
+    check_alike(&hellos)?;
+    let last = hellos.iter().map(|hello| hello.last_attempt).max();
+    let attempt = last.unwrap_or_default() + 1;
+    let name = SampleFileName {
+        attempt,
+        rank,
+        nonce: random::fresh(),
+        part: 0,
+    };
+    let writer = SampleWriter::create(directory, name, &header);
+    let (writer, created) = match writer {
+        Ok(writer) => (Some(writer), Ok(name)),
+        Err(error) => (None, Err(error)),
+    };
+    let names = agreement.agree(&created)?;
+    let Some(writer) = writer else {
+        return Err(Error::config("this rank has no file of samples"));
+    };
+    let leaders = agreement.agree(&Ok(leader_of(directory, &names, rank)))?;
+    let found = if leaders[rank.index()] == rank {
+        look_into(directory, options, &header, attempt).map(Some)
+    } else {
+        Ok(None)
+    };
+    let found = agreement.agree(&found)?;
+    let found: Vec<Found> = found.into_iter().flatten().collect();
+    if rank == Rank::ZERO
+        && let Some(expectation) = options.expectation()
+        && found.first().is_some_and(|found| !found.has_expectation)
+    {
+        let id = SampleId::from(attempt);
+        writer.add(EntryKind::Expectation, &id, &[&expectation], &mut || Ok(()))?;
+    }
+    let expected = options.expected.as_deref().unwrap_or_default();
+    let opened = Opened {
+        attempt,
+        missing: missing(expected, &found),
+        failed: failed(expected, &found),
+        writer,
+        header,
+        leaders,
+    };
+    if rank == Rank::ZERO {
+        report(directory, expected.len(), &opened, &found);
+    }
+    Ok(opened)
+}
+
+impl Hello {
+    pub(crate) fn new(
+        last_attempt: u32,
+        options: &SampleOptions,
+        header: &SampleFileHeader,
+    ) -> Self {
+        Self {
+            last_attempt,
+            expected: options.digest(),
+            config: options.config.clone(),
+            encoding: header.encoding.clone(),
+        }
+    }
+}
+
+/// Origin of the files of this process.
+pub(crate) fn header(
+    agreement: &Agreement,
+    options: &SampleOptions,
+    encoding: String,
+) -> SampleFileHeader {
+    let began = clock::wall().duration_since(SystemTime::UNIX_EPOCH);
+    SampleFileHeader {
+        encoding,
+        config: options.config.clone(),
+        world_size: agreement.calls().world_size().get(),
+        process: process_or_unknown(),
+        job: agreement.calls().inner.world.context.job.clone(),
+        began: began.unwrap_or_default().as_secs(),
+    }
+}
+
+/// Checks that all ranks were asked for the same.
+pub(crate) fn check_alike(hellos: &[Hello]) -> Result<(), Error> {
+    let Some(first) = hellos.first() else {
+        return Ok(());
+    };
+    for (rank, hello) in hellos.iter().enumerate() {
+        let what = if hello.expected != first.expected {
+            let text = |expected: Option<(u64, u128)>| match expected {
+                None => "any samples".to_owned(),
+                Some((count, _)) => format!("{count} samples"),
+            };
+            let (one, other) = (text(first.expected), text(hello.expected));
+            let note = if one == other {
+                ", but others or in another order"
+            } else {
+                ""
+            };
+            format!("rank 0 expects {one}, rank {rank} {other}{note}")
+        } else if hello.config != first.config {
+            let difference = config_difference(first.config.as_ref(), hello.config.as_ref());
+            format!("rank 0 and rank {rank} have different configurations: {difference}")
+        } else if hello.encoding != first.encoding {
+            format!(
+                "rank 0 encodes results in {}, rank {rank} in {}",
+                first.encoding, hello.encoding
+            )
+        } else {
+            continue;
+        };
+        return Err(Error::config(format!(
+            "ranks open different samples: {what}; give the same to all"
+        )));
+    }
+    Ok(())
+}
+
+/// The lowest rank whose file this rank sees: the one that reads the directory for both.
+fn leader_of(directory: &Path, names: &[SampleFileName], rank: Rank) -> Rank {
+    let is_visible = |name: &SampleFileName| SampleDirectory::sees(directory, *name);
+    let is_local = FileSystem::of(directory).is_ok_and(|found| found.class() == Class::Local);
+    let began = clock::now();
+    while let Some(first) = names.first() {
+        if is_visible(first) {
+            return Rank::ZERO;
+        }
+        if is_local || clock::since(began) >= VISIBILITY_LIMIT {
+            break;
+        }
+        clock::sleep(LOOK_INTERVAL);
+    }
+    let before = names.iter().take(rank.index());
+    let visible = before.zip(0..).find(|(name, _)| is_visible(name));
+    visible.map_or(rank, |(_, lower)| Rank::new(lower))
+}
+
+/// Reads a directory and compares it with what is expected.
+fn look_into(
+    directory: &Path,
+    options: &SampleOptions,
+    header: &SampleFileHeader,
+    attempt: u32,
+) -> Result<Found, Error> {
+    let read = SampleDirectory::read(directory)?;
+    check_headers(&read, header)?;
+    warn_of_files(&read, header, attempt);
+    let expected = options.expected.as_deref().unwrap_or_default();
+    let mut done = vec![0; expected.len().div_ceil(8)];
+    let mut known = 0;
+    let mut failed = Vec::new();
+    for (id, position) in expected.iter().zip(0..) {
+        if read.index().result(id).is_some() {
+            done[position as usize / 8] |= 1 << (position % 8);
+            known += 1;
+        } else if let Some(reason) = read.index().failure(id) {
+            let reason = String::from_utf8_lossy(&read.value(reason)?)
+                .chars()
+                .take(MAX_REASON_CHARS)
+                .collect();
+            failed.push((position, reason));
+        }
+    }
+    let recorded = read.index().expectation();
+    let recorded = recorded.map(|place| read.value(place)).transpose()?;
+    Ok(Found {
+        done,
+        failed,
+        has_expectation: recorded == options.expectation(),
+        unexpected: (read.index().len() - known) as u64,
+    })
+}
+
+/// Checks that all files of a directory hold results that may be taken together with those of this attempt.
+pub(crate) fn check_headers(read: &SampleDirectory, own: &SampleFileHeader) -> Result<(), Error> {
+    for file in read.files() {
+        let Some(header) = &file.header else {
+            continue;
+        };
+        let what = if header.config != own.config {
+            let difference = config_difference(header.config.as_ref(), own.config.as_ref());
+            format!("another configuration ({difference})")
+        } else if header.encoding != own.encoding {
+            format!("another encoding ({} -> {})", header.encoding, own.encoding)
+        } else {
+            continue;
+        };
+        return Err(Error::config(format!(
+            "{} has results of attempt {} on {} with {what}; name another directory, or remove this one",
+            read.path().display(),
+            file.name.attempt,
+            header.process.host,
+        )));
+    }
+    Ok(())
+}
+
+/// Warns of damaged files, of those that were left out, and of another attempt that still runs.
+fn warn_of_files(read: &SampleDirectory, own: &SampleFileHeader, attempt: u32) {
+    for (path, uid) in read.foreign() {
+        fsgather_core::warn!(
+            "{} is left out: uid {uid} owns it, and all users may write into this directory; take that permission away \
+             with `chmod o-w`",
+            path.display()
+        );
+    }
+    for file in read.files() {
+        if file.damage.inner_bytes > 0 || file.header.is_none() && file.len > 0 {
+            fsgather_core::warn!(
+                "{} is damaged: {} of its {} bytes cannot be read; results in them count as missing",
+                file.path.display(),
+                file.damage.inner_bytes + file.damage.tail_bytes,
+                file.len
+            );
+        }
+    }
+    let others = read
+        .files()
+        .iter()
+        .filter(|file| file.name.attempt != attempt);
+    if let Some((file, header)) = others
+        .filter_map(|file| Some((file, file.header.as_ref()?)))
+        .filter(|(file, header)| is_active(file, header, own))
+        .last()
+    {
+        let job = header.job.as_ref().map(|job| format!(", job {job}"));
+        fsgather_core::warn!(
+            "attempt {} also adds samples to {}: process {} on {}{}, last {} ago; both count",
+            file.name.attempt,
+            read.path().display(),
+            header.process.pid,
+            header.process.host,
+            job.unwrap_or_default(),
+            duration_text(age_of(file)),
+        );
+    }
+}
+
+fn is_active(file: &ScannedFile, header: &SampleFileHeader, own: &SampleFileHeader) -> bool {
+    match liveness(&header.process, &own.process) {
+        Liveness::Running => header.process != own.process,
+        Liveness::Unknown => age_of(file) < ACTIVE_WITHIN,
+        _ => false,
+    }
+}
+
+fn age_of(file: &ScannedFile) -> Duration {
+    clock::wall()
+        .duration_since(file.changed)
+        .unwrap_or_default()
+}
+
+impl Found {
+    fn is_done(&self, position: usize) -> bool {
+        let byte = self.done.get(position / 8).copied();
+        byte.unwrap_or_default() & 1 << (position % 8) != 0
+    }
+}
+
+fn missing(expected: &[SampleId], found: &[Found]) -> Vec<SampleId> {
+    let is_done = |position| found.iter().any(|found| found.is_done(position));
+    let numbered = expected.iter().enumerate();
+    numbered
+        .filter(|(position, _)| !is_done(*position))
+        .map(|(_, id)| id.clone())
+        .collect()
+}
+
+fn failed(expected: &[SampleId], found: &[Found]) -> Vec<(SampleId, String)> {
+    let mut reasons = BTreeMap::new();
+    for (position, reason) in found.iter().flat_map(|found| &found.failed) {
+        let position = *position as usize;
+        if let Some(id) = expected.get(position)
+            && !found.iter().any(|found| found.is_done(position))
+        {
+            reasons.insert(position, (id.clone(), reason.clone()));
+        }
+    }
+    reasons.into_values().collect()
+}
+
+fn report(directory: &Path, expected: usize, opened: &Opened, found: &[Found]) {
+    let unexpected: u64 = found.iter().map(|found| found.unexpected).sum();
+    tracing::info!(
+        attempt = opened.attempt,
+        done = expected - opened.missing.len(),
+        expected,
+        failed = opened.failed.len(),
+        unexpected,
+        "samples in {}",
+        directory.display()
+    );
+}

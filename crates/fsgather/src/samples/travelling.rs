@@ -1,0 +1,181 @@
+//! Files of samples that a reading rank does not see travel to it: [`bring_files`].
+//!
+//! Ranks that see one directory have one *leader*, which sends files for all of them. Files keep their names and contents
+//! wherever they go, so a directory only gains what is true.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use fsgather_core::{Error, Rank};
+use fsgather_store::{SampleDirectory, SampleFileName, receive_sample_file};
+
+use crate::samples::agreement::Agreement;
+
+/// Who reads the results, and where.
+pub(crate) struct Reader<'a> {
+    pub(crate) directory: &'a Path,
+    /// For each rank the lowest rank that sees the same directory.
+    pub(crate) leaders: &'a [Rank],
+    /// The only rank that reads, or all.
+    pub(crate) destination: Option<Rank>,
+}
+
+/// The files that a leader sees, with their lengths.
+type Listing = Vec<(SampleFileName, u64)>;
+
+/// Sends files to directories of reading ranks that lack them.
+pub(crate) fn bring_files(agreement: &Agreement, reader: &Reader<'_>) -> Result<(), Error> {
+    let is_shared = reader.leaders.iter().all(|leader| *leader == Rank::ZERO);
+    if is_shared {
+        return Ok(());
+    }
+    let rank = agreement.rank();
+    let is_leader = reader.leaders[rank.index()] == rank;
+    let own = if is_leader {
+        list(reader.directory).map(Some)
+    } else {
+        Ok(None)
+    };
+    let listings = agreement.agree(&own)?;
+    // One after the other, so that no rank needs room for more than one copy.
+    for receiver in receivers(reader) {
+        let has = listings[reader.leaders[receiver.index()].index()].as_deref();
+        let senders = senders(&listings, has.unwrap_or_default());
+        let files = senders.get(&rank).cloned().unwrap_or_default();
+        let mut source = FileStream::new(reader.directory, files);
+        let parts = agreement.calls().gather_from(&mut source, receiver)?;
+        let mut received = Ok(());
+        for part in parts
+            .into_iter()
+            .flat_map(crate::parts::Parts::into_readers)
+        {
+            let mut part = part?;
+            for (name, len) in senders.get(&part.rank()).into_iter().flatten() {
+                let bytes = (&mut part).take(*len);
+                let stored = receive_sample_file(reader.directory, *name, *len, bytes);
+                received = received.and(stored);
+            }
+            io::copy(&mut part, &mut io::sink()).map_err(|error| {
+                Error::storage("receive samples into", reader.directory, &error)
+            })?;
+        }
+        agreement.agree(&received)?;
+    }
+    Ok(())
+}
+
+/// Ranks that receive files: one for each directory that is read.
+fn receivers(reader: &Reader<'_>) -> Vec<Rank> {
+    if let Some(destination) = reader.destination {
+        return vec![destination];
+    }
+    let mut leaders = reader.leaders.to_vec();
+    leaders.sort_unstable();
+    leaders.dedup();
+    leaders
+}
+
+/// The files that each leader sends to a directory that has some of them: those that it lacks or has shorter.
+fn senders(listings: &[Option<Listing>], has: &[(SampleFileName, u64)]) -> BTreeMap<Rank, Listing> {
+    let present: BTreeMap<_, _> = has.iter().copied().collect();
+    let mut longest: BTreeMap<SampleFileName, (u64, Rank)> = BTreeMap::new();
+    for (listing, rank) in listings.iter().zip((0..).map(Rank::new)) {
+        for (name, len) in listing.iter().flatten() {
+            let best = longest.entry(*name).or_insert((*len, rank));
+            if *len > best.0 {
+                *best = (*len, rank);
+            }
+        }
+    }
+    let mut senders: BTreeMap<Rank, Listing> = BTreeMap::new();
+    for (name, (len, rank)) in longest {
+        if present.get(&name).is_none_or(|there| *there < len) {
+            senders.entry(rank).or_default().push((name, len));
+        }
+    }
+    senders
+}
+
+fn list(directory: &Path) -> Result<Listing, Error> {
+    let mut listing = Vec::new();
+    for name in SampleDirectory::names(directory)? {
+        let path = directory.join(name.to_string());
+        match std::fs::symlink_metadata(&path) {
+            Ok(found) if found.is_file() => listing.push((name, found.len())),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::storage("read samples from", path, &error)),
+        }
+    }
+    Ok(listing)
+}
+
+/// Files one after the other, each up to the length that was announced.
+struct FileStream {
+    directory: PathBuf,
+    files: std::vec::IntoIter<(SampleFileName, u64)>,
+    open: Option<io::Take<File>>,
+}
+
+impl FileStream {
+    fn new(directory: &Path, files: Listing) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            files: files.into_iter(),
+            open: None,
+        }
+    }
+}
+
+impl Read for FileStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(open) = &mut self.open {
+                let read = open.read(buffer)?;
+                if read > 0 || buffer.is_empty() {
+                    return Ok(read);
+                }
+                if open.limit() > 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            let Some((name, len)) = self.files.next() else {
+                return Ok(0);
+            };
+            let path = self.directory.join(name.to_string());
+            self.open = Some(File::open(path)?.take(len));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(rank: u32) -> SampleFileName {
+        SampleFileName {
+            attempt: 1,
+            rank: Rank::new(rank),
+            nonce: 7,
+            part: 0,
+        }
+    }
+
+    #[test]
+    fn each_missing_file_has_one_sender() {
+        let first = vec![(name(0), 10), (name(1), 5)];
+        let second = vec![(name(1), 8), (name(2), 3)];
+        let third = vec![(name(2), 3), (name(3), 1)];
+        let listings = [Some(first.clone()), None, Some(second), Some(third)];
+        let senders = senders(&listings, &first);
+        let expected = [
+            (Rank::new(2), vec![(name(1), 8), (name(2), 3)]),
+            (Rank::new(3), vec![(name(3), 1)]),
+        ];
+        assert_eq!(senders, BTreeMap::from(expected));
+    }
+}
