@@ -76,7 +76,7 @@ fn every_verb_of_the_command_is_in_the_table() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 14);
+    assert_eq!(seen, 15);
 }
 
 #[test]

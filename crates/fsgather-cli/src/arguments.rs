@@ -59,6 +59,7 @@ pub(crate) enum Verb {
     Barrier(verbs::barrier::BarrierArguments),
     Ps(verbs::ps::PsArguments),
     Trace(verbs::trace::TraceArguments),
+    Samples(verbs::samples::SamplesArguments),
     Inspect(verbs::inspect::InspectArguments),
     Clean(verbs::clean::CleanArguments),
     Doctor(verbs::doctor::DoctorArguments),

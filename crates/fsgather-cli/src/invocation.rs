@@ -11,19 +11,31 @@ pub(crate) struct Invocation {
     words: Vec<OsString>,
     /// Takes the code to end with, from whoever cannot wait for the verb.
     early_end: Sender<u8>,
+    /// Makes JSON of results that Python has added.
+    result_as_json: Option<ResultAsJson>,
 }
+
+/// Makes JSON of the encoded result of a sample; an error is the reason, for people.
+pub type ResultAsJson = fn(Vec<u8>) -> Result<String, String>;
 
 impl Invocation {
     pub(crate) const fn new(
         program: Vec<OsString>,
         words: Vec<OsString>,
         early_end: Sender<u8>,
+        result_as_json: Option<ResultAsJson>,
     ) -> Self {
         Self {
             program,
             words,
             early_end,
+            result_as_json,
         }
+    }
+
+    /// Makes JSON of results that Python has added, inside of a Python process.
+    pub(crate) const fn result_as_json(&self) -> Option<ResultAsJson> {
+        self.result_as_json
     }
 
     /// The words that start this very command again.
@@ -76,7 +88,7 @@ mod tests {
 
     fn called(program: &[&str], words: &[&str]) -> Invocation {
         let of = |words: &[&str]| words.iter().map(OsString::from).collect();
-        Invocation::new(of(program), of(words), mpsc::channel().0)
+        Invocation::new(of(program), of(words), mpsc::channel().0, None)
     }
 
     #[test]

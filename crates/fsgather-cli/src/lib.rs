@@ -44,6 +44,7 @@ use arguments::{Arguments, Verb};
 use failure::Failure;
 use fsgather_core::sys::thread::explain_failure;
 use invocation::Invocation;
+pub use invocation::ResultAsJson;
 
 /// Does what the command line says and returns the code to exit with.
 ///
@@ -51,10 +52,16 @@ use invocation::Invocation;
 /// in another process, such as its path, or `python -m fsgather`: ranks of `run`, `demo` and `bench` begin
 /// so.
 ///
+/// `result_as_json` makes JSON of results that Python has added; without it such results cannot be shown.
+///
 /// Meant to be called once, on the main thread of a process that ends with the code that it returns. It
 /// takes the signals that end commands and the standard streams for itself. A call that hangs in the kernel
 /// when a signal ends the command is left behind, on a thread of its own.
-pub fn main(arguments: impl IntoIterator<Item = OsString>, program: Vec<OsString>) -> u8 {
+pub fn main(
+    arguments: impl IntoIterator<Item = OsString>,
+    program: Vec<OsString>,
+    result_as_json: Option<ResultAsJson>,
+) -> u8 {
     let words: Vec<OsString> = arguments.into_iter().collect();
     let arguments = match Arguments::read(&words) {
         Ok(arguments) => arguments,
@@ -64,7 +71,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, program: Vec<OsString
     colour::choose(arguments.color);
     interruption::survive_large_files();
     let (ended, end) = mpsc::channel();
-    let invocation = Arc::new(Invocation::new(program, words, ended.clone()));
+    let invocation = Arc::new(Invocation::new(
+        program,
+        words,
+        ended.clone(),
+        result_as_json,
+    ));
     if !arguments.verb.may_be_left_behind() {
         return act(&arguments, &invocation);
     }
@@ -118,6 +130,10 @@ fn act(arguments: &Arguments, invocation: &Invocation) -> u8 {
             verbs::doctor::doctor(doctor, json, arguments.verbose > 0, invocation),
         ),
         Verb::Bench(bench) => ("bench", verbs::bench::bench(bench, json, invocation)),
+        Verb::Samples(samples) => (
+            "samples",
+            verbs::samples::samples(samples, json, invocation),
+        ),
         Verb::Licences(_) => ("licences", verbs::licences::licences(json)),
         Verb::Completions(completions) => (
             "completions",

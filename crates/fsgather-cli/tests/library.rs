@@ -8,6 +8,7 @@ fn main(arguments: &[&str]) -> u8 {
     fsgather_cli::main(
         arguments.iter().map(OsString::from),
         program.map(OsString::from).into(),
+        None,
     )
 }
 

@@ -4,8 +4,23 @@ use std::ffi::OsString;
 
 use pyo3::prelude::*;
 
+use crate::object::decode_result;
+
 /// Runs the command and returns what it ends with. `program` starts the same command again, for its children.
 #[pyfunction]
 pub(crate) fn command(py: Python<'_>, arguments: Vec<OsString>, program: Vec<OsString>) -> u8 {
-    py.detach(|| fsgather_cli::main(arguments, program))
+    py.detach(|| fsgather_cli::main(arguments, program, Some(result_as_json)))
+}
+
+/// Makes JSON of a result, as `SampleResults.write_jsonl` does.
+fn result_as_json(encoded: Vec<u8>) -> Result<String, String> {
+    let made = Python::try_attach(|py| -> PyResult<String> {
+        let result = decode_result(py, encoded)?;
+        let module = py.import("fsgather._samples")?;
+        module.call_method1("_json_text", (result,))?.extract()
+    });
+    match made {
+        Some(made) => made.map_err(|error| error.to_string()),
+        None => Err("the interpreter has ended".into()),
+    }
 }

@@ -319,6 +319,11 @@ impl Communicator {
         member.ok_or_else(|| errors::config("this communicator is closed"))
     }
 
+    /// The membership, and what ends its waits.
+    pub(crate) fn for_samples(&self) -> PyResult<(Arc<RustCommunicator>, Waiter)> {
+        Ok((self.member()?, self.waiting.clone()))
+    }
+
     fn take(&self) -> Option<Arc<RustCommunicator>> {
         let mut member = self.member.write().unwrap_or_else(PoisonError::into_inner);
         member.take().filter(|member| !member.has_ended())

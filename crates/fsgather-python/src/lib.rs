@@ -15,6 +15,7 @@ mod parts;
 mod payloads;
 mod pending;
 mod places;
+mod samples;
 mod stacks;
 mod switches;
 mod told;
@@ -39,6 +40,7 @@ mod _fsgather {
         payloads::Payloads,
         pending::Pending,
         places::{interface_of, list_afresh, make_rendezvous, own_addresses},
+        samples::{SampleResults, Samples, gather_samples, read_samples},
         switches::{choose_path, join_timeout, launched_rank, warn_of_empty_lists},
         tracing::draw_trace,
         waiting::Stop,

@@ -4,6 +4,8 @@
 //!
 //! Payloads are mapped at addresses divisible by 64, so that arrays come back aligned and in place.
 
+use std::fmt::Display;
+
 use bytes::Bytes;
 use fsgather::{Payload, Pieces, Rank};
 use pyo3::{
@@ -17,7 +19,7 @@ use fsgather_plain::{
     buffer::{Aligned, BorrowedBuffer, Memory},
 };
 
-use crate::ending::InCall;
+use crate::{ending::InCall, errors};
 
 const VERSION: u8 = 1;
 const HEAD: usize = 16;
@@ -61,6 +63,37 @@ pub(crate) fn encode(
     let pieces = Pieces::new(Pieces::PYTHON, lay_out(kind, stream, buffers));
     // The length of our own header does not count towards the caller's limit.
     Ok(pieces.not_counting(HEAD as u64))
+}
+
+/// Lays out plain data as the pieces of a result on disk, without pickle.
+///
+/// # Errors
+///
+/// `fsgather.Config` with the type and its place in the object for anything else.
+pub(crate) fn encode_result(value: &Bound<'_, PyAny>, name: &dyn Display) -> PyResult<Vec<Bytes>> {
+    let _in_call = InCall::begin()?;
+    match fsgather_plain::encode(value, Like::Ours) {
+        Ok(encoded) => {
+            let buffers = encoded.buffers.into_iter().map(Bytes::from_owner);
+            Ok(lay_out(PLAIN, Bytes::from(encoded.stream), buffers))
+        }
+        Err(Refusal::Raised(error)) => Err(error),
+        Err(Refusal::NotPlain { type_name, place }) => Err(errors::config(&format!(
+            "the result of sample {name}{place} is of type {type_name}, which is not plain data; convert it, or give encode= and decode="
+        ))),
+    }
+}
+
+/// Reads the object that a result on disk holds.
+///
+/// # Errors
+///
+/// `ValueError` for bytes that hold none, and `MemoryError`.
+pub(crate) fn decode_result(py: Python<'_>, encoded: Vec<u8>) -> PyResult<Py<PyAny>> {
+    match Received::of(Bytes::from(encoded).into(), Looks::Once) {
+        Ok(received) => received.decode(py, Pickling::Refused),
+        Err((_, error)) => Err(error),
+    }
 }
 
 fn pickle(value: &Bound<'_, PyAny>, like: Like) -> PyResult<(u8, Bytes, Vec<BorrowedBuffer>)> {

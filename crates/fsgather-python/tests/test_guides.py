@@ -16,7 +16,7 @@ def blocks(guide: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (GUIDES / guide).read_text(), flags=re.DOTALL)
 
 
-PROGRAMS = blocks("python.md") + blocks("switching.md")
+PROGRAMS = blocks("python.md") + blocks("samples.md") + blocks("switching.md")
 
 
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))
@@ -28,4 +28,4 @@ def test_programs_in_the_guide_run_between_real_ranks(world: World, number: int)
 
 
 def test_there_are_programs_in_the_guide() -> None:
-    assert len(PROGRAMS) == 6
+    assert len(PROGRAMS) == 8

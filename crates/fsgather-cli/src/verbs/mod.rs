@@ -14,4 +14,5 @@ pub(crate) mod licences;
 pub(crate) mod manual;
 mod others;
 pub(crate) mod ps;
+pub(crate) mod samples;
 pub(crate) mod trace;

@@ -21,6 +21,7 @@ from fsgather._errors import (
     Desync,
     Error,
     Incompatible,
+    Incomplete,
     Mismatch,
     Missing,
     NotShared,
@@ -50,6 +51,7 @@ from fsgather._functions import (
     start_gather,
 )
 from fsgather._results import Gathering, Parts, Pending
+from fsgather._samples import SampleResults, Samples, gather_samples, read_samples, samples
 from fsgather._tracing import trace
 
 
@@ -67,6 +69,7 @@ __all__ = [
     "Error",
     "Gathering",
     "Incompatible",
+    "Incomplete",
     "Mismatch",
     "Missing",
     "NotShared",
@@ -75,6 +78,8 @@ __all__ = [
     "Pending",
     "Poisoned",
     "Rendezvous",
+    "SampleResults",
+    "Samples",
     "Stack",
     "Storage",
     "Timeout",
@@ -92,6 +97,9 @@ __all__ = [
     "gather",
     "gather_iter",
     "gather_object",
+    "gather_samples",
+    "read_samples",
+    "samples",
     "start_all_gather",
     "start_gather",
     "trace",

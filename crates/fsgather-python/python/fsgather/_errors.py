@@ -178,6 +178,22 @@ class TooLarge(Error, ValueError):
     """How many the call allows."""
 
 
+class Incomplete(Error):
+    """Samples are missing, have failed, or have results that differ."""
+
+    results: Any = None
+    """The :class:`fsgather.SampleResults` that there are, on ranks that would have received them."""
+
+
+def _incomplete(message: str, results: Any) -> Incomplete:
+    """What the extension module calls when samples are incomplete."""
+    from fsgather._samples import SampleResults
+
+    error = Incomplete(message)
+    error.results = None if results is None else SampleResults(results)
+    return error
+
+
 class Mismatch(Error, ValueError):
     """What the ranks handed in does not fit together."""
 
@@ -245,5 +261,5 @@ def _unpacked(packed: bytes, plain: Callable[[str], str]) -> Error:
 
 for _class in (Error, Config, Rendezvous, Timeout, PeerFailed, Desync, Storage):
     _class.__module__ = "fsgather"
-for _class in (NotShared, Corrupt, TooLarge, Mismatch, Incompatible, Poisoned):
+for _class in (NotShared, Corrupt, TooLarge, Mismatch, Incompatible, Incomplete, Poisoned):
     _class.__module__ = "fsgather"

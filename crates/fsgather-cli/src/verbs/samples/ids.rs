@@ -1,0 +1,87 @@
+//! Ids of samples as JSON.
+
+use std::{fs, path::Path};
+
+use fsgather::samples::{SampleId, SampleOptions};
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// Returns an id as JSON; a tuple becomes a list, and an integer of more than 64 bits a text.
+pub(super) fn id_as_json(id: &SampleId) -> Value {
+    match id {
+        SampleId::Int(number) => match (i64::try_from(*number), u64::try_from(*number)) {
+            (Ok(number), _) => number.into(),
+            (_, Ok(number)) => number.into(),
+            _ => number.to_string().into(),
+        },
+        SampleId::Text(text) => text.to_string().into(),
+        SampleId::Tuple(ids) => ids.iter().map(id_as_json).collect(),
+    }
+}
+
+/// Reads an id; `None` for JSON that is none.
+pub(super) fn id_of_json(value: &Value) -> Option<SampleId> {
+    match value {
+        Value::String(text) => Some(text.as_str().into()),
+        Value::Number(number) => {
+            let number = number.as_i64().map(SampleId::from);
+            number.or_else(|| value.as_u64().map(SampleId::from))
+        }
+        Value::Array(values) => values.iter().map(id_of_json).collect(),
+        _ => None,
+    }
+}
+
+/// Reads expected samples: a number, or a file with one id for each line.
+pub(super) fn parse_expected(text: &str) -> Result<Vec<SampleId>, Failure> {
+    if let Ok(count) = text.parse::<u64>() {
+        return Ok((0..count).map(SampleId::from).collect());
+    }
+    let path = Path::new(text);
+    let contents = fs::read_to_string(path).map_err(Failure::file("read", path))?;
+    let lines = contents
+        .lines()
+        .zip(1..)
+        .filter(|(line, _)| !line.trim().is_empty());
+    let ids = lines.map(|(line, number)| {
+        let id = serde_json::from_str(line).ok().as_ref().and_then(id_of_json);
+        id.ok_or_else(|| {
+            Failure::usage(format!(
+                "{text}, line {number}: this is not an id in JSON, such as 7, \"name\" or [\"name\", 7]"
+            ))
+        })
+    });
+    let ids: Vec<SampleId> = ids.collect::<Result<_, _>>()?;
+    SampleOptions::default()
+        .expect_ids(ids.iter().cloned())
+        .check()?;
+    Ok(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_survive_json() {
+        let ids: [SampleId; 5] = [
+            7.into(),
+            u64::MAX.into(),
+            "a".into(),
+            SampleId::from_iter(["a".into(), 1.into()]),
+            SampleId::from(-3),
+        ];
+        for id in ids {
+            assert_eq!(id_of_json(&id_as_json(&id)), Some(id));
+        }
+        assert_eq!(id_as_json(&i128::MAX.into()), i128::MAX.to_string());
+        for json in ["1.5", "true", "null", "{}", "[[1.5]]"] {
+            assert_eq!(
+                id_of_json(&serde_json::from_str(json).unwrap()),
+                None,
+                "{json}"
+            );
+        }
+    }
+}

@@ -1,0 +1,472 @@
+"""Results of an evaluation by name, which survive a crash: :class:`Samples`, :func:`gather_samples`, :func:`read_samples`."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import math
+import os
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Callable, Literal, Optional, TypedDict, Union
+
+from fsgather import _arguments, _fsgather, _tracebacks
+from fsgather._arguments import PathLike
+from fsgather._errors import Config
+from fsgather._functions import _communicator_of
+from fsgather._sites import caller
+from fsgather._torch_order import ALL
+
+__all__ = ["SampleResults", "Samples", "gather_samples", "read_samples", "samples"]
+
+Id = Union[int, str, tuple[Any, ...]]
+"""The name of a sample: an ``int``, a ``str`` or a tuple of these."""
+
+Expected = Union[int, Iterable[Any], None]
+"""Ids in the order of the results, a number of samples, or ``None`` for all that were added."""
+
+Convert = Optional[Callable[[Any], Any]]
+
+
+class Gathering(TypedDict):
+    """How samples are gathered, as the extension module takes it."""
+
+    dst: Optional[int]
+    partial: bool
+    refuse_conflicts: bool
+    are_equal: Callable[[Any, Any], bool]
+
+
+class SampleResults(Mapping[Any, Any]):
+    """The results of an evaluation by id, in the order in which they were expected.
+
+    Results stay on disk, and are read and decoded when they are looked at.
+
+    >>> import fsgather
+    >>> results = fsgather.gather_samples({"b": 0.5, "a": 1.0}, expected=["a", "b"])
+    >>> list(results.items())
+    [('a', 1.0), ('b', 0.5)]
+    """
+
+    def __init__(self, results: _fsgather.SampleResults, decode: Convert = None) -> None:
+        self._results = results
+        self._decode = decode
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self._results.id_at(position) for position in range(len(self._results)))
+
+    def __contains__(self, sample: object) -> bool:
+        return sample in self._results
+
+    def __getitem__(self, sample: Id) -> Any:
+        return self._decoded(self._results[sample])
+
+    def items(self) -> Any:
+        """Ids and results, in order."""
+        return _Items(self)
+
+    def values(self) -> Any:
+        """Results, in order."""
+        return _Values(self)
+
+    @property
+    def missing(self) -> list[Any]:
+        """Expected ids without a result that have not failed."""
+        return self._results.missing
+
+    @property
+    def failed(self) -> dict[Any, str]:
+        """Expected ids without a result that have failed, with the reasons."""
+        return self._results.failed
+
+    @property
+    def conflicts(self) -> list[Any]:
+        """Ids of which results came that differ; the first counts."""
+        return self._results.conflicts
+
+    @property
+    def repeated(self) -> int:
+        """Number of results that came again and were equal."""
+        return self._results.repeated
+
+    @property
+    def unexpected(self) -> int:
+        """Number of results on disk whose ids are not expected."""
+        return self._results.unexpected
+
+    def write_jsonl(self, path: PathLike) -> None:
+        """Writes a line ``{"id": ..., "result": ...}`` for each result; arrays and tensors become lists.
+
+        The file appears whole or not at all.
+        """
+        path = os.fspath(path)
+        temporary = f"{path}.{os.getpid()}.tmp"
+        try:
+            with open(temporary, "x", encoding="utf-8") as file:
+                for sample, result in self.items():
+                    file.write(json.dumps({"id": sample, "result": _as_json(result)}, ensure_ascii=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+            raise
+
+    def __repr__(self) -> str:
+        return f"<SampleResults: {self._results.summary()}>"
+
+    def _decoded(self, result: Any) -> Any:
+        return result if self._decode is None else self._decode(result)
+
+    def _at(self, position: int) -> Any:
+        return self._decoded(self._results.result_at(position))
+
+
+class _Items:
+    """The items of results by position, without a search for each id."""
+
+    def __init__(self, results: SampleResults) -> None:
+        self._of = results
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __iter__(self) -> Iterator[Any]:
+        return ((self._of._results.id_at(position), self._of._at(position)) for position in range(len(self._of)))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__[1:].lower()} of {self._of!r}"
+
+
+class _Values(_Items):
+    def __iter__(self) -> Iterator[Any]:
+        return (self._of._at(position) for position in range(len(self._of)))
+
+
+class Samples:
+    """The results of one rank by name: on disk within about a second, and gathered at the end.
+
+    Made by :func:`fsgather.samples`. ``add`` and ``add_error`` are local; ``gather`` is collective.
+    """
+
+    def __init__(self, member: _fsgather.Samples, rank: int, world_size: int, encode: Convert, decode: Convert) -> None:
+        self._member = member
+        self._rank, self._world_size = rank, world_size
+        self._encode, self._decode = encode, decode
+        self._missing: Optional[list[Any]] = None
+        _open.add(self)
+
+    @property
+    def missing(self) -> list[Any]:
+        """Ids that had no result when the directory was opened; the same list on every rank."""
+        if self._missing is None:
+            self._missing = self._member.missing
+        return self._missing
+
+    @property
+    def share(self) -> list[Any]:
+        """This rank's part of :attr:`missing`: every ``world_size``-th id."""
+        return self.missing[self._rank :: self._world_size]
+
+    @property
+    def failed(self) -> dict[Any, str]:
+        """Missing ids that failed in earlier attempts, with the reasons."""
+        return self._member.failed
+
+    @property
+    def attempt(self) -> int:
+        """Number of this attempt, from 1."""
+        return self._member.attempt
+
+    def add(self, ids: Any, results: Any) -> None:
+        """Adds the result of a sample, or those of several.
+
+        Args:
+            ids: one id (an ``int``, a ``str`` or a tuple of these), or a list, array or tensor of ids.
+            results: the result of that id, or as many results as there are ids, in a list, array or tensor.
+
+        Results are plain data with arrays of numpy and tensors of torch, which move to the memory of the host. Several ranks may
+        add the same id: the first result counts.
+
+        Raises:
+            fsgather.Config: an id or a result is not of these types; the message names the place inside.
+            fsgather.Storage: results could not be written for ten minutes; the message says how many are on disk.
+        """
+        if isinstance(ids, (int, str, tuple)) or getattr(ids, "ndim", None) == 0:
+            self._add(ids, results)
+            return
+        listed = _listed("ids", ids)
+        for sample, result in zip(listed, _rows(results, len(listed))):
+            self._add(sample, result)
+
+    def _add(self, sample: Any, result: Any) -> None:
+        self._member.add(sample, result if self._encode is None else self._encode(result))
+
+    def add_error(self, sample: Id, error: Union[BaseException, str]) -> None:
+        """Records that a sample has failed: it is in :attr:`failed` of later attempts, which do it again."""
+        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        self._member.add_error(sample, text)
+
+    def flush(self) -> None:
+        """Waits until everything that was added is on disk."""
+        self._member.flush()
+
+    def close(self) -> None:
+        """Flushes, and takes no more results. Local; also done at the end of a ``with`` block and of the interpreter."""
+        self._member.close()
+
+    def gather(
+        self,
+        dst: Optional[int] = 0,
+        *,
+        out: Optional[PathLike] = None,
+        partial: bool = False,
+        on_conflict: Literal["first", "error"] = "first",
+    ) -> Optional[SampleResults]:
+        """Gathers the results of all attempts on rank ``dst``, each id once, in the order in which they are expected.
+
+        Args:
+            dst: the rank that gets the results; ``None`` for all ranks.
+            out: a file to which ``dst`` (or rank 0) also writes them, a line of JSON for each.
+            partial: returns what there is, even if samples are missing or have failed.
+            on_conflict: ``"first"`` takes the first of results that differ, ``"error"`` raises.
+
+        Returns:
+            The results where they are received, ``None`` elsewhere.
+
+        Raises:
+            fsgather.Incomplete: on every rank; ``results`` has what was gathered where it would have been received.
+            fsgather.Error: on every rank alike; what was added stays on disk.
+        """
+        how = self._how(dst, partial, on_conflict)
+        if out is not None:
+            out = _arguments.path("out", out)
+        gathered = self._member.gather(how, caller())
+        results = None if gathered is None else SampleResults(gathered, self._decode)
+        if results is not None and out is not None and self._rank == (dst or 0):
+            results.write_jsonl(out)
+        return results
+
+    def _how(self, dst: Optional[int], partial: bool, on_conflict: str) -> Gathering:
+        return _gathering(dst, self._world_size, partial, on_conflict)
+
+    def __enter__(self) -> Samples:
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType]
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        added, synced = self._member.progress()
+        return f"<Samples: attempt {self.attempt}, {added} added, {synced} on disk>"
+
+
+_open: weakref.WeakSet[Samples] = weakref.WeakSet()
+"""Those of this process."""
+
+
+@atexit.register
+def _close_all() -> None:
+    for each in list(_open):
+        try:
+            each.close()
+        except Exception as error:
+            # The process ends in any case, and says what it has lost.
+            logging.getLogger("fsgather").warning("samples could not be written to the end: %s", error)
+
+
+def samples(
+    directory: PathLike,
+    expected: Expected = None,
+    *,
+    config: Optional[Mapping[str, Any]] = None,
+    group: Any = ALL,
+    encode: Convert = None,
+    decode: Convert = None,
+) -> Samples:
+    """Opens a directory of results by name, together with all ranks; earlier attempts in it count.
+
+    >>> import fsgather, tempfile
+    >>> directory = tempfile.mkdtemp()
+    >>> samples = fsgather.samples(directory, expected=["a", "b"], config={"model": "tiny"})
+    >>> for sample in samples.share:
+    ...     samples.add(sample, {"answer": sample.upper()})
+    >>> results = samples.gather()
+    >>> results["b"]
+    {'answer': 'B'}
+
+    A process that is killed loses at most its last second. Start the job again, with any number of ranks, and it does what is
+    missing.
+
+    Args:
+        directory: made if it is not there; the same for all attempts. It need not be shared.
+        expected: ids in the order of the results, or a number n for 0 to n-1. With ``None`` all ids count that were added.
+        config: plain JSON data under which the results hold, such as the model's revision; a directory takes no results of another one.
+        group: a :class:`fsgather.Communicator`, a group of ``torch.distributed``, or ``None`` for all ranks.
+        encode: makes plain data of a result when it is added.
+        decode: makes a result of that when it is read.
+
+    Raises:
+        fsgather.Config: on every rank: ids are no ids, an id is expected twice, ranks expect different samples, or the
+            configuration is another than that of earlier attempts.
+        fsgather.Error: on every rank alike.
+    """
+    communicator = _communicator_of(group)
+    given = _arguments.path("directory", directory)
+    if given is None:
+        raise Config("directory=None is not the path of a directory, such as 'runs/mmlu'")
+    member = _fsgather.Samples.open(communicator._member, given, _expected_ids(expected), _flat(config), caller())
+    return Samples(member, communicator.rank, communicator.world_size, encode, decode)
+
+
+def gather_samples(
+    results: Mapping[Any, Any],
+    expected: Expected = None,
+    dst: Optional[int] = 0,
+    *,
+    partial: bool = False,
+    on_conflict: Literal["first", "error"] = "first",
+    group: Any = ALL,
+) -> Optional[SampleResults]:
+    """Gathers results by name that fit into memory, without a directory: the rules of :func:`fsgather.samples`, but nothing survives.
+
+    Args:
+        results: this rank's results by id.
+        expected: ids in the order of the results, a number, or ``None``.
+        dst: the rank that gets the results; ``None`` for all ranks.
+        partial: returns what there is, even if samples are missing.
+        on_conflict: ``"first"`` takes the first of results that differ, ``"error"`` raises.
+        group: a :class:`fsgather.Communicator`, a group of ``torch.distributed``, or ``None`` for all ranks.
+
+    Raises:
+        fsgather.Incomplete: on every rank; ``results`` has what was gathered where it would have been received.
+    """
+    communicator = _communicator_of(group)
+    how = _gathering(dst, communicator.world_size, partial, on_conflict)
+    items = list(results.items())
+    gathered = _fsgather.gather_samples(communicator._member, items, _expected_ids(expected), how, caller())
+    return None if gathered is None else SampleResults(gathered)
+
+
+def read_samples(directory: PathLike, *, decode: Convert = None) -> SampleResults:
+    """Reads a directory of samples in any Python, without a job; what the last attempt expected counts.
+
+    Raises:
+        fsgather.Config: it has no samples.
+    """
+    given = _arguments.path("directory", directory)
+    if given is None:
+        raise Config("directory=None is not the path of a directory, such as 'runs/mmlu'")
+    return SampleResults(_fsgather.read_samples(given, _are_equal), decode)
+
+
+def _gathering(dst: Optional[int], world_size: int, partial: bool, on_conflict: str) -> Gathering:
+    if dst is not None:
+        dst = _arguments.rank("dst", dst, world_size)
+    if on_conflict not in ("first", "error"):
+        raise Config(f"on_conflict={on_conflict!r} is not 'first' or 'error'")
+    refuse = on_conflict == "error"
+    return {"dst": dst, "partial": _arguments.switch("partial", partial), "refuse_conflicts": refuse, "are_equal": _are_equal}
+
+
+def _expected_ids(expected: Expected) -> Optional[list[Any]]:
+    if expected is None:
+        return None
+    if getattr(expected, "ndim", 0) == 0 and hasattr(expected, "__index__"):
+        return list(range(_arguments.whole("expected", expected)))
+    return _listed("expected", expected)
+
+
+def _listed(name: str, ids: Any) -> list[Any]:
+    """Ids of any sequence, array or tensor."""
+    if isinstance(ids, (str, bytes, Mapping, float)) or not hasattr(ids, "__iter__"):
+        raise Config(f"{name}={_arguments._shown(ids)} is not a list of ids; an id is an int, a str or a tuple of these")
+    if hasattr(ids, "tolist") and hasattr(ids, "dtype"):
+        return list(ids.tolist())
+    return list(ids)
+
+
+def _rows(results: Any, count: int) -> Iterable[Any]:
+    """As many results as there are ids."""
+    if isinstance(results, (str, bytes, Mapping, set, frozenset)) or not hasattr(results, "__len__"):
+        raise Config(f"the results of {count} ids are of type {type(results).__name__}; give a list, array or tensor of {count} results")
+    if getattr(results, "ndim", 1) == 0 or len(results) != count:
+        length = 0 if getattr(results, "ndim", 1) == 0 else len(results)
+        raise Config(f"{count} ids came with {length} results; give one for each")
+    if hasattr(results, "is_cuda") and results.is_cuda:
+        results = results.cpu()
+    return results
+
+
+def _flat(config: Optional[Mapping[str, Any]]) -> Optional[dict[str, str]]:
+    """Each setting of nested ones by its path, as JSON."""
+    if config is None:
+        return None
+    flat: dict[str, str] = {}
+
+    def put(place: str, value: Any) -> None:
+        if isinstance(value, Mapping) and value:
+            for name, part in value.items():
+                if not isinstance(name, str):
+                    raise Config(f"config{place and ' at ' + place} has the key {name!r}; keys are texts")
+                put(f"{place}.{name}" if place else name, part)
+            return
+        try:
+            flat[place] = json.dumps(value, sort_keys=True, allow_nan=True)
+        except (TypeError, ValueError) as error:
+            raise Config(f"config at {place} is not plain JSON data: {error}") from None
+
+    if not isinstance(config, Mapping):
+        raise Config(f"config={_arguments._shown(config)} is not a dictionary of plain JSON data")
+    if config:
+        put("", config)
+    return flat
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Whether two results have equal values, where NaN equals NaN."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, float):
+        return one == other or (math.isnan(one) and math.isnan(other))
+    if isinstance(one, complex):
+        return _are_equal(one.real, other.real) and _are_equal(one.imag, other.imag)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_are_equal(value, other[key]) for key, value in one.items())
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(_are_equal, one, other))
+    if hasattr(one, "dtype") and hasattr(one, "shape"):
+        same = one.dtype == other.dtype and tuple(one.shape) == tuple(other.shape)
+        return same and bool(((one == other) | ((one != one) & (other != other))).all())
+    return bool(one == other)
+
+
+def _json_text(result: Any) -> str:
+    """A result as a line of JSON."""
+    return json.dumps(_as_json(result), ensure_ascii=False)
+
+
+def _as_json(value: Any) -> Any:
+    """A result as JSON has it."""
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(key): _as_json(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_as_json(part) for part in value]
+    if isinstance(value, (bytes, bytearray)):
+        return value.hex()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if hasattr(value, "tolist"):
+        return _as_json(value.tolist())
+    return str(value)
+
+
+_tracebacks.shorten(Samples, _tracebacks.public(Samples))

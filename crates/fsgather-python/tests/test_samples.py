@@ -1,0 +1,235 @@
+"""Samples: results by name, on disk as they come, gathered by any number of ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fsgather
+from conftest import World
+
+EVALUATION = """
+    samples = fsgather.samples(os.environ["FSGATHER_DIR"] + "/run", expected=60, config={"model": "tiny"})
+    tell(len(samples.missing))
+    for sample in samples.share:
+        samples.add(sample, {"answer": f"text {sample}", "score": sample / 7})
+"""
+
+
+def expected(sample: int) -> dict[str, Any]:
+    return {"answer": f"text {sample}", "score": sample / 7}
+
+
+def test_killed_evaluation_is_completed_by_other_ranks(world: World, tmp_path: Path) -> None:
+    world.start(
+        4,
+        EVALUATION
+        + """
+        if len(samples.share) - 5 == samples.share.index(sample):
+            samples.flush()
+            tell("flushed")
+            wait_for_go("never")
+    """,
+    )
+    for rank in range(4):
+        assert [world.hear(rank), world.hear(rank)] == [60, "flushed"]
+    world.kill()
+    world.ends()
+    world.ranks.clear()
+    told = world.start(
+        3,
+        EVALUATION
+        + """
+    results = samples.gather(out=os.environ["FSGATHER_DIR"] + "/results.jsonl")
+    tell(results and list(results.items()))
+    """,
+    ).told()
+    assert [first for first, _ in told] == [16] * 3
+    whole = [[sample, expected(sample)] for sample in range(60)]
+    assert [results for _, results in told] == [whole, None, None]
+    lines = (tmp_path / "results.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [{"id": sample, "result": result} for sample, result in whole]
+    assert list(fsgather.read_samples(tmp_path / "run").items()) == [(sample, result) for sample, result in whole]
+
+
+@pytest.mark.parametrize("end", ["exception", "sys.exit(3)", "os.kill(os.getpid(), 15)"])
+def test_results_are_on_disk_however_a_process_ends(tmp_path: Path, end: str) -> None:
+    program = f"""
+import os, sys, time, fsgather
+samples = fsgather.samples({str(tmp_path)!r}, expected=10)
+with samples:
+    samples.add([1, 2, 3], ["a", "b", "c"])
+    if {end!r} == "os.kill(os.getpid(), 15)":
+        samples.flush()
+    {"raise ValueError" if end == "exception" else end}
+"""
+    alone = {**os.environ, "FSGATHER_WORLD_SIZE": "1"}
+    ended = subprocess.run([sys.executable, "-c", program], env=alone, capture_output=True, text=True)
+    assert ended.returncode == {"exception": 1, "sys.exit(3)": 3}.get(end, -signal.SIGTERM), ended.stderr
+    results = fsgather.read_samples(tmp_path)
+    assert dict(results.items()) == {1: "a", 2: "b", 3: "c"}
+    assert results.missing == [0, 4, 5, 6, 7, 8, 9]
+
+
+def test_results_are_written_at_the_end_of_the_interpreter(tmp_path: Path) -> None:
+    program = f"import fsgather\nsamples = fsgather.samples({str(tmp_path)!r}, expected=3)\nsamples.add(range(3), 'abc'.split() * 3)"
+    alone = {**os.environ, "FSGATHER_WORLD_SIZE": "1"}
+    subprocess.run([sys.executable, "-c", program], env=alone, check=True)
+    assert fsgather.read_samples(tmp_path).missing == []
+
+
+def test_ids_are_integers_texts_and_tuples_of_these(tmp_path: Path) -> None:
+    ids = [7, "7", ("mmlu", 3, ("x",)), -(2**127), 2**127 - 1, "é\n"]
+    with fsgather.samples(tmp_path, expected=ids) as samples:
+        samples.add(np.int64(7), 0)
+        for number, sample in enumerate(ids[1:], 1):
+            samples.add(sample, number)
+        results = samples.gather()
+    assert results is not None
+    assert list(results.items()) == [(sample, number) for number, sample in enumerate(ids)]
+    assert results[np.int32(7)] == 0 and np.array(7) in results and 8 not in results and 7.0 not in results
+    with pytest.raises(KeyError):
+        results[8]
+
+
+@pytest.mark.parametrize("sample", [True, 1.5, None, b"x", 2**127, [("a", True)], "\ud800", np.bool_(True), {1: 2}])
+def test_other_ids_are_refused_with_the_reason(tmp_path: Path, sample: Any) -> None:
+    samples = fsgather.samples(tmp_path)
+    with pytest.raises(fsgather.Config, match="an int|one for each|give a list"):
+        samples.add(sample, 1)
+    with pytest.raises(fsgather.Config):
+        fsgather.samples(tmp_path, expected=[sample])
+    samples.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_arrays_of_ids_take_arrays_of_results(tmp_path: Path) -> None:
+    samples = fsgather.samples(tmp_path, expected=4)
+    samples.add(np.array([2, 3]), np.array([[1.0, 2.0], [3.0, np.nan]]))
+    samples.add((i for i in [0, 1]), [{"boxes": np.zeros((2, 4)), "labels": ["a", "b"]}, None])
+    results = samples.gather()
+    assert results is not None and results[1] is None
+    np.testing.assert_array_equal(results[3], [3.0, np.nan])
+    assert results[0]["boxes"].shape == (2, 4)
+
+
+@pytest.mark.parametrize("results", [[1], [1, 2, 3], "ab", {0: 1, 1: 2}, 7, np.array(5)])
+def test_ids_and_results_of_other_lengths_are_refused(tmp_path: Path, results: Any) -> None:
+    samples = fsgather.samples(tmp_path)
+    with pytest.raises(fsgather.Config, match="2 ids"):
+        samples.add([0, 1], results)
+
+
+def test_results_that_are_not_plain_data_name_the_place_inside(tmp_path: Path) -> None:
+    samples = fsgather.samples(tmp_path)
+    with pytest.raises(fsgather.Config, match=r"sample 7\['a'\]\[1\] is of type object, which is not plain data.*encode="):
+        samples.add(7, {"a": [1, object()]})
+
+
+def test_own_types_are_encoded_and_decoded(tmp_path: Path) -> None:
+    samples = fsgather.samples(tmp_path, expected=["x"], encode=lambda text: list(str(text)), decode="".join)
+    samples.add("x", 123)
+    results = samples.gather()
+    assert results is not None and results["x"] == "123" and list(results.values()) == ["123"]
+    assert fsgather.read_samples(tmp_path)["x"] == ["1", "2", "3"]
+
+
+def test_another_configuration_is_shown_by_its_difference(tmp_path: Path) -> None:
+    with fsgather.samples(tmp_path, config={"model": {"name": "a", "temperature": 0.0}, "stop": ["x"]}) as samples:
+        samples.add(1, 1)
+    with pytest.raises(fsgather.Config, match=r"configuration \(model.temperature: 0.0 -> 0.7\)"):
+        fsgather.samples(tmp_path, config={"model": {"name": "a", "temperature": 0.7}, "stop": ["x"]})
+    with pytest.raises(fsgather.Config, match="none is stated now"):
+        fsgather.samples(tmp_path)
+    with pytest.raises(fsgather.Config, match="config at model.f is not plain JSON data"):
+        fsgather.samples(tmp_path, config={"model": {"f": object()}})
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_results_that_differ_are_counted_by_value(tmp_path: Path) -> None:
+    samples = fsgather.samples(tmp_path, expected=3)
+    samples.add([0, 0], [{"a": 1, "b": float("nan")}, {"b": float("nan"), "a": 1}])
+    samples.add([1, 1], [0.5, 0.25])
+    samples.add([2, 2], [np.array([1.0, np.nan]), np.array([1.0, np.nan])])
+    results = samples.gather()
+    assert results is not None
+    assert (results.repeated, results.conflicts, results[1]) == (2, [1], 0.5)
+    assert repr(results) == "<SampleResults: 3 of 3 samples, 2 repeated, 1 with results that differ, of which the first counts>"
+    with pytest.raises(fsgather.Incomplete, match="1 sample has results that differ: 1") as caught:
+        samples.gather(on_conflict="error")
+    assert dict(caught.value.results.items())[1] == 0.5
+
+
+def test_failed_samples_are_listed_and_done_again(tmp_path: Path) -> None:
+    with fsgather.samples(tmp_path, expected=["a", "b", "c"]) as samples:
+        samples.add("a", 1)
+        samples.add_error("b", ValueError("too long"))
+        with pytest.raises(fsgather.Incomplete, match=r'1 of 3 samples is missing: "c"; 1 of 3 samples has failed: "b" \(ValueError: too long\)'):
+            samples.gather()
+        partial = samples.gather(partial=True)
+        assert partial is not None
+        assert (dict(partial), partial.missing, partial.failed) == ({"a": 1}, ["c"], {"b": "ValueError: too long"})
+    with fsgather.samples(tmp_path, expected=["a", "b", "c"]) as samples:
+        assert (samples.missing, samples.failed, samples.attempt) == (["b", "c"], {"b": "ValueError: too long"}, 2)
+        samples.add(["b", "c"], [2, 3])
+        assert dict(samples.gather() or {}) == {"a": 1, "b": 2, "c": 3}
+
+
+def test_results_in_memory_are_gathered_by_name(world: World) -> None:
+    told = world.start(
+        3,
+        """
+        own = {sample: sample * 2 for sample in range(rank, 10, 2)}
+        results = fsgather.gather_samples(own, expected=range(10), dst=1)
+        tell(results and [list(results.items()), results.repeated])
+        try:
+            fsgather.gather_samples({str(rank): 1}, expected=4)
+        except fsgather.Incomplete as error:
+            tell(str(error))
+            tell(error.results is not None and len(error.results))
+        tell(sorted(fsgather.gather_samples({rank: None}, dst=None)))
+        """,
+    ).told()
+    assert [first for first, *_ in told] == [None, [[[sample, sample * 2] for sample in range(10)], 4], None]
+    assert len({text for _, text, *_ in told}) == 1
+    assert told[0][1].startswith("4 of 4 samples are missing: 0, 1, 2, 3; ranks 0 to 2 have added 1, 1, 1; ")
+    assert [count for _, _, count, _ in told] == [0, False, False]
+    assert [ids for *_, ids in told] == [[0, 1, 2]] * 3
+
+
+def test_a_forked_child_adds_nothing(tmp_path: Path) -> None:
+    program = f"""
+import os, fsgather
+samples = fsgather.samples({str(tmp_path)!r}, expected=2)
+samples.add(0, "parent")
+child = os.fork()
+if child == 0:
+    try:
+        samples.add(1, "child")
+    except fsgather.Config as error:
+        print(error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+samples.add(1, "parent")
+print(dict(samples.gather()))
+"""
+    alone = {**os.environ, "FSGATHER_WORLD_SIZE": "1"}
+    ended = subprocess.run([sys.executable, "-c", program], env=alone, capture_output=True, text=True, check=True)
+    refused, results = ended.stdout.splitlines()
+    assert "forked from it" in refused and results == "{0: 'parent', 1: 'parent'}"
+
+
+def test_directories_without_samples_are_named(tmp_path: Path) -> None:
+    with pytest.raises(fsgather.Config, match="has no samples"):
+        fsgather.read_samples(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(fsgather.Storage, match="file"):
+        fsgather.samples(tmp_path / "file", expected=1)
