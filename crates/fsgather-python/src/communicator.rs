@@ -97,7 +97,7 @@ impl Communicator {
         Ok(self.member()?.world_size().get())
     }
 
-    /// What messages call the member at this place.
+    /// Returns the rank that messages show for the member at a position.
     fn name_of(&self, place: u32) -> u32 {
         self.waiting.name_of(place.into()).get()
     }

@@ -175,7 +175,7 @@ enum Content {
     Kept(Payload),
 }
 
-/// How often a payload is decoded.
+/// Number of times that a payload is decoded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Looks {
     Once,
@@ -277,7 +277,7 @@ fn unpickle(
     Ok(loads.call1((kind, stream, buffers))?.unbind())
 }
 
-/// Where things are in a payload.
+/// Positions in a payload.
 struct Layout {
     kind: u8,
     stream: std::ops::Range<usize>,
