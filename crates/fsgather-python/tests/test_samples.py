@@ -121,6 +121,27 @@ def test_arrays_of_ids_take_arrays_of_results(tmp_path: Path) -> None:
     assert results[0]["boxes"].shape == (2, 4)
 
 
+def test_tuple_of_expected_ids_is_a_batch_unless_it_is_an_id(tmp_path: Path) -> None:
+    ids = ["a", "b", ("a", "b"), ("gsm8k", np.array(3)), 4]
+    samples = fsgather.samples(tmp_path, expected=ids)
+    samples.add(("a", "b"), [1, 2])
+    samples.add(("a", "b", ("gsm8k", 3)), [3, 4, 5])
+    samples.add(("b", np.int64(4)), np.array([4, 6]))
+    with pytest.raises(fsgather.Config, match="2 ids came with 3 results"):
+        samples.add(("a", 4), [1, 2, 3])
+    with pytest.raises(fsgather.Config, match="an int"):
+        samples.add(("a", ["b"]), [1, 2])
+    results = samples.gather()
+    assert results is not None and results.unexpected == 0
+    assert list(results.items()) == [("a", 3), ("b", 4), (("a", "b"), [1, 2]), (("gsm8k", 3), 5), (4, 6)]
+
+
+def test_tuple_is_one_id_if_all_ids_count(tmp_path: Path) -> None:
+    samples = fsgather.samples(tmp_path)
+    samples.add(("a", "b"), [1, 2])
+    assert dict(samples.gather() or {}) == {("a", "b"): [1, 2]}
+
+
 @pytest.mark.parametrize("results", [[1], [1, 2, 3], "ab", {0: 1, 1: 2}, 7, np.array(5)])
 def test_ids_and_results_of_other_lengths_are_refused(tmp_path: Path, results: Any) -> None:
     samples = fsgather.samples(tmp_path)

@@ -155,9 +155,13 @@ class Samples:
     Made by :func:`fsgather.samples`. ``add`` and ``add_error`` are local; ``gather`` is collective.
     """
 
-    def __init__(self, member: _fsgather.Samples, rank: int, world_size: int, encode: Convert, decode: Convert) -> None:
+    def __init__(
+        self, member: _fsgather.Samples, rank: int, world_size: int, expected: Optional[list[Any]], encode: Convert, decode: Convert
+    ) -> None:
         self._member = member
         self._rank, self._world_size = rank, world_size
+        self._expected = expected
+        self._known: Optional[frozenset[Any]] = None
         self._encode, self._decode = encode, decode
         self._missing: Optional[list[Any]] = None
         _open.add(self)
@@ -192,18 +196,33 @@ class Samples:
             results: the result of that id, or as many results as there are ids, in a list, array or tensor.
 
         Results are plain data with arrays of numpy and tensors of torch, which move to the memory of the host. Several ranks may
-        add the same id: the first result counts.
+        add the same id: the first result counts. A tuple that is not expected, but all of whose parts are, is a list of ids: a
+        ``DataLoader`` makes such of texts.
 
         Raises:
             fsgather.Config: an id or a result is not of these types; the message names the place inside.
             fsgather.Storage: results could not be written for ten minutes; the message says how many are on disk.
         """
-        if isinstance(ids, (int, str, tuple)) or getattr(ids, "ndim", None) == 0:
+        is_one = not self._lists_ids(ids) if isinstance(ids, tuple) else isinstance(ids, (int, str))
+        if is_one or getattr(ids, "ndim", None) == 0:
             self._add(ids, results)
             return
         listed = _listed("ids", ids)
         for sample, result in zip(listed, _rows(results, len(listed))):
             self._add(sample, result)
+
+    def _lists_ids(self, ids: tuple[Any, ...]) -> bool:
+        """Whether all parts of a tuple are expected, but not the tuple itself."""
+        if self._expected is None:
+            return False
+        if self._known is None:
+            self._known = frozenset(map(_plain_id, self._expected))
+        plain = _plain_id(ids)
+        try:
+            return bool(ids) and plain not in self._known and all(part in self._known for part in plain)
+        except TypeError:
+            # A part without a hash is not an id, and is refused when it is added.
+            return False
 
     def _add(self, sample: Any, result: Any) -> None:
         self._member.add(sample, result if self._encode is None else self._encode(result))
@@ -323,8 +342,9 @@ def samples(
     given = _arguments.path("directory", directory)
     if given is None:
         raise Config("directory=None is not the path of a directory, such as 'runs/mmlu'")
-    member = _fsgather.Samples.open(communicator._member, given, _expected_ids(expected), _flat(config), caller())
-    return Samples(member, communicator.rank, communicator.world_size, encode, decode)
+    ids = _expected_ids(expected)
+    member = _fsgather.Samples.open(communicator._member, given, ids, _flat(config), caller())
+    return Samples(member, communicator.rank, communicator.world_size, ids, encode, decode)
 
 
 def gather_samples(
@@ -383,6 +403,13 @@ def _expected_ids(expected: Expected) -> Optional[list[Any]]:
     if getattr(expected, "ndim", 0) == 0 and hasattr(expected, "__index__"):
         return list(range(_arguments.whole("expected", expected)))
     return _listed("expected", expected)
+
+
+def _plain_id(sample: Any) -> Any:
+    """An id without arrays and tensors that have no dimension: their hashes are not those of numbers."""
+    if isinstance(sample, tuple):
+        return tuple(map(_plain_id, sample))
+    return sample.item() if getattr(sample, "ndim", None) == 0 else sample
 
 
 def _listed(name: str, ids: Any) -> list[Any]:
