@@ -1,4 +1,4 @@
-"""What the guides show runs."""
+"""The programs of the guides run. Blocks marked `python torch` need torch: `beds/test_samples_guide.py` runs them."""
 
 from __future__ import annotations
 
