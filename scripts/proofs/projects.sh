@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Evaluations of real projects, unmodified, on three ranks with tiny random models: whether the result with FSGATHER_PATCH is the same as without,
-# how long it takes and how much memory, and what the other ranks report of one that is killed, or alive and silent.
+# how long it takes and how much memory, and what the other ranks report of one that is killed, or alive and silent. With samples, fewer ranks
+# complete a killed evaluation.
 #
 #   scripts/prove projects [--table] [PROJECT...]   crates/fsgather-python/tests/projects/of_PROJECT.py
 #

@@ -47,6 +47,8 @@ class Project(NamedTuple):
     """Whether a rank that is lost is missed in an object collective, and so named."""
     has_own: bool
     """Whether it has a case of its own, that it cannot do without the switch."""
+    can_resume: bool
+    """Whether fewer ranks can complete an evaluation of which a rank was killed."""
 
     @classmethod
     def read(cls, name: str) -> Project:
@@ -57,8 +59,9 @@ class Project(NamedTuple):
             for node in tree.body
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Constant)
         }
-        has_own = any(isinstance(node, ast.FunctionDef) and node.name == "own" for node in tree.body)
-        return cls(name, given["PACKAGE"], given["PATCH"], given["WHAT"], given["OBJECTS"], given["NAMES"], has_own)
+        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        heads = (given[head] for head in ("PACKAGE", "PATCH", "WHAT", "OBJECTS", "NAMES"))
+        return cls(name, *heads, "own" in functions, "resume" in functions)
 
     def version(self) -> Optional[str]:
         """The installed one."""
@@ -82,17 +85,19 @@ class Job(NamedTuple):
 
 def run(project: Project, case: str, patched: bool, place: Path) -> Job:
     """Runs one case, without a launcher that would end all ranks with the first."""
-    place.mkdir()
+    # An evaluation is resumed without the victim, where it was killed.
+    count = len(OTHERS) if case == "resume" else RANKS
+    place.mkdir(exist_ok=case == "resume")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FSGATHER_")}
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    kept.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(RANKS), LOCAL_WORLD_SIZE=str(RANKS), NODE_RANK="0")
+    kept.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count), NODE_RANK="0")
     kept.update(PROJECT_OUTPUT=str(place), PROJECT_PATIENCE=str(PATIENCE), OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
     # Whoever asks a network gets no answer.
     kept.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_HOME=str(place / "hf"), ACCELERATE_USE_CPU="1", CUDA_VISIBLE_DEVICES="")
     if patched:
         kept.update(FSGATHER_PATCH=project.patch, FSGATHER_DIR=str(place))
-    files = [open(place / f"said-{rank}", "w+") for rank in range(RANKS)]
+    files = [open(place / f"said-{rank}", "w+") for rank in range(count)]
     ranks = [
         subprocess.Popen(
             [sys.executable, str(HERE / "rank.py"), project.name, case],
@@ -101,7 +106,7 @@ def run(project: Project, case: str, patched: bool, place: Path) -> Job:
             stdout=files[rank],
             stderr=subprocess.STDOUT,
         )
-        for rank in range(RANKS)
+        for rank in range(count)
     ]
     try:
         awaited = range(RANKS) if case in ("well", "own") else OTHERS
@@ -112,7 +117,7 @@ def run(project: Project, case: str, patched: bool, place: Path) -> Job:
             process.wait()
         for file in files:
             file.close()
-    said = "".join((place / f"said-{rank}").read_text(errors="replace") for rank in range(RANKS))
+    said = "".join((place / f"said-{rank}").read_text(errors="replace") for rank in range(count))
     if case == "well":
         codes = [process.returncode for process in ranks]
         assert ended and codes == [0] * RANKS, f"{project.name} ended with {codes}:\n{said[-3000:]}"
@@ -168,6 +173,11 @@ def judged(project: Project, place: Path) -> dict[str, Any]:
         warned = [line for line in jobs[1].said.splitlines() if "still waiting" in line]
         if harm == "silent":
             found["warning"] = warned[0] if warned else ""
+    if project.can_resume:
+        for patched in (False, True):
+            resumed = run(project, "resume", patched, place / f"killed-{patched}")
+            texts = [resumed.told.get(rank, {"text": "nothing"})["text"] for rank in OTHERS]
+            assert texts == [repr("right")] * len(OTHERS), f"{project.name}: resumed: {texts}\n{resumed.said[-3000:]}"
     if project.has_own:
         found["own"] = []
         for patched in (False, True):

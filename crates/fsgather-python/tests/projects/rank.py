@@ -91,8 +91,8 @@ def main() -> None:
     project = importlib.import_module(f"of_{sys.argv[1]}")
     case = sys.argv[2]
     project.begin(PATIENCE)
-    if case == "own":
-        told_by(project.own)
+    if case in ("own", "resume"):
+        told_by(getattr(project, case))
     write(f"measured-{RANK}", measured(project))
     if case == "well":
         project.end()
