@@ -2,7 +2,7 @@
 //!
 //! `run` appends a line to the file in which ranks leave their errors. Ranks that are joining read it.
 
-use std::{fs::OpenOptions, io::Read as _, path::Path};
+use std::{collections::BTreeMap, fs::OpenOptions, io::Read as _, path::Path};
 
 use crate::{
     Activity, Error, Peer, PeerFailure, Phase, Rank, last_error::FILE_NAME, plain_line, run_file,
@@ -10,6 +10,10 @@ use crate::{
 
 /// The first word of a line. Lines of errors begin with a number.
 const MARK: &str = "ended";
+
+/// The first words of lines about ranks that show no sign of work, and that do so again.
+const IDLE_MARK: &str = "idle";
+const WORKS_MARK: &str = "works";
 
 /// A rank whose process has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,12 +36,7 @@ impl EndedRank {
     /// Reads the ends in the file at a path, in their order; none if `fsgather run` has not made that file.
     #[must_use]
     pub fn read(path: &Path) -> Vec<Self> {
-        let mut text = Vec::new();
-        let file = run_file::open(path, FILE_NAME, OpenOptions::new().read(true));
-        match file.and_then(|mut file| file.read_to_end(&mut text)) {
-            Ok(_) => Self::parse(&String::from_utf8_lossy(&text)),
-            Err(_) => Vec::new(),
-        }
+        Self::parse(&read_text(path))
     }
 
     /// Returns the error of a rank that waits for this one, which runs on the same host.
@@ -51,6 +50,33 @@ impl EndedRank {
         let how = format!("it {} before it joined", self.outcome);
         let computing = Activity::outside(Phase::Computing);
         Error::peer_failed(peer, computing, PeerFailure::Lost { how })
+    }
+
+    /// Returns the line that reports that a rank shows no sign of work, or again one.
+    #[must_use]
+    pub fn idle_line(rank: u32, pid: u32, is_idle: bool) -> String {
+        let mark = if is_idle { IDLE_MARK } else { WORKS_MARK };
+        format!("{mark}\t{rank}\t{pid}\n")
+    }
+
+    /// Reads the ranks that show no sign of work, with their process ids, from the file at a path.
+    #[must_use]
+    pub fn read_idle(path: &Path) -> BTreeMap<u32, u32> {
+        let mut idle = BTreeMap::new();
+        for line in read_text(path).split_inclusive('\n') {
+            let mut parts = line.trim_end().split('\t');
+            let (mark, rank, pid) = (parts.next(), parts.next(), parts.next());
+            let number = |text: Option<&str>| text?.parse::<u32>().ok();
+            let (Some(rank), Some(pid)) = (number(rank), number(pid)) else {
+                continue;
+            };
+            match mark {
+                Some(IDLE_MARK) => drop(idle.insert(rank, pid)),
+                Some(WORKS_MARK) => drop(idle.remove(&rank)),
+                _ => {}
+            }
+        }
+        idle
     }
 
     fn parse(text: &str) -> Vec<Self> {
@@ -74,6 +100,16 @@ impl EndedRank {
     }
 }
 
+/// Returns the text of the file at a path; none if `fsgather run` has not made that file.
+fn read_text(path: &Path) -> String {
+    let mut text = Vec::new();
+    let file = run_file::open(path, FILE_NAME, OpenOptions::new().read(true));
+    match file.and_then(|mut file| file.read_to_end(&mut text)) {
+        Ok(_) => String::from_utf8_lossy(&text).into_owned(),
+        Err(_) => String::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs::File, io::Write as _, os::fd::AsRawFd as _};
@@ -91,14 +127,21 @@ mod tests {
         };
         let mut file = File::from(memfd_create(FILE_NAME, MemfdFlags::CLOEXEC).unwrap());
         let lines = format!(
-            "2\t\t1\tno room\n{}ended\tx\nended\t3\t4\tcut",
-            ended.to_line()
+            "2\t\t1\tno room\n{}{}{}{}ended\tx\nended\t3\t4\tcut",
+            ended.to_line(),
+            EndedRank::idle_line(4, 8, true),
+            EndedRank::idle_line(5, 9, true),
+            EndedRank::idle_line(4, 8, false),
         );
         file.write_all(lines.as_bytes()).unwrap();
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         assert_eq!(
             EndedRank::read(Path::new(&path)),
             std::slice::from_ref(&ended)
+        );
+        assert_eq!(
+            EndedRank::read_idle(Path::new(&path)),
+            BTreeMap::from([(5, 9)])
         );
         assert_eq!(EndedRank::read(Path::new("/nowhere")), []);
         assert_eq!(

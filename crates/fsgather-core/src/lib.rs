@@ -36,6 +36,7 @@ mod error_kind;
 mod peer;
 mod rank_names;
 mod whereabouts;
+mod work_signs;
 
 mod interrupt;
 mod key;
@@ -96,3 +97,4 @@ pub use warning::{FIRST_WARNING, WaitEnd, warning_after};
 pub use whereabouts::{
     LockHolder, Look, MOST_FRAMES, Neighbour, RollCall, StackFrame, ThreadState, Whereabouts,
 };
+pub use work_signs::WorkSigns;

@@ -55,6 +55,16 @@ impl ErrorFile {
             .collect()
     }
 
+    /// Reports to ranks that wait for this one to join whether it is idle.
+    pub(super) fn report_idle(&self, rank: Rank, pid: u32, is_idle: bool) {
+        let line = EndedRank::idle_line(rank.get(), pid, is_idle);
+        if let Some(file) = &self.0
+            && let Err(error) = file.append(line.as_bytes())
+        {
+            tracing::debug!("rank {rank} cannot be reported as idle: {error}");
+        }
+    }
+
     /// Reports the end of a rank to those that still wait for it to join.
     pub(super) fn report_end(&self, rank: Rank, pid: u32, outcome: RankOutcome) {
         let ended = EndedRank {

@@ -10,6 +10,7 @@ mod directory;
 mod error_file;
 mod event;
 mod guard;
+mod idle_ranks;
 mod launch;
 mod lines;
 mod outcome;
@@ -37,6 +38,9 @@ use fsgather_config::{
     environment,
     settings::{Choice as _, Trace},
 };
+use fsgather_core::process_state::cpu_times_of_trees;
+
+use rustix::param::clock_ticks_per_second;
 
 pub(crate) use arguments::{RunArguments, allow_open_files};
 pub(crate) use directory::named as named_directory;
@@ -52,6 +56,7 @@ use crate::{
 use error_file::ErrorFile;
 use event::Event;
 use guard::Guard;
+use idle_ranks::IdleRanks;
 use lines::Lines;
 use processes::Processes;
 use progress::RunProgress;
@@ -189,6 +194,7 @@ struct Run {
     guard: Guard,
     relay: Relay,
     errors: ErrorFile,
+    idle: IdleRanks,
     /// Whether the user did not want to wait until all output was delivered.
     is_abandoned: bool,
 }
@@ -239,7 +245,9 @@ impl Run {
                 }
             }
         }
+        let idle = IdleRanks::new(processes.pids().len(), Instant::now());
         let mut run = Self {
+            idle,
             supervision: Supervision::new(task.policy, processes.pids().to_vec()),
             processes,
             guard,
@@ -268,19 +276,33 @@ impl Run {
     /// Feeds events to the supervision until the run is over.
     fn supervise(&mut self, inbox: &Receiver<Event>) {
         while !self.supervision.is_finished() {
-            let received = match self.supervision.deadline() {
-                None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(deadline) => inbox.recv_timeout(deadline.remaining(Instant::now())),
-            };
+            let now = Instant::now();
+            let mut pause = self.idle.next_look().saturating_duration_since(now);
+            if let Some(deadline) = self.supervision.deadline() {
+                pause = pause.min(deadline.remaining(now));
+            }
+            let received = inbox.recv_timeout(pause);
             match received {
                 Ok(event) => self.on_event(event),
                 Err(RecvTimeoutError::Timeout) => {
-                    self.supervision.on_deadline(Instant::now());
+                    let now = Instant::now();
+                    self.look_for_idle_ranks(now);
+                    self.supervision.on_deadline(now);
                     self.act();
                 }
                 // All threads have ended, which they do only on our order.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+        }
+    }
+
+    fn look_for_idle_ranks(&mut self, now: Instant) {
+        let pids = self.processes.pids();
+        let changed = self
+            .idle
+            .look(now, || cpu_times_of_trees(pids, clock_ticks_per_second()));
+        for (rank, is_idle) in changed {
+            self.errors.report_idle(rank, pids[rank.index()], is_idle);
         }
     }
 

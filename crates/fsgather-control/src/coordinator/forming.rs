@@ -171,6 +171,18 @@ impl Coordinator {
         self.fail_channel(ChannelId::WORLD, cause);
     }
 
+    /// Ends a world that is still forming, if one of these ranks has not joined: they show no sign of work.
+    pub fn give_up_idle(&mut self, idle: &[(Rank, Error)]) {
+        let absent = |rank: &Rank| self.roster.get(*rank).is_none();
+        let first = idle.iter().find(|(rank, _)| absent(rank));
+        if let Some((_, cause)) = first
+            && !self.open
+            && self.failure().is_none()
+        {
+            self.give_up(cause);
+        }
+    }
+
     /// Why the world's own channel has failed, if it has.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {

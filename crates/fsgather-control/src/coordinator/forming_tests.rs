@@ -525,3 +525,16 @@ fn two_processes_of_one_rank_are_told_what_helps_where_they_meet() {
         assert_eq!(text.contains("be_rank"), is_introduced, "{text}");
     }
 }
+
+#[test]
+fn idle_ranks_end_only_a_meeting_that_they_have_not_joined() {
+    let now = Instant::now();
+    let idle = |rank| [(Rank::new(rank), Error::rendezvous("no sign of work"))];
+    let mut coordinator = world(now, None);
+    let _ = coordinator.join(join(1, 101, "n1", None), now);
+    coordinator.give_up_idle(&idle(1));
+    assert_eq!(coordinator.failure(), None);
+    coordinator.give_up_idle(&idle(2));
+    let failure = coordinator.failure().unwrap();
+    assert!(failure.to_string().contains("no sign of work"), "{failure}");
+}

@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use fsgather_core::{
-    Activity, Kinship, Missing, Peer, PeerFailure, Phase, ProcessId, Rank, Site, Start, WorldSize,
+    Activity, Kinship, Missing, Peer, PeerFailure, Phase, ProcessId, Rank, Site, Start, WorkSigns,
+    WorldSize,
 };
 
-use super::{sightings::Sighting, work::Work};
+use super::sightings::Sighting;
 use crate::message::Join;
 
 /// The standing of a member.
@@ -41,7 +42,7 @@ pub(super) struct RosterEntry {
     /// The answer to the last question about its activity.
     pub(super) sighting: Option<Sighting>,
     /// The signs that it works.
-    pub(super) work: Work,
+    pub(super) work: WorkSigns,
 }
 
 /// One place for each rank, filled as they join.
@@ -101,7 +102,7 @@ impl Roster {
                 moved: now,
                 is_settled: false,
                 sighting: None,
-                work: Work::default(),
+                work: WorkSigns::default(),
             });
             self.joined += 1;
         }

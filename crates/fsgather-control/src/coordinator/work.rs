@@ -1,4 +1,4 @@
-//! Gives ranks that work all the time that they need: [`Work`].
+//! Gives ranks that work all the time that they need: [`Patience`].
 //!
 //! Ranks reach a call at times that differ by more than any default can foresee, as where one has the longest part of a data set. So, where
 //! no user has set a time-out, time counts only against a rank that shows no sign of work. The signs come with the answers to what it is
@@ -7,13 +7,10 @@
 
 use std::time::{Duration, Instant};
 
-use fsgather_core::{ChannelId, Rank, StackFrame, Step, WaitEnd, Whereabouts};
+use fsgather_core::{ChannelId, Rank, Step, WaitEnd};
 
 use super::{Coordinator, round::Clock};
 use crate::message::ToMember;
-
-/// Idle threads use less than this part of a processor: one of 100.
-const IDLE_SHARE: u32 = 100;
 
 /// The end of the patience with ranks that are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,46 +19,6 @@ pub(super) enum Patience {
     UntilTheTimeOut,
     /// Ranks that work are never late.
     WhileRanksWork,
-}
-
-/// The signs of work of one rank.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Work {
-    last: Option<Look>,
-    /// The time of the last look that showed work.
-    pub(super) seen: Option<Instant>,
-}
-
-/// The facts of one look that the next one is compared with.
-#[derive(Clone, Debug)]
-struct Look {
-    at: Instant,
-    cpu_time: Duration,
-    /// Empty if another process has looked.
-    frames: Vec<StackFrame>,
-}
-
-impl Work {
-    /// Compares a look at the rank's process with the one before.
-    pub(super) fn look(&mut self, seen: &Whereabouts, now: Instant) {
-        let Some(cpu_time) = seen.cpu_time else {
-            return;
-        };
-        let next = Look {
-            at: now,
-            cpu_time,
-            frames: seen.frames.clone(),
-        };
-        if let Some(last) = self.last.replace(next) {
-            let passed = now.saturating_duration_since(last.at);
-            let used = cpu_time.saturating_sub(last.cpu_time);
-            let both = !last.frames.is_empty() && !seen.frames.is_empty();
-            let has_moved = both && last.frames != seen.frames;
-            if has_moved || (!used.is_zero() && used >= passed / IDLE_SHARE) {
-                self.seen = Some(now);
-            }
-        }
-    }
 }
 
 impl Coordinator {
@@ -152,7 +109,7 @@ impl Coordinator {
             return WaitEnd::UnlessMoved(clock.left(timeout, None, now));
         }
         let works = |rank: &Rank| {
-            let seen = self.latest_among(vec![*rank], |member| member.work.seen);
+            let seen = self.latest_among(vec![*rank], |member| member.work.last_sign());
             seen.is_some_and(|seen| seen > clock.last_progress)
         };
         let oldest = missing.iter().map(|rank| self.last_sign(*rank)).min();
@@ -167,58 +124,7 @@ impl Coordinator {
     /// The last sign of work of a rank, or of one that it waits for.
     fn last_sign(&self, rank: Rank) -> Option<Instant> {
         self.latest_among(vec![rank], |member| {
-            member.work.seen.max(Some(member.moved))
+            member.work.last_sign().max(Some(member.moved))
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn seen(cpu_millis: u64, line: u32) -> Whereabouts {
-        let frame = StackFrame {
-            file: "eval.py".into(),
-            line: Some(line),
-            function: "main".into(),
-            is_own: true,
-        };
-        let mut seen = Whereabouts::own(vec![frame], None);
-        seen.cpu_time = Some(Duration::from_millis(cpu_millis));
-        seen
-    }
-
-    #[test]
-    fn a_process_works_that_uses_the_processor_or_is_elsewhere() {
-        let start = Instant::now();
-        let minute = Duration::from_secs(60);
-        for (cpu_millis, line, works) in [
-            (100, 7, false),
-            (699, 7, false),
-            (700, 7, true),
-            (100, 8, true),
-        ] {
-            let mut work = Work::default();
-            work.look(&seen(100, 7), start);
-            assert_eq!(work.seen, None);
-            work.look(&seen(cpu_millis, line), start + minute);
-            let expected = works.then_some(start + minute);
-            assert_eq!(work.seen, expected, "{cpu_millis} ms, line {line}");
-        }
-    }
-
-    #[test]
-    fn a_neighbour_sees_the_processor_time_alone() {
-        let start = Instant::now();
-        let mut work = Work::default();
-        work.look(&seen(100, 7), start);
-        let mut other = Whereabouts::silent(None);
-        work.look(&other, start);
-        other.cpu_time = Some(Duration::from_millis(100));
-        work.look(&other, start + Duration::from_secs(10));
-        assert_eq!(work.seen, None);
-        other.cpu_time = Some(Duration::from_secs(5));
-        work.look(&other, start + Duration::from_secs(20));
-        assert_eq!(work.seen, Some(start + Duration::from_secs(20)));
     }
 }

@@ -45,6 +45,9 @@ pub enum Meeting {
 /// Returns the failure of the rank that has ended first, if any rank that a function selects has ended.
 pub type FindEnded = dyn Fn(&dyn Fn(Rank) -> bool) -> Option<Error> + Send + Sync;
 
+/// Returns ranks that show no sign of work any more, each with the failure of a meeting that they have not joined.
+pub type FindIdle = dyn Fn() -> Vec<(Rank, Error)> + Send + Sync;
+
 /// All that joining needs to know.
 #[derive(Clone)]
 pub struct Config {
@@ -93,6 +96,8 @@ pub struct Config {
     pub is_running: Arc<IsRunning>,
     /// Finds ranks of this job that are known to have ended; their launcher may report it.
     pub find_ended: Arc<FindEnded>,
+    /// Finds ranks of this job that run and are no longer waited for; their launcher may report it.
+    pub find_idle: Arc<FindIdle>,
     /// Looks at this process or at another one of this host, for those who wait for it. Without it rank 0 asks nobody, and other
     /// ranks answer nothing.
     pub look: Option<Arc<Look>>,
@@ -130,6 +135,7 @@ impl Config {
             interrupt: Interrupt::default(),
             is_running: Arc::new(|_| true),
             find_ended: Arc::new(|_| None),
+            find_idle: Arc::new(Vec::new),
             look: None,
         }
     }

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::{
     coordinator::Coordinator,
     join::{
-        config::{self, Config, FindEnded},
+        config::{self, Config, FindEnded, FindIdle},
         record::{Addressee, UnreachableReport},
         refusal,
     },
@@ -36,6 +36,7 @@ pub(crate) struct RecordKeeper {
     board: Arc<dyn RendezvousBackend>,
     addressee: Addressee,
     find_ended: Arc<FindEnded>,
+    find_idle: Arc<FindIdle>,
     posted: Instant,
     look_back_after: Duration,
     has_looked_back: AtomicBool,
@@ -44,8 +45,10 @@ pub(crate) struct RecordKeeper {
 /// What others have left for rank 0.
 #[derive(Default)]
 pub(crate) struct Tended {
-    /// Why there will be no world.
+    /// The failure of this meeting, if others have left one.
     refusal: Option<Error>,
+    /// Idle ranks, each with the failure of a world that it has not joined.
+    idle: Vec<(Rank, Error)>,
     /// What an earlier meeting of this job has come to.
     pub(super) earlier: Option<String>,
 }
@@ -57,6 +60,7 @@ impl RecordKeeper {
             board,
             addressee: config::addressee(config),
             find_ended: Arc::clone(&config.find_ended),
+            find_idle: Arc::clone(&config.find_idle),
             posted: clock::now(),
             look_back_after: refusal::looking_back_after(config.join_timeout),
             has_looked_back: AtomicBool::new(false),
@@ -86,6 +90,7 @@ impl RecordKeeper {
         Tended {
             refusal: refusal::refusal_in(&others, &self.addressee)
                 .or_else(|| (self.find_ended)(&|rank| rank != Rank::ZERO)),
+            idle: (self.find_idle)(),
             earlier,
         }
     }
@@ -106,6 +111,9 @@ impl Tended {
     pub(crate) fn report<M: Medium>(self, node: &Node<M>) -> ControlFlow<()> {
         if let Some(failure) = self.earlier {
             node.coordinate(|coordinator, _| coordinator.record_earlier_failure(failure));
+        }
+        if !self.idle.is_empty() {
+            node.coordinate(|coordinator, _| coordinator.give_up_idle(&self.idle));
         }
         let Some(refusal) = self.refusal else {
             return ControlFlow::Continue(());
@@ -198,6 +206,14 @@ mod tests {
         });
         let told = refusal(&config).unwrap().to_string();
         assert!(told.contains("rank 1 has ended"), "{told}");
+        let idle = (
+            Rank::new(1),
+            Error::rendezvous("rank 1 shows no sign of work"),
+        );
+        let found = idle.clone();
+        config.find_idle = Arc::new(move || vec![found.clone()]);
+        let keeper = RecordKeeper::new(&config, Arc::clone(&board));
+        assert_eq!(keeper.tend().idle, [idle]);
     }
 
     #[test]

@@ -230,6 +230,13 @@ impl Seeker {
         {
             return Err(JoinFailure::Own(ended));
         }
+        if self.forming.is_empty() {
+            let idle = (self.search.config.find_idle)().into_iter();
+            let mut of_rank_0 = idle.filter(|(rank, _)| *rank == Rank::ZERO);
+            if let Some((_, failure)) = of_rank_0.next() {
+                return Err(JoinFailure::Own(failure));
+            }
+        }
         Ok(())
     }
 

@@ -65,6 +65,41 @@ pub fn cpu_time_of_process(pid: u32, start_time: u64, ticks_per_second: u64) -> 
     is_it.then(|| cpu_time_in(&directory, ticks_per_second))?
 }
 
+/// Returns the processor time that each of these processes has used together with all that it has started, if it can be seen.
+#[must_use]
+pub fn cpu_times_of_trees(pids: &[u32], ticks_per_second: u64) -> Vec<Option<Duration>> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let stats = processes.filter_map(|process| {
+        let pid = process.file_name().to_str()?.parse().ok()?;
+        Some((
+            pid,
+            Stat::read(&process.path().join("stat").to_string_lossy())?,
+        ))
+    });
+    let stats: BTreeMap<u32, Stat> = stats.collect();
+    let is_in_tree = |root: u32, pid: u32| {
+        let mut at = Some(pid);
+        for _ in 0..stats.len() {
+            match at {
+                Some(pid) if pid == root => return true,
+                Some(pid) => at = stats.get(&pid).map(|stat| stat.parent),
+                None => return false,
+            }
+        }
+        false
+    };
+    let time_of = |root: &u32| {
+        stats.get(root)?;
+        let tree = stats.iter().filter(|(pid, _)| is_in_tree(*root, **pid));
+        let ticks: u64 = tree
+            .map(|(_, stat)| stat.ticks + stat.ticks_of_children)
+            .sum();
+        let millis = ticks.saturating_mul(1000) / ticks_per_second.max(1);
+        Some(Duration::from_millis(millis))
+    };
+    pids.iter().map(time_of).collect()
+}
+
 fn cpu_time_in(directory: &str, ticks_per_second: u64) -> Option<Duration> {
     // Threads that have ended are in this sum alone.
     let all = Stat::read(&format!("{directory}/stat"))?.ticks;
@@ -184,8 +219,11 @@ fn state_below(root: &Path, pid: u32, start_time: u64) -> Option<ThreadState> {
 struct Stat {
     name: String,
     state: char,
+    parent: u32,
     /// Processor time, of the program and of the kernel for it.
     ticks: u64,
+    /// The same of its children that have ended.
+    ticks_of_children: u64,
     start_time: u64,
 }
 
@@ -204,7 +242,9 @@ impl Stat {
         Some(Self {
             name: name.split_once('(')?.1.to_owned(),
             state: fields.first()?.chars().next()?,
+            parent: u32::try_from(number(1)?).ok()?,
             ticks: number(11)?.saturating_add(number(12)?),
+            ticks_of_children: number(13)?.saturating_add(number(14)?),
             start_time: number(19)?,
         })
     }

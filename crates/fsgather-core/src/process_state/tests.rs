@@ -87,12 +87,32 @@ fn a_stat_is_read_whatever_the_process_is_called() {
     let expected = Stat {
         name: "a) R 1".into(),
         state: 'T',
+        parent: 4,
         ticks: 14 + 15,
+        ticks_of_children: 16 + 17,
         start_time: 22,
     };
     assert_eq!(stat, expected);
     assert_eq!(Stat::parse(""), None);
     assert_eq!(Stat::parse("1 (x) R"), None);
+}
+
+#[test]
+fn time_of_a_tree_includes_its_children() {
+    let spin = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+    let script = format!("sh -c '{spin}'; sh -c '{spin}; echo; read _' & wait");
+    let mut command = process::Command::new("sh");
+    command.args(["-c", &script]).stdin(process::Stdio::piped());
+    let mut child = fsgather_testkit::process::spawn(&mut command).unwrap();
+    let time = || cpu_times_of_trees(&[child.id(), u32::MAX], 100);
+    let begun = Instant::now();
+    while time()[0].is_none_or(|time| time < Duration::from_millis(50)) {
+        assert!(begun.elapsed() < fsgather_testkit::pace::patience());
+        fsgather_testkit::pace::rest();
+    }
+    assert_eq!(time()[1], None);
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

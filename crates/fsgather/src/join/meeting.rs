@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use fsgather_config::{
@@ -16,7 +16,8 @@ use fsgather_config::{
 };
 use fsgather_control::{join, means_loopback_only};
 use fsgather_core::{
-    Error, Exchange, Interrupt, Look, ProcessId, Rank, Start, ended_rank::EndedRank, plain_line,
+    Error, Exchange, Interrupt, Look, ProcessId, Rank, Start, duration_text, ended_rank::EndedRank,
+    plain_line,
 };
 use fsgather_store::liveness;
 use uuid::Uuid;
@@ -32,7 +33,7 @@ use crate::join::{
 /// How long a rank that cannot use the directory tries to tell the others so.
 const TELL_PROBLEM: Duration = Duration::from_secs(5);
 
-/// The time that ranks wait for others that `fsgather run` has started and not seen end, if no user has set a time-out. They may have the
+/// The time that ranks wait for others that `fsgather run` has started and sees work, if no user has set a time-out. They may have the
 /// longest part of the work before their first call.
 const VOUCHED: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -98,11 +99,13 @@ pub(crate) fn join(request: Request<'_>) -> Result<Joined, Error> {
     prepared.context.problem = prepared.context.problem.or(rival);
     let introduction = prepared.introduction.clone();
     let mut config = config(&settings, process, start, interrupt, &mut prepared);
-    if !is_introduced && let Some(find_ended) = find_ended(&settings, variables, &config.process) {
-        config.find_ended = find_ended;
+    if !is_introduced && let Some(file) = file_of_run(&settings, variables) {
+        let host = config.process.host.clone();
         if settings.join_timeout.origin == Origin::Default && config.problem.is_none() {
+            config.find_idle = find_idle(file.clone(), host.clone(), config.join_timeout);
             config.join_timeout = VOUCHED;
         }
+        config.find_ended = find_ended(file, host);
     }
     let links = LinkSettings {
         ports: config.ports.clone(),
@@ -143,12 +146,8 @@ pub(crate) fn join(request: Request<'_>) -> Result<Joined, Error> {
     })
 }
 
-/// Finds ranks whose end `fsgather run` has reported, if the ranks of this world are those that it has started.
-fn find_ended(
-    settings: &Settings,
-    variables: &Variables,
-    process: &ProcessId,
-) -> Option<Arc<join::FindEnded>> {
+/// Returns the file in which `fsgather run` reports about ranks, if the ranks of this world are those that it has started.
+fn file_of_run(settings: &Settings, variables: &Variables) -> Option<PathBuf> {
     let detection = &settings.detection;
     let job = settings.job.value.as_deref();
     let is_said = |name, value: &str| variables.get(name).is_some_and(|said| said.trim() == value);
@@ -156,15 +155,40 @@ fn find_ended(
         && is_said(environment::WORLD_SIZE, &detection.world_size.to_string())
         && job.is_some_and(|job| is_said(environment::JOB, job));
     let file = variables.get(environment::ERROR_FILE);
-    let file = file.filter(|_| is_of_run).map(PathBuf::from)?;
-    let host = process.host.clone();
-    Some(Arc::new(move |is_wanted| {
+    file.filter(|_| is_of_run).map(PathBuf::from)
+}
+
+/// Finds ranks that `fsgather run` reports as idle, once the meeting has lasted for `patience`: reports from before may be old.
+fn find_idle(file: PathBuf, host: String, patience: Duration) -> Arc<join::FindIdle> {
+    let began = Instant::now();
+    Arc::new(move || {
+        if began.elapsed() < patience {
+            return Vec::new();
+        }
+        let failure = |(rank, pid): (u32, u32)| {
+            let failure = Error::rendezvous(format!(
+                "rank {rank} on {host} (pid {pid}), which `fsgather run` has started, has not joined and shows no sign of work: \
+                 it has used less than 1 % of a processor for {}; see what it does, or set FSGATHER_JOIN_TIMEOUT to wait longer",
+                duration_text(patience)
+            ));
+            (Rank::new(rank), failure)
+        };
+        EndedRank::read_idle(&file)
+            .into_iter()
+            .map(failure)
+            .collect()
+    })
+}
+
+/// Finds ranks whose end `fsgather run` has reported.
+fn find_ended(file: PathBuf, host: String) -> Arc<join::FindEnded> {
+    Arc::new(move |is_wanted| {
         let ended = EndedRank::read(&file);
         let mut ranks = ended.iter().map(|ended| Rank::new(ended.rank));
         // Others may have ended because of the first one.
         let first = ended.first().filter(|_| ranks.any(is_wanted));
         first.map(|first| first.error(&host))
-    }))
+    })
 }
 
 /// The configuration of the control plane.
@@ -219,6 +243,7 @@ fn config(
         attempt: attempt.and_then(|count| count.trim().parse().ok()),
         problem: prepared.context.problem.clone(),
         find_ended: Arc::new(|_| None),
+        find_idle: Arc::new(Vec::new),
         look: settings
             .stacks
             .value
