@@ -65,6 +65,9 @@ pub fn cpu_time_of_process(pid: u32, start_time: u64, ticks_per_second: u64) -> 
     is_it.then(|| cpu_time_in(&directory, ticks_per_second))?
 }
 
+/// Maximum number of generations between a process and one that it has started.
+const MAX_TREE_DEPTH: u32 = 1000;
+
 /// Returns the processor time that each of these processes has used together with all that it has started, if it can be seen.
 #[must_use]
 pub fn cpu_times_of_trees(pids: &[u32], ticks_per_second: u64) -> Vec<Option<Duration>> {
@@ -77,27 +80,23 @@ pub fn cpu_times_of_trees(pids: &[u32], ticks_per_second: u64) -> Vec<Option<Dur
         ))
     });
     let stats: BTreeMap<u32, Stat> = stats.collect();
-    let is_in_tree = |root: u32, pid: u32| {
-        let mut at = Some(pid);
-        for _ in 0..stats.len() {
-            match at {
-                Some(pid) if pid == root => return true,
-                Some(pid) => at = stats.get(&pid).map(|stat| stat.parent),
-                None => return false,
+    let seen = pids.iter().filter(|pid| stats.contains_key(pid));
+    let mut ticks: BTreeMap<u32, u64> = seen.map(|pid| (*pid, 0)).collect();
+    for (pid, stat) in &stats {
+        let mut ancestor = Some(*pid);
+        // Reads at different times may form a circle of parents.
+        for _ in 0..MAX_TREE_DEPTH {
+            let Some(pid) = ancestor else { break };
+            if let Some(ticks) = ticks.get_mut(&pid) {
+                *ticks = ticks.saturating_add(stat.ticks.saturating_add(stat.ticks_of_children));
             }
+            ancestor = stats.get(&pid).map(|stat| stat.parent);
         }
-        false
-    };
-    let time_of = |root: &u32| {
-        stats.get(root)?;
-        let tree = stats.iter().filter(|(pid, _)| is_in_tree(*root, **pid));
-        let ticks: u64 = tree
-            .map(|(_, stat)| stat.ticks + stat.ticks_of_children)
-            .sum();
-        let millis = ticks.saturating_mul(1000) / ticks_per_second.max(1);
-        Some(Duration::from_millis(millis))
-    };
-    pids.iter().map(time_of).collect()
+    }
+    let time =
+        |ticks: u64| Duration::from_millis(ticks.saturating_mul(1000) / ticks_per_second.max(1));
+    let times = pids.iter().map(|pid| ticks.get(pid).copied().map(time));
+    times.collect()
 }
 
 fn cpu_time_in(directory: &str, ticks_per_second: u64) -> Option<Duration> {
