@@ -93,6 +93,31 @@ fn a_rank_that_ends_before_its_first_call_is_reported_to_the_others() {
 }
 
 #[test]
+fn idle_rank_that_does_not_join_is_reported_to_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().display();
+    for idle in [0, 2] {
+        // It sleeps in the kernel until a line arrives.
+        let script = format!(
+            "[ $RANK = {idle} ] || exec \"$TOOL\" barrier --dir '{path}'
+             mkfifo '{path}/go.{idle}'; read _ <'{path}/go.{idle}'"
+        );
+        let options = ["--idle-limit", "2s", "--grace", "10m"];
+        let mut running = start(&mut run_script(3, &options, &script));
+        for _ in 0..2 {
+            running.wait_for("has not joined and shows no sign of work");
+        }
+        fs::write(directory.path().join(format!("go.{idle}")), "\n").unwrap();
+        let done = running.finish();
+        assert_eq!(done.code, Some(15), "{}", done.stderr);
+        let said = format!("last error: ranks could not meet: rank {idle} on ");
+        assert!(done.stderr.contains(&said), "{}", done.stderr);
+        let said = "it has used less than 1 % of a processor for 2 s; ";
+        assert_eq!(done.stderr.matches(said).count(), 3, "{}", done.stderr);
+    }
+}
+
+#[test]
 fn ranks_without_calls_may_end_at_different_times() {
     let script = "echo end $RANK; [ $RANK != 0 ] || cat";
     let mut running = start(run_script(4, &[], script).stdin(Stdio::piped()));

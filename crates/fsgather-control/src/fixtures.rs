@@ -18,6 +18,7 @@ pub(crate) fn world(world_size: u32) -> World {
         job: "a test".into(),
         timeout: LONG,
         join_timeout: LONG,
+        idle_limit: None,
         fingerprint: JobFingerprint::default(),
         lead: None,
     }

@@ -71,6 +71,7 @@ impl Machines {
             job: config.job.clone(),
             timeout: config.timeout,
             join_timeout: config.join_timeout,
+            idle_limit: config.idle_limit(),
             fingerprint: config.job_credentials.fingerprint(),
             lead: config.look.is_some().then_some(lead),
         };

@@ -106,6 +106,7 @@ fn node_of_all(
         job: "this process".into(),
         timeout,
         join_timeout: timeout,
+        idle_limit: None,
         fingerprint: JobFingerprint::default(),
         lead: None,
     };

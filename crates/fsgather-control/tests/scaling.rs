@@ -62,6 +62,7 @@ fn meet(ranks: u32, now: Instant) -> (Coordinator, Both) {
         job: "evaluation".into(),
         timeout,
         join_timeout: timeout,
+        idle_limit: None,
         fingerprint: JobFingerprint::default(),
         lead: None,
     };

@@ -2,7 +2,7 @@
 //!
 //! `run` appends a line to the file in which ranks leave their errors. Ranks that are joining read it.
 
-use std::{collections::BTreeMap, fs::OpenOptions, io::Read as _, path::Path};
+use std::{collections::BTreeMap, fs::OpenOptions, io::Read as _, path::Path, time::Duration};
 
 use crate::{
     Activity, Error, Peer, PeerFailure, Phase, Rank, last_error::FILE_NAME, plain_line, run_file,
@@ -10,6 +10,9 @@ use crate::{
 
 /// The first word of a line. Lines of errors begin with a number.
 const MARK: &str = "ended";
+
+/// The first word of the line that announces reports about idle ranks.
+const WATCH_MARK: &str = "watch";
 
 /// The first words of lines about ranks that show no sign of work, and that do so again.
 const IDLE_MARK: &str = "idle";
@@ -50,6 +53,21 @@ impl EndedRank {
         let how = format!("it {} before it joined", self.outcome);
         let computing = Activity::outside(Phase::Computing);
         Error::peer_failed(peer, computing, PeerFailure::Lost { how })
+    }
+
+    /// Returns the line that announces reports about ranks that show no sign of work for this time.
+    #[must_use]
+    pub fn watch_line(idle_limit: Duration) -> String {
+        format!("{WATCH_MARK}\t{}\n", idle_limit.as_millis())
+    }
+
+    /// Reads the time without a sign of work after which ranks are reported, from the file at a path; none if they are not reported.
+    #[must_use]
+    pub fn read_idle_limit(path: &Path) -> Option<Duration> {
+        let text = read_text(path);
+        let mut lines = text.lines().filter_map(|line| line.split_once('\t'));
+        let (_, millis) = lines.find(|(mark, _)| *mark == WATCH_MARK)?;
+        Some(Duration::from_millis(millis.parse().ok()?))
     }
 
     /// Returns the line that reports that a rank shows no sign of work, or again one.
@@ -127,7 +145,8 @@ mod tests {
         };
         let mut file = File::from(memfd_create(FILE_NAME, MemfdFlags::CLOEXEC).unwrap());
         let lines = format!(
-            "2\t\t1\tno room\n{}{}{}{}ended\tx\nended\t3\t4\tcut",
+            "{}2\t\t1\tno room\n{}{}{}{}ended\tx\nended\t3\t4\tcut",
+            EndedRank::watch_line(Duration::from_secs(1800)),
             ended.to_line(),
             EndedRank::idle_line(4, 8, true),
             EndedRank::idle_line(5, 9, true),
@@ -143,6 +162,9 @@ mod tests {
             EndedRank::read_idle(Path::new(&path)),
             BTreeMap::from([(5, 9)])
         );
+        let limit = EndedRank::read_idle_limit(Path::new(&path));
+        assert_eq!(limit, Some(Duration::from_secs(1800)));
+        assert_eq!(EndedRank::read_idle_limit(Path::new("/nowhere")), None);
         assert_eq!(EndedRank::read(Path::new("/nowhere")), []);
         assert_eq!(
             ended.error("n1").to_string(),

@@ -35,6 +35,24 @@ pub enum WaitEnd {
     UnlessWork(Duration),
     /// All that are waited for show signs of work, and are not late as long as they do.
     Working,
+    /// It fails if a missing rank shows no sign of work for a time, and at the latest after another time.
+    OnceIdle {
+        /// Time without a sign of work.
+        limit: Duration,
+        /// The time that is left at most.
+        left: Duration,
+    },
+}
+
+impl WaitEnd {
+    /// Returns the end of a meeting that ends early, if a rank shows no sign of work for the time `idle_limit`, if there is one.
+    #[must_use]
+    pub fn of_meeting(left: Duration, idle_limit: Option<Duration>) -> Self {
+        match idle_limit {
+            Some(limit) if limit < left => Self::OnceIdle { limit, left },
+            _ => Self::After(left),
+        }
+    }
 }
 
 impl fmt::Display for WaitEnd {
@@ -50,6 +68,13 @@ impl fmt::Display for WaitEnd {
                 write!(f, "times out in {left} unless there are signs of work")
             }
             Self::Working => f.write_str("does not time out while there are signs of work"),
+            Self::OnceIdle { limit, left } => {
+                let (limit, left) = (duration_text(*limit), duration_text(*left));
+                write!(
+                    f,
+                    "fails once a missing rank shows no sign of work for {limit}, and times out in {left}"
+                )
+            }
         }
     }
 }
@@ -57,6 +82,18 @@ impl fmt::Display for WaitEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn meetings_of_watched_ranks_end_once_one_is_idle() {
+        let limit = Duration::from_secs(1800);
+        let end = |left| WaitEnd::of_meeting(left, Some(limit)).to_string();
+        let expected =
+            "fails once a missing rank shows no sign of work for 30 min, and times out in 1 d";
+        assert_eq!(end(Duration::from_secs(24 * 3600)), expected);
+        assert_eq!(end(Duration::from_secs(60)), "times out in 1 min");
+        let unwatched = WaitEnd::of_meeting(limit, None);
+        assert_eq!(unwatched, WaitEnd::After(limit));
+    }
 
     #[test]
     fn warnings_double_their_distance_up_to_half_an_hour() {

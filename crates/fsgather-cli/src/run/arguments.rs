@@ -61,7 +61,8 @@ How it ends:
   all that is in their process groups.
 
   A rank that ends before its first call is reported to the ranks that wait for
-  it, which fail at once.
+  it, which fail at once. Without a time-out they also fail once such a rank has
+  used less than 1 % of a processor for 30 minutes.
 
   The exit code is that of the first rank that failed, 128 + n for signal n.
   Code 11 says that another rank was lost: if a signal killed that other one,
@@ -109,7 +110,7 @@ pub(crate) struct RunArguments {
     pub(super) dir: Option<PathBuf>,
 
     /// How long ranks wait while nothing moves, to meet and then in each call, such as 30s
-    /// (default: 30m to meet, 30m in each call; env: `FSGATHER_JOIN_TIMEOUT`, `FSGATHER_TIMEOUT`).
+    /// (default: 30m without a sign of work of the missing ranks; env: `FSGATHER_JOIN_TIMEOUT`, `FSGATHER_TIMEOUT`).
     #[arg(long, value_name = "D", value_parser = positive_duration)]
     pub(super) timeout: Option<Duration>,
 
@@ -134,6 +135,10 @@ pub(crate) struct RunArguments {
     /// name ends in `.html`, else for Perfetto and Chrome, as `.json`.
     #[arg(long, value_name = "FILE", value_parser = trace_file)]
     pub(super) trace: Option<PathBuf>,
+
+    /// Time without a sign of work after which a rank that has not joined fails the others; for tests.
+    #[arg(long, hide = true, value_name = "D", value_parser = positive_duration)]
+    pub(super) idle_limit: Option<Duration>,
 
     /// The command of each rank, and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]

@@ -1,6 +1,6 @@
 //! The errors that ranks report to `run`, and the ends that `run` reports to ranks: [`ErrorFile`].
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fsgather::Rank;
 use fsgather_config::environment;
@@ -33,8 +33,19 @@ impl ReportedError {
 pub(super) struct ErrorFile(Option<RunFile>);
 
 impl ErrorFile {
-    pub(super) fn create() -> Self {
-        Self(RunFile::create(last_error::FILE_NAME))
+    /// Makes the file, and announces reports about ranks that show no sign of work for the time `idle_limit`.
+    pub(super) fn create(idle_limit: Duration) -> Self {
+        let file = Self(RunFile::create(last_error::FILE_NAME));
+        file.append(&EndedRank::watch_line(idle_limit));
+        file
+    }
+
+    fn append(&self, line: &str) {
+        if let Some(file) = &self.0
+            && let Err(error) = file.append(line.as_bytes())
+        {
+            tracing::debug!("ranks cannot read `{}`: {error}", line.trim_end());
+        }
     }
 
     /// The variable with its path. A rank that cannot see this process reports nothing.
@@ -57,12 +68,7 @@ impl ErrorFile {
 
     /// Reports to ranks that wait for this one to join whether it is idle.
     pub(super) fn report_idle(&self, rank: Rank, pid: u32, is_idle: bool) {
-        let line = EndedRank::idle_line(rank.get(), pid, is_idle);
-        if let Some(file) = &self.0
-            && let Err(error) = file.append(line.as_bytes())
-        {
-            tracing::debug!("rank {rank} cannot be reported as idle: {error}");
-        }
+        self.append(&EndedRank::idle_line(rank.get(), pid, is_idle));
     }
 
     /// Reports the end of a rank to those that still wait for it to join.
@@ -72,11 +78,7 @@ impl ErrorFile {
             pid,
             outcome: outcome.to_string(),
         };
-        if let Some(file) = &self.0
-            && let Err(error) = file.append(ended.to_line().as_bytes())
-        {
-            tracing::debug!("the end of rank {rank} cannot be reported: {error}");
-        }
+        self.append(&ended.to_line());
     }
 }
 
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn errors_are_read_that_ranks_append() {
-        let errors = ErrorFile::create();
+        let errors = ErrorFile::create(Duration::from_secs(1800));
         let (_, path) = errors.variable();
         errors.report_end(Rank::new(2), 7, RankOutcome::Code(0));
         for line in ["1\t\t1\tno room\n", "0\t1\t2\trank 1 failed\n"] {

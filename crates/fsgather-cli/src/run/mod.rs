@@ -56,7 +56,7 @@ use crate::{
 use error_file::ErrorFile;
 use event::Event;
 use guard::Guard;
-use idle_ranks::IdleRanks;
+use idle_ranks::{IDLE_LIMIT, IdleRanks};
 use lines::Lines;
 use processes::Processes;
 use progress::RunProgress;
@@ -82,6 +82,8 @@ struct Task<'a> {
     /// Whether a terminal shows a progress line.
     shows_progress: bool,
     policy: Policy,
+    /// Time without a sign of work after which a rank is reported to those that wait for it to join.
+    idle_limit: Duration,
 }
 
 /// How ranks that a verb has started for itself are ended if one fails.
@@ -124,6 +126,7 @@ pub(crate) fn run(
             grace: arguments.grace,
             kill_after: arguments.kill_after,
         },
+        idle_limit: arguments.idle_limit.unwrap_or(IDLE_LIMIT),
     };
     let code = execute(&task, &job, json)?;
     if let Some(file) = &arguments.trace {
@@ -158,6 +161,7 @@ pub(crate) fn run_own(
         // They do so themselves.
         shows_progress: false,
         policy: OWN_POLICY,
+        idle_limit: IDLE_LIMIT,
     };
     execute(&task, &job, false)
 }
@@ -207,7 +211,7 @@ impl Run {
         events: &Sender<Event>,
         inbox: &Receiver<Event>,
     ) -> Result<Self, Failure> {
-        let errors = ErrorFile::create();
+        let errors = ErrorFile::create(task.idle_limit);
         let progress = if task.shows_progress {
             RunProgress::begin(job.world)?
         } else {
@@ -245,7 +249,7 @@ impl Run {
                 }
             }
         }
-        let idle = IdleRanks::new(processes.pids().len(), Instant::now());
+        let idle = IdleRanks::new(processes.pids().len(), task.idle_limit, Instant::now());
         let mut run = Self {
             idle,
             supervision: Supervision::new(task.policy, processes.pids().to_vec()),

@@ -534,6 +534,12 @@ fn idle_ranks_end_only_a_meeting_that_they_have_not_joined() {
     let _ = coordinator.join(join(1, 101, "n1", None), now);
     coordinator.give_up_idle(&idle(1));
     assert_eq!(coordinator.failure(), None);
+    coordinator.world.idle_limit = Some(Duration::from_secs(10));
+    coordinator.tick(now + Duration::from_secs(30));
+    let warning = "still waiting for rank 2 to join, for 30 s now; \
+                   fails once a missing rank shows no sign of work for 10 s, and times out in 30 s";
+    let warned = coordinator.take_actions();
+    assert!(warned.contains(&Action::Warn(warning.into())), "{warned:?}");
     coordinator.give_up_idle(&idle(2));
     let failure = coordinator.failure().unwrap();
     assert!(failure.to_string().contains("no sign of work"), "{failure}");

@@ -91,6 +91,8 @@ pub struct World {
     pub timeout: Duration,
     /// How long joining may take in all.
     pub join_timeout: Duration,
+    /// Time without a sign of work after which a missing rank ends joining, if a launcher watches the ranks.
+    pub idle_limit: Option<Duration>,
     /// Which job rank 0 belongs to, and which secret it was given.
     pub fingerprint: JobFingerprint,
     /// How long before a warning or a verdict those who are waited for are asked what they are doing. Nothing where they are not

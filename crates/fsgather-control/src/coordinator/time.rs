@@ -335,7 +335,10 @@ impl Coordinator {
                 "still waiting for {} to join, for {} now; {}",
                 ranks_text(missing.iter().map(|missing| missing.rank)),
                 duration_text(elapsed),
-                WaitEnd::After(self.world.join_timeout.saturating_sub(elapsed))
+                WaitEnd::of_meeting(
+                    self.world.join_timeout.saturating_sub(elapsed),
+                    self.world.idle_limit
+                )
             )));
         }
     }

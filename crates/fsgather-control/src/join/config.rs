@@ -48,6 +48,23 @@ pub type FindEnded = dyn Fn(&dyn Fn(Rank) -> bool) -> Option<Error> + Send + Syn
 /// Returns ranks that show no sign of work any more, each with the failure of a meeting that they have not joined.
 pub type FindIdle = dyn Fn() -> Vec<(Rank, Error)> + Send + Sync;
 
+/// Reports about ranks that run and are no longer waited for, because they are idle.
+#[derive(Clone)]
+pub struct IdleWatch {
+    /// Time without a sign of work after which a rank is reported.
+    pub limit: Duration,
+    /// Finds these ranks.
+    pub find: Arc<FindIdle>,
+}
+
+impl IdleWatch {
+    /// Returns the failure of a meeting that this rank has not joined, if it is idle.
+    pub(crate) fn failure_of(&self, rank: Rank) -> Option<Error> {
+        let mut idle = (self.find)().into_iter();
+        idle.find_map(|(idle, failure)| (idle == rank).then_some(failure))
+    }
+}
+
 /// All that joining needs to know.
 #[derive(Clone)]
 pub struct Config {
@@ -96,8 +113,8 @@ pub struct Config {
     pub is_running: Arc<IsRunning>,
     /// Finds ranks of this job that are known to have ended; their launcher may report it.
     pub find_ended: Arc<FindEnded>,
-    /// Finds ranks of this job that run and are no longer waited for; their launcher may report it.
-    pub find_idle: Arc<FindIdle>,
+    /// Finds ranks of this job that are idle, if their launcher reports them.
+    pub idle_watch: Option<IdleWatch>,
     /// Looks at this process or at another one of this host, for those who wait for it. Without it rank 0 asks nobody, and other
     /// ranks answer nothing.
     pub look: Option<Arc<Look>>,
@@ -107,6 +124,11 @@ impl Config {
     /// The owner of the background threads of this world.
     pub(crate) fn threads(&self) -> BackgroundThreads {
         BackgroundThreads::new(self.interrupt.clone())
+    }
+
+    /// Returns the time without a sign of work after which a missing rank ends the meeting, if it does.
+    pub(crate) fn idle_limit(&self) -> Option<Duration> {
+        self.idle_watch.as_ref().map(|watch| watch.limit)
     }
 
     /// What a rank needs that meets the others like this, over TCP, with nothing special said.
@@ -135,7 +157,7 @@ impl Config {
             interrupt: Interrupt::default(),
             is_running: Arc::new(|_| true),
             find_ended: Arc::new(|_| None),
-            find_idle: Arc::new(Vec::new),
+            idle_watch: None,
             look: None,
         }
     }

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::{
     coordinator::Coordinator,
     join::{
-        config::{self, Config, FindEnded, FindIdle},
+        config::{self, Config, FindEnded, IdleWatch},
         record::{Addressee, UnreachableReport},
         refusal,
     },
@@ -36,7 +36,7 @@ pub(crate) struct RecordKeeper {
     board: Arc<dyn RendezvousBackend>,
     addressee: Addressee,
     find_ended: Arc<FindEnded>,
-    find_idle: Arc<FindIdle>,
+    idle_watch: Option<IdleWatch>,
     posted: Instant,
     look_back_after: Duration,
     has_looked_back: AtomicBool,
@@ -60,7 +60,7 @@ impl RecordKeeper {
             board,
             addressee: config::addressee(config),
             find_ended: Arc::clone(&config.find_ended),
-            find_idle: Arc::clone(&config.find_idle),
+            idle_watch: config.idle_watch.clone(),
             posted: clock::now(),
             look_back_after: refusal::looking_back_after(config.join_timeout),
             has_looked_back: AtomicBool::new(false),
@@ -90,7 +90,10 @@ impl RecordKeeper {
         Tended {
             refusal: refusal::refusal_in(&others, &self.addressee)
                 .or_else(|| (self.find_ended)(&|rank| rank != Rank::ZERO)),
-            idle: (self.find_idle)(),
+            idle: self
+                .idle_watch
+                .as_ref()
+                .map_or_else(Vec::new, |watch| (watch.find)()),
             earlier,
         }
     }
@@ -211,7 +214,10 @@ mod tests {
             Error::rendezvous("rank 1 shows no sign of work"),
         );
         let found = idle.clone();
-        config.find_idle = Arc::new(move || vec![found.clone()]);
+        config.idle_watch = Some(IdleWatch {
+            limit: Duration::from_secs(1800),
+            find: Arc::new(move || vec![found.clone()]),
+        });
         let keeper = RecordKeeper::new(&config, Arc::clone(&board));
         assert_eq!(keeper.tend().idle, [idle]);
     }

@@ -101,6 +101,7 @@ async fn seek_with(
 ) -> Result<JoinedWorld, JoinFailure> {
     let started = clock::now();
     let mut deadline = AwakeDeadline::after(started, seeker.search.config.join_timeout);
+    let idle_limit = seeker.search.config.idle_limit();
     let mut warnings = SearchWarnings::new(started);
     let mut earlier = pin!(seeker.search.look_back());
     loop {
@@ -116,7 +117,7 @@ async fn seek_with(
                             looked = &mut look => break Some(looked),
                             () = deadline.passed() => break None,
                             lasts = warnings.due(), if is_alone => {
-                                let end = WaitEnd::After(deadline.left());
+                                let end = WaitEnd::of_meeting(deadline.left(), idle_limit);
                                 fsgather_core::warn!("{}; {end}", so_far(lasts, slow_since(began)));
                             }
                         }
@@ -132,7 +133,7 @@ async fn seek_with(
             }
             // Rank 0 speaks for the world that has taken this rank in.
             lasts = warnings.due(), if seeker.forming.is_empty() => {
-                let end = WaitEnd::After(deadline.left());
+                let end = WaitEnd::of_meeting(deadline.left(), idle_limit);
                 fsgather_core::warn!("{}; {end}", seeker.so_far()(lasts, None));
                 continue;
             }
@@ -230,12 +231,11 @@ impl Seeker {
         {
             return Err(JoinFailure::Own(ended));
         }
-        if self.forming.is_empty() {
-            let idle = (self.search.config.find_idle)().into_iter();
-            let mut of_rank_0 = idle.filter(|(rank, _)| *rank == Rank::ZERO);
-            if let Some((_, failure)) = of_rank_0.next() {
-                return Err(JoinFailure::Own(failure));
-            }
+        if self.forming.is_empty()
+            && let Some(watch) = &self.search.config.idle_watch
+            && let Some(failure) = watch.failure_of(Rank::ZERO)
+        {
+            return Err(JoinFailure::Own(failure));
         }
         Ok(())
     }

@@ -23,6 +23,7 @@ pub(crate) fn formed(ranks: u32, timeout: Duration, now: Instant) -> (Coordinato
         job: "a test".into(),
         timeout,
         join_timeout: timeout,
+        idle_limit: None,
         fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
         lead: Some(LEAD),
     };

@@ -121,6 +121,7 @@ pub(crate) fn setting(world_size: WorldSize) -> Setting {
         job: "the simulation".into(),
         timeout: Duration::from_secs(TIME_LIMIT),
         join_timeout: Duration::from_secs(100),
+        idle_limit: None,
         fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
         lead: Some(Duration::from_secs(2)),
     }

@@ -101,8 +101,11 @@ pub(crate) fn join(request: Request<'_>) -> Result<Joined, Error> {
     let mut config = config(&settings, process, start, interrupt, &mut prepared);
     if !is_introduced && let Some(file) = file_of_run(&settings, variables) {
         let host = config.process.host.clone();
-        if settings.join_timeout.origin == Origin::Default && config.problem.is_none() {
-            config.find_idle = find_idle(file.clone(), host.clone(), config.join_timeout);
+        if settings.join_timeout.origin == Origin::Default
+            && config.problem.is_none()
+            && let Some(limit) = EndedRank::read_idle_limit(&file)
+        {
+            config.idle_watch = Some(watch_idle_ranks(file.clone(), host.clone(), limit));
             config.join_timeout = VOUCHED;
         }
         config.find_ended = find_ended(file, host);
@@ -158,18 +161,18 @@ fn file_of_run(settings: &Settings, variables: &Variables) -> Option<PathBuf> {
     file.filter(|_| is_of_run).map(PathBuf::from)
 }
 
-/// Finds ranks that `fsgather run` reports as idle, once the meeting has lasted for `patience`: reports from before may be old.
-fn find_idle(file: PathBuf, host: String, patience: Duration) -> Arc<join::FindIdle> {
+/// Finds ranks that `fsgather run` reports as idle, once the meeting has lasted for `limit`: reports from before may be old.
+fn watch_idle_ranks(file: PathBuf, host: String, limit: Duration) -> join::IdleWatch {
     let began = Instant::now();
-    Arc::new(move || {
-        if began.elapsed() < patience {
+    let find = Arc::new(move || {
+        if began.elapsed() < limit {
             return Vec::new();
         }
         let failure = |(rank, pid): (u32, u32)| {
             let failure = Error::rendezvous(format!(
                 "rank {rank} on {host} (pid {pid}), which `fsgather run` has started, has not joined and shows no sign of work: \
                  it has used less than 1 % of a processor for {}; see what it does, or set FSGATHER_JOIN_TIMEOUT to wait longer",
-                duration_text(patience)
+                duration_text(limit)
             ));
             (Rank::new(rank), failure)
         };
@@ -177,7 +180,8 @@ fn find_idle(file: PathBuf, host: String, patience: Duration) -> Arc<join::FindI
             .into_iter()
             .map(failure)
             .collect()
-    })
+    });
+    join::IdleWatch { limit, find }
 }
 
 /// Finds ranks whose end `fsgather run` has reported.
@@ -243,7 +247,7 @@ fn config(
         attempt: attempt.and_then(|count| count.trim().parse().ok()),
         problem: prepared.context.problem.clone(),
         find_ended: Arc::new(|_| None),
-        find_idle: Arc::new(Vec::new),
+        idle_watch: None,
         look: settings
             .stacks
             .value
