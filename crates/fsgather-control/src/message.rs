@@ -135,6 +135,8 @@ pub enum ToCoordinator {
         waits_for: Vec<Rank>,
         /// For how long nothing has moved.
         idle: Duration,
+        /// How long nothing may move in this call.
+        timeout: Duration,
     },
     /// The member has been asked whether it is there, and is.
     Here,

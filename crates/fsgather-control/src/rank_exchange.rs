@@ -459,8 +459,9 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             return;
         }
         let doing = ticket.activity(Phase::Reading);
+        let time = (idle, ticket.call.timeout);
         let carrier = self.carrier();
-        carrier.act(|member, now| member.stalled(ticket.channel, doing, waits_for, idle, now));
+        carrier.act(|member, now| member.stalled(ticket.channel, doing, waits_for, time, now));
         carrier.nudge();
     }
 

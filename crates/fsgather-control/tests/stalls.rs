@@ -49,7 +49,7 @@ fn warnings(ranks: u32, stopped: &[u32], seconds: u64) -> Vec<(u64, String)> {
             }
             let idle = passed + Duration::from_millis(7) * (rank + 1);
             let left = Rank::new((rank + ranks - 1) % ranks);
-            member.stalled(ChannelId::WORLD, reading(), &[left], idle, now);
+            member.stalled(ChannelId::WORLD, reading(), &[left], (idle, None), now);
             for action in member.take_actions() {
                 if let MemberAction::Look { number, neighbour } = action {
                     member.seen(
@@ -109,7 +109,13 @@ fn a_rank_that_comes_to_a_rest_once_more_is_told_of_once_more() {
     let member = &mut members[1];
     let mut tells = |at: u64, idle: u64| {
         let (now, idle) = (start + Duration::from_secs(at), Duration::from_secs(idle));
-        member.stalled(ChannelId::WORLD, reading(), &[Rank::ZERO], idle, now);
+        member.stalled(
+            ChannelId::WORLD,
+            reading(),
+            &[Rank::ZERO],
+            (idle, None),
+            now,
+        );
         let actions = member.take_actions().into_iter();
         let mut told = actions
             .filter(|action| matches!(action, MemberAction::Send(ToCoordinator::Stalled { .. })));
@@ -188,7 +194,13 @@ fn for_a_verdict(member: &mut Member, passed: Duration, now: Instant) {
 /// Waits for payloads that go from rank to rank.
 fn for_neighbours(member: &mut Member, passed: Duration, now: Instant) {
     let idle = passed.saturating_sub(Duration::from_secs(1));
-    member.stalled(ChannelId::WORLD, reading(), &[Rank::ZERO], idle, now);
+    member.stalled(
+        ChannelId::WORLD,
+        reading(),
+        &[Rank::ZERO],
+        (idle, None),
+        now,
+    );
 }
 
 fn for_the_end(member: &mut Member, passed: Duration, now: Instant) {
@@ -330,6 +342,7 @@ fn stalled(waits_for: Vec<Rank>) -> ToCoordinator {
         activity: reading(),
         waits_for,
         idle: Duration::from_secs(4),
+        timeout: Duration::from_secs(8),
     }
 }
 
@@ -375,7 +388,7 @@ fn rank_0_is_told_of_a_rest_before_the_next_call_runs_out_of_time() {
             ChannelId::WORLD,
             reading(),
             &[Rank::ZERO],
-            idle,
+            (idle, None),
             start + idle,
         );
         let actions = member.take_actions().into_iter();
@@ -386,4 +399,26 @@ fn rank_0_is_told_of_a_rest_before_the_next_call_runs_out_of_time() {
     assert!(!tells(Duration::from_millis(3999)));
     assert!(tells(Duration::from_secs(4)));
     assert!(!tells(Duration::from_secs(5)));
+}
+
+#[test]
+fn stalled_transfer_is_announced_with_its_own_timeout() {
+    let start = Instant::now();
+    let (mut coordinator, mut members) = machines::formed(2, Duration::from_secs(1800), start);
+    let (idle, own) = (Duration::from_secs(30), Duration::from_secs(50));
+    let now = start + idle;
+    let member = &mut members[1];
+    let stalled = (idle, Some(own));
+    member.stalled(ChannelId::WORLD, reading(), &[Rank::ZERO], stalled, now);
+    for action in member.take_actions() {
+        if let MemberAction::Send(message) = action {
+            coordinator.on_message(Rank::new(1), message, now);
+        }
+    }
+    let end = "no progress for 30 s; times out in 20 s unless something moves";
+    let actions = coordinator.take_actions();
+    let warned = actions
+        .iter()
+        .any(|action| matches!(action, Action::Warn(text) if text.contains(end)));
+    assert!(warned, "{actions:?}");
 }

@@ -89,6 +89,7 @@ fn every_message_to_rank_0_has_its_documented_number() {
             activity: doing.clone(),
             waits_for: Vec::new(),
             idle: Duration::ZERO,
+            timeout: Duration::ZERO,
         },
         ToCoordinator::Here,
         ToCoordinator::Stay { cause: None },

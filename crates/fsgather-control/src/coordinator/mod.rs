@@ -45,6 +45,7 @@ use self::{
     channel::Channel,
     roster::{Roster, Standing},
     round::{Clock, Round, RoundArrival},
+    stalls::StallReport,
     staying::Told,
     work::Patience,
 };
@@ -355,7 +356,16 @@ impl Coordinator {
                 activity,
                 waits_for,
                 idle,
-            } => self.stalled(from, channel, activity, (waits_for, idle), now),
+                timeout,
+            } => {
+                let wait = StallReport {
+                    waits_for,
+                    idle,
+                    timeout,
+                    heard: now,
+                };
+                self.stalled(from, channel, activity, wait);
+            }
         }
         self.look_after_staying(now);
         self.finish_if_all_left();

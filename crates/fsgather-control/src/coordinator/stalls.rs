@@ -30,18 +30,20 @@ const STALE: Duration = Duration::from_secs(2);
 /// For so long a member's word holds; it comes again before.
 const FRESH: Duration = Duration::from_secs(45);
 
-/// One member's word.
+/// A member's report that nothing moves between it and others in a call.
 #[derive(Clone, Debug)]
-struct Wait {
-    waits_for: Vec<Rank>,
-    idle: Duration,
-    heard: Instant,
+pub(super) struct StallReport {
+    pub(super) waits_for: Vec<Rank>,
+    pub(super) idle: Duration,
+    /// The time-out of the call.
+    pub(super) timeout: Duration,
+    pub(super) heard: Instant,
 }
 
 /// What is known of one call.
 #[derive(Clone, Debug)]
 struct Stall {
-    waits: BTreeMap<Rank, Wait>,
+    waits: BTreeMap<Rank, StallReport>,
     next_warning: Duration,
     /// When the others were last asked whether they are there.
     asked: Option<Instant>,
@@ -55,9 +57,9 @@ pub(super) struct Stalls {
 
 impl Stalls {
     /// Takes a member's word about a call.
-    fn record(&mut self, from: Rank, epoch: Epoch, wait: Wait) -> &mut Stall {
+    fn record(&mut self, from: Rank, epoch: Epoch, wait: StallReport) -> &mut Stall {
         let now = wait.heard;
-        let is_fresh = |wait: &Wait| now.saturating_duration_since(wait.heard) < FRESH;
+        let is_fresh = |wait: &StallReport| now.saturating_duration_since(wait.heard) < FRESH;
         self.calls.retain(|_, stall| {
             stall.waits.retain(|_, wait| is_fresh(wait));
             !stall.waits.is_empty()
@@ -114,9 +116,14 @@ impl Coordinator {
         from: Rank,
         id: ChannelId,
         activity: Activity,
-        (waits_for, idle): (Vec<Rank>, Duration),
-        now: Instant,
+        wait: StallReport,
     ) {
+        let StallReport {
+            idle,
+            timeout,
+            heard: now,
+            ..
+        } = wait;
         self.record_activity(from, activity.clone());
         // Who was stopped itself hears now what was said of that.
         if self.woke.is_some_and(|woke| now < woke + STALE) {
@@ -126,11 +133,6 @@ impl Coordinator {
         let channel = channel.filter(|channel| channel.failure.is_none());
         let (Some(channel), Some(call)) = (channel, activity.call) else {
             return;
-        };
-        let wait = Wait {
-            waits_for,
-            idle,
-            heard: now,
         };
         let stall = channel.stalls.record(from, call.epoch, wait);
         let asked = stall.asked;
@@ -145,7 +147,7 @@ impl Coordinator {
                 missing.extend(waiting);
             }
             let text = self.call_text(&call, id);
-            let end = WaitEnd::UnlessMoved(self.world.timeout.saturating_sub(idle));
+            let end = WaitEnd::UnlessMoved(timeout.saturating_sub(idle));
             self.warn_waiting(&text, missing.into_iter().collect(), (idle, Some(end)), now);
         }
         if is_to_ask {
@@ -180,7 +182,7 @@ impl Coordinator {
             return Vec::new();
         };
         // What was said before it got on is old.
-        let is_current = |epoch: Epoch, rank: Rank, wait: &Wait| {
+        let is_current = |epoch: Epoch, rank: Rank, wait: &StallReport| {
             let member = self.roster.get(rank);
             member.is_some_and(|member| member.moved <= wait.heard)
                 && channel.is_read_by_in(rank, epoch)

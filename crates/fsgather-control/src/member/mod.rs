@@ -372,30 +372,33 @@ impl Member {
         Ok(())
     }
 
-    /// Notes that nothing moves between this rank and others, and tells rank 0 now and then.
+    /// Notes that nothing moves between this rank and others in a call, which may have a time-out of its own, and reports it to rank 0 now
+    /// and then.
     pub fn stalled(
         &mut self,
         channel: ChannelId,
         doing: Activity,
         waits_for: &[Rank],
-        idle: Duration,
+        (idle, timeout): (Duration, Option<Duration>),
         now: Instant,
     ) {
+        let timeout = timeout.unwrap_or(self.timeout);
         let (Some(lane), Some(call)) = (self.channels.get_mut(&channel), doing.call.clone()) else {
             return;
         };
         if lane.failure().is_some() {
             return;
         }
-        if lane.tells_of_stall(call.epoch, idle, self.timeout) {
+        if lane.tells_of_stall(call.epoch, idle, timeout) {
             self.send(ToCoordinator::Stalled {
                 channel,
                 activity: doing,
                 waits_for: waits_for.to_vec(),
                 idle,
+                timeout,
             });
         }
-        self.stall = Some(StalledCall::new(channel, call, idle, now));
+        self.stall = Some(StalledCall::new(channel, call, (idle, timeout), now));
         self.look_at_silence(now);
     }
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{CallName, ChannelId, FIRST_WARNING, warning_after};
+use fsgather_core::{CallName, ChannelId, Deadline, FIRST_WARNING, warning_after};
 
 /// When rank 0 has said nothing for so long it is asked, so that it has answered when it is time to warn.
 const ASK_AT: Duration = Duration::from_secs(20);
@@ -22,21 +22,23 @@ pub(super) struct StalledCall {
     channel: ChannelId,
     call: Arc<CallName>,
     since: Instant,
+    timeout: Duration,
     noted: Instant,
 }
 
 impl StalledCall {
-    /// One in which nothing has moved for so long `now`.
+    /// One in which nothing has moved for so long `now`, and which times out when nothing has moved for its time-out.
     pub(super) fn new(
         channel: ChannelId,
         call: Arc<CallName>,
-        idle: Duration,
+        (idle, timeout): (Duration, Duration),
         now: Instant,
     ) -> Self {
         Self {
             channel,
             call,
             since: now.checked_sub(idle).unwrap_or(now),
+            timeout,
             noted: now,
         }
     }
@@ -54,6 +56,11 @@ impl StalledCall {
     pub(super) fn since(&self, now: Instant) -> Option<Instant> {
         let is_fresh = now.saturating_duration_since(self.noted) < STILL;
         is_fresh.then_some(self.since)
+    }
+
+    /// When it times out, if nothing has moved still.
+    pub(super) fn times_out_at(&self, now: Instant) -> Option<Instant> {
+        Some(Deadline::after(self.since(now)?, self.timeout).at())
     }
 }
 

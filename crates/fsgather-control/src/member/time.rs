@@ -137,8 +137,8 @@ impl Member {
                 let stalled = stalled.map(|stall| name_of(stall.channel(), stall.call()));
                 let during = awaited.or(stalled).unwrap_or_else(|| "close".into());
                 let names = self.watching.names();
-                let idle_since = self.stall.as_ref().and_then(|stall| stall.since(now));
-                let stall_end = idle_since.map(|since| Deadline::after(since, self.timeout).at());
+                let stall = self.stall.as_ref();
+                let stall_end = stall.and_then(|stall| stall.times_out_at(now));
                 let end = self.overdue_at().into_iter().chain(stall_end).min();
                 let end = end.map(|end| WaitEnd::After(end.saturating_duration_since(now)));
                 let end = end.map_or_else(String::new, |end| format!("; {end}"));
