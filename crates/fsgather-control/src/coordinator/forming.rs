@@ -10,7 +10,7 @@ use crate::message::{Join, RefusalReason, ToMember, Welcome};
 /// Maximum number of processes with another world size that a message names.
 const MAX_NAMED: usize = 4;
 
-/// How long a process may take to ask again after the connection has closed over which it has asked.
+/// Maximum time in which a process may ask again after the connection over which it has asked has closed.
 ///
 /// It gives a try up that is not answered within two seconds, and begins another one two seconds later at the
 /// latest.
@@ -117,7 +117,7 @@ impl Coordinator {
             text_of(&join.process),
             self.name_of(Rank::ZERO)
         ));
-        // Who shows the same secret has no reason to ask this, and harms nobody but itself.
+        // A process that shows the same secret has no reason to ask this, and harms only itself.
         let is_so = join.fingerprint.secret != self.world.fingerprint.secret;
         if is_so && !self.open && self.failure().is_none() {
             self.give_up(&cause);
@@ -166,7 +166,7 @@ impl Coordinator {
         knows
     }
 
-    /// Ends a world that is still forming, for a reason that everybody is told.
+    /// Ends a world that is still forming, for a reason that all ranks receive.
     pub fn give_up(&mut self, cause: &Error) {
         self.fail_channel(ChannelId::WORLD, cause);
     }
@@ -278,8 +278,8 @@ impl Coordinator {
         cause.into()
     }
 
-    /// Answers a process that has found no rank 0 of its size, and was told to look for this one in case that somebody has given
-    /// sizes that differ by mistake. One job may have worlds of several sizes at a time, so that nothing fails by it.
+    /// Answers a process that has found no rank 0 of its size, and looks for this one because the sizes may differ by mistake. One
+    /// job may have worlds of several sizes at a time, so that nothing fails by it.
     fn answer_other_size(&mut self, join: &Join) -> RefusalReason {
         if self.roster.stranger_to(join).is_some() {
             // Another start and another size: it is not one that this world waits for, and is blamed for nothing.

@@ -271,7 +271,7 @@ fn jobs_with_an_id_may_be_started_by_anybody() {
 }
 
 #[test]
-fn who_has_another_secret_is_told_and_who_was_started_by_somebody_else_belongs_elsewhere() {
+fn other_secrets_fail_and_other_starts_belong_elsewhere() {
     let now = Instant::now();
     let with_another = |starter| Join {
         fingerprint: JobFingerprint {
@@ -351,7 +351,7 @@ fn another_world_size_where_it_may_be_another_job_is_told_and_ranks_are_waited_f
 }
 
 #[test]
-fn another_world_size_of_an_earlier_attempt_or_after_the_world_has_formed_harms_nobody() {
+fn other_sizes_of_earlier_attempts_or_late_ones_are_harmless() {
     let now = Instant::now();
     let mut coordinator = world(now, None);
     let _ = coordinator.join(

@@ -108,8 +108,7 @@ impl Roster {
         }
     }
 
-    /// Notes that a rank does not take part in calls any more. Who goes after it has stayed has left as it
-    /// said then.
+    /// Notes that a rank does not take part in calls any more. A rank that goes after it has stayed has left as it said then.
     pub(super) fn part_with(&mut self, rank: Rank, standing: Standing) {
         if let Some(member) = self.get_mut(rank) {
             member.standing = match (&member.standing, standing) {
