@@ -23,4 +23,4 @@ def test_a_type_checker_finds_the_wrong_calls_and_no_others(tmp_path: Path) -> N
         text=True,
     ).stdout
     found = {int(line.split(":")[1]) for line in checked.splitlines() if ": error:" in line}
-    assert found == wrong and len(wrong) == 6, checked
+    assert found == wrong and len(wrong) == 7, checked

@@ -29,9 +29,14 @@ half: Optional[fsgather.Communicator] = world.split(0)
 listed: list[bytes] = fsgather.all_gather(b"x", force_cpu=True)
 object_list: list[int] = fsgather.all_gather_object(3, timeout=5)
 
+with fsgather.samples("runs/mmlu", expected=["a", "b"], config={"seed": 0}) as samples:
+    samples.add(samples.share, [0.5 for _ in samples.share])
+    gathered: Optional[fsgather.SampleResults] = samples.gather(dst=0, out="results.jsonl")
+
 world.all_gather(3, time_out=4)  # wrong
 world.all_gather(3, timeout="4")  # wrong
 world.all_gather_parts(3).append(4)  # wrong
 world.with_options(transport="quick")  # wrong
 fsgather.gather_object("n7").append(3)  # wrong
+samples.gather(on_conflict="last")  # wrong
 world.start_all_gather(3).wait().items()  # wrong

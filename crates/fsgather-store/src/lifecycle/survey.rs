@@ -29,6 +29,7 @@ use crate::{
         listing,
         process::{Liveness, claimed_user_text, liveness, this_process},
     },
+    samples::SampleDirectory,
 };
 
 /// What was seen in one directory.
@@ -43,6 +44,8 @@ pub struct Survey {
     pub leftovers: Vec<Leftover>,
     /// By what ranks of worlds that live find each other: nothing was left there.
     pub meetings: Vec<Meeting>,
+    /// Number of files of samples in it. They are results of a program, and never removed.
+    pub sample_files: usize,
     /// The rendezvous directory in it, if there is one and it was surveyed as a whole, and the owner that
     /// files of this process have in it.
     pub(crate) rendezvous: Option<(PathBuf, OwnUid)>,
@@ -53,7 +56,7 @@ impl Survey {
     #[must_use]
     pub fn has_only_an_empty_rendezvous(&self) -> bool {
         let is_empty = self.gathers.is_empty() && self.leftovers.is_empty();
-        is_empty && self.meetings.is_empty() && self.rendezvous.is_some()
+        is_empty && self.meetings.is_empty() && self.sample_files == 0 && self.rendezvous.is_some()
     }
 
     /// The bytes in all files that are ours.
@@ -241,6 +244,7 @@ impl Surveyor {
             gathers: Vec::new(),
             leftovers: Vec::new(),
             meetings: Vec::new(),
+            sample_files: SampleDirectory::names(directory).map_or(0, |names| names.len()),
             rendezvous: None,
         };
         match names_in(&place.rendezvous) {

@@ -232,7 +232,11 @@ impl GatherOptions<'_> {
                 Verdict::Refused(reason) => Some(reason),
             });
         if let Some(results) = &results {
-            tracing::info!("gathered {}", results.report());
+            let report = results.report();
+            tracing::info!("gathered {report}");
+            if !report.conflicts.is_empty() && !self.refuses_conflicts {
+                fsgather_core::warn!("{}; the first of each counts", report.conflicts_text());
+            }
         }
         match refused {
             None => Ok(results),

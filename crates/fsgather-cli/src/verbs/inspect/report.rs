@@ -19,6 +19,7 @@ struct DirectoryReport {
     gather_dirs: Vec<GatherReport>,
     meetings: Vec<MeetingReport>,
     leftovers: Vec<LeftoverReport>,
+    sample_files: usize,
     total_bytes: u64,
 }
 
@@ -126,6 +127,7 @@ pub(super) fn report(surveys: &[Survey], errors: &[(PathBuf, Error)]) -> Inspect
                 reason: meeting.reason.clone(),
             })
             .collect(),
+        sample_files: survey.sample_files,
         total_bytes: survey.total_bytes(),
     });
     let errors = errors.iter().map(|(path, error)| ErrorReport {

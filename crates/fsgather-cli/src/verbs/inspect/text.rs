@@ -49,7 +49,11 @@ fn block(survey: &Survey, is_long: bool, is_root: bool, look: &TableStyle) -> St
         return format!("{path}: nothing but an empty all_gather_via_filesys\n");
     }
     let is_empty = survey.gathers.is_empty() && survey.leftovers.is_empty();
+    let samples = samples(survey);
     if is_empty && survey.meetings.is_empty() {
+        if let Some(samples) = samples {
+            return format!("{path}: {samples}");
+        }
         return format!("{path}: nothing of fsgather here\n");
     }
     let records = Records::of(survey);
@@ -74,7 +78,16 @@ fn block(survey: &Survey, is_long: bool, is_root: bool, look: &TableStyle) -> St
         let _ = writeln!(end, "each of them: fsgather inspect --long {directory}");
     }
     blocks.push(end);
+    blocks.extend(samples);
     blocks.join("\n")
+}
+
+/// Points to the verb that shows samples, if there are any.
+fn samples(survey: &Survey) -> Option<String> {
+    let count = survey.sample_files;
+    let files = if count == 1 { "file" } else { "files" };
+    let directory = word(&survey.path.display().to_string());
+    (count > 0).then(|| format!("{count} {files} of samples, which are never removed; fsgather samples {directory} shows them\n"))
 }
 
 /// Records of processes that have a gather directory here: they are told of in its row, in that of the oldest where a
@@ -442,6 +455,20 @@ mod tests {
         let survey = surveyor.survey(place.path()).unwrap();
         let text = text(&[survey], false, false, &TableStyle::PLAIN);
         assert!(text.ends_with(": nothing of fsgather here\n"));
+    }
+
+    #[test]
+    fn samples_are_shown_as_such() {
+        let place = tempfile::tempdir().unwrap();
+        let name = "samples-a000001-r00000-000000000000beef-p000";
+        std::fs::write(place.path().join(name), b"").unwrap();
+        let surveyor = crate::housekeeping::surveyor(Rules::default()).unwrap();
+        let survey = surveyor.survey(place.path()).unwrap();
+        let text = text(&[survey], false, false, &TableStyle::PLAIN);
+        assert!(
+            text.contains(": 1 file of samples, which are never removed; fsgather samples /"),
+            "{text}"
+        );
     }
 
     #[test]
