@@ -428,9 +428,8 @@ def _rows(results: Any, count: int) -> Iterable[Any]:
     if getattr(results, "ndim", 1) == 0 or len(results) != count:
         length = 0 if getattr(results, "ndim", 1) == 0 else len(results)
         raise Config(f"{count} ids came with {length} results; give one for each")
-    if hasattr(results, "is_cuda") and results.is_cuda:
-        results = results.cpu()
-    return results
+    rows: Iterable[Any] = results.cpu() if getattr(results, "is_cuda", False) else results
+    return rows
 
 
 def _flat(config: Optional[Mapping[str, Any]]) -> Optional[dict[str, str]]:

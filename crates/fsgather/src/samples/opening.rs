@@ -85,6 +85,13 @@ pub(crate) fn open(
     check_alike(&hellos)?;
     let last = hellos.iter().map(|hello| hello.last_attempt).max();
     let attempt = last.unwrap_or_default() + 1;
+    if attempt > SampleFileName::MAX_ATTEMPT {
+        let directory = directory.display();
+        return Err(Error::config(format!(
+            "{directory} has had {} attempts, and cannot have more; name another directory",
+            SampleFileName::MAX_ATTEMPT
+        )));
+    }
     let name = SampleFileName {
         attempt,
         rank,
