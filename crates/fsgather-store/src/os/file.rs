@@ -29,12 +29,7 @@ pub(crate) fn create_new(path: &Path, mode: u32) -> io::Result<File> {
 
 /// The same in a directory that is held.
 pub(crate) fn create_new_in(directory: impl AsFd, path: &Path, mode: u32) -> io::Result<File> {
-    let directory = directory.as_fd();
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = match files::open(directory, path, flags, mode) {
-        Err(Errno::EXIST) => open_empty(directory, path).ok_or(Errno::EXIST)?,
-        opened => File::from(opened?),
-    };
+    let file = create_masked_in(directory, path, mode)?;
     // The umask takes away what sharing within a group was asked for, and what a directory has its files inherit may
     // give more than was; some file systems have no modes.
     let found = files::look_at(&file)?.mode & 0o777;
@@ -44,6 +39,20 @@ pub(crate) fn create_new_in(directory: impl AsFd, path: &Path, mode: u32) -> io:
         tracing::debug!(path = %path.display(), found, %errno, "cannot set the mode");
     }
     Ok(file)
+}
+
+/// Creates a new file with the permissions that the umask leaves of `mode`.
+pub(crate) fn create_masked(path: &Path, mode: u32) -> io::Result<File> {
+    create_masked_in(CWD, path, mode)
+}
+
+fn create_masked_in(directory: impl AsFd, path: &Path, mode: u32) -> io::Result<File> {
+    let directory = directory.as_fd();
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match files::open(directory, path, flags, mode) {
+        Err(Errno::EXIST) => Ok(open_empty(directory, path).ok_or(Errno::EXIST)?),
+        opened => Ok(File::from(opened?)),
+    }
 }
 
 /// Makes a file without a name in a directory that is held, where the file system can.

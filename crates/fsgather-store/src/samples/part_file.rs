@@ -14,8 +14,8 @@ use crate::{
     samples::file_header::SampleFileHeader,
 };
 
-/// Permissions of files of samples, as far as the umask leaves them.
-pub(crate) const FILE_MODE: u32 = 0o644;
+/// Permissions of files of samples, of which the umask takes some away: teams may share a directory.
+pub(crate) const FILE_MODE: u32 = 0o666;
 
 /// The file that is being written.
 pub(crate) struct PartFile {
@@ -65,7 +65,7 @@ impl PartFile {
     /// Creates the file. Its directory is synced too: a file that has no name after a crash is lost.
     fn open(&mut self) -> io::Result<()> {
         let path = self.path();
-        let created = file::create_new(&path, FILE_MODE)?;
+        let created = file::create_masked(&path, FILE_MODE)?;
         let begun = file::write_all(&created, &mut [IoSlice::new(&self.header)])
             .and_then(|()| file::sync(&created));
         if let Err(error) = begun {

@@ -59,7 +59,7 @@ pub fn receive_sample_file(
         let cause = directory::explain(directory, error);
         Error::storage("receive samples into", &path, cause)
     };
-    let file = file::create_new(&temporary, FILE_MODE).map_err(|error| failed(&error))?;
+    let file = file::create_masked(&temporary, FILE_MODE).map_err(|error| failed(&error))?;
     let mut left = len;
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut receive = || {

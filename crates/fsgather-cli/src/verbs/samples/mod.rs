@@ -41,8 +41,8 @@ Examples:
   fsgather samples runs/mmlu --add part-3.jsonl --key id --expect 2000
       adds each line of a file, in a shell job; 0 to 1999 are expected
 
-Results of all attempts count; the first of a sample's. Results of Python become JSON
-only in the command of the Python package.
+Results of all attempts count, each sample once. Only the command of the Python
+package can write results of Python as JSON.
 
 --expect takes a number, or a file with one id in JSON for each line. Without it
 those samples are expected that the last attempt expected.
