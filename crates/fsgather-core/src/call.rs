@@ -322,7 +322,7 @@ impl Call {
         }
         if self.operation != other.operation {
             return Some(if self.is_switched(other) {
-                "different operations at one place: what FSGATHER_ROOT_ONLY says has to be the same on all ranks"
+                "different operations at one place: ranks take different branches there, or FSGATHER_ROOT_ONLY differs between them"
             } else {
                 "different operations"
             });
