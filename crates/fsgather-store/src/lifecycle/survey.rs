@@ -44,7 +44,7 @@ pub struct Survey {
     pub leftovers: Vec<Leftover>,
     /// By what ranks of worlds that live find each other: nothing was left there.
     pub meetings: Vec<Meeting>,
-    /// Number of files of samples in it. They are results of a program, and never removed.
+    /// Number of files of samples in it, once they are [counted](Self::count_samples).
     pub sample_files: usize,
     /// The rendezvous directory in it, if there is one and it was surveyed as a whole, and the owner that
     /// files of this process have in it.
@@ -57,6 +57,11 @@ impl Survey {
     pub fn has_only_an_empty_rendezvous(&self) -> bool {
         let is_empty = self.gathers.is_empty() && self.leftovers.is_empty();
         is_empty && self.meetings.is_empty() && self.sample_files == 0 && self.rendezvous.is_some()
+    }
+
+    /// Counts files of samples. They are results of a program, and never removed.
+    pub fn count_samples(&mut self) {
+        self.sample_files = SampleDirectory::names(&self.path).map_or(0, |names| names.len());
     }
 
     /// The bytes in all files that are ours.
@@ -244,7 +249,7 @@ impl Surveyor {
             gathers: Vec::new(),
             leftovers: Vec::new(),
             meetings: Vec::new(),
-            sample_files: SampleDirectory::names(directory).map_or(0, |names| names.len()),
+            sample_files: 0,
             rendezvous: None,
         };
         match names_in(&place.rendezvous) {

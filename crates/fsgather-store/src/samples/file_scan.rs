@@ -60,6 +60,12 @@ pub struct FileDamage {
 }
 
 impl ScannedFile {
+    /// Whether more than the last entry, which an interrupted write leaves behind, cannot be read.
+    #[must_use]
+    pub const fn is_damaged(&self) -> bool {
+        self.damage.inner_bytes > 0 || self.header.is_none()
+    }
+
     /// Reads a file.
     ///
     /// # Errors

@@ -49,9 +49,8 @@ impl SampleDirectory {
     ///
     /// [`Error::Storage`] if it cannot be made, or something else has its name.
     pub fn make(path: &Path) -> Result<(), Error> {
-        std::fs::create_dir_all(path).map_err(|error| {
-            Error::storage("make directory", path, directory::explain(path, &error))
-        })
+        std::fs::create_dir_all(path)
+            .map_err(|error| Error::storage("make directory", path, &error))
     }
 
     /// Lists the files of samples in a directory, in the order in which their results count.

@@ -6,7 +6,7 @@
 
 use std::{
     io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
@@ -23,11 +23,11 @@ use fsgather_core::{
 
 use crate::{
     layout::SampleFileName,
-    os::{directory, remove},
+    os::remove,
     samples::{
         entry::{EntryKind, encode_entry},
         file_header::SampleFileHeader,
-        part_file::PartFile,
+        part_file::{Failure, PartFile},
         sample_id::SampleId,
     },
 };
@@ -39,7 +39,7 @@ const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes that wait in memory at most, except that a single entry always may.
 const MAX_HELD_BYTES: usize = 64 << 20;
 /// Maximum time for which writing is tried again after an error.
-const RETRY_LIMIT: Duration = Duration::from_secs(600);
+pub(crate) const RETRY_LIMIT: Duration = Duration::from_secs(600);
 /// Time between tries.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Time after which a waiting caller warns for the first time.
@@ -65,6 +65,8 @@ pub struct WriterProgress {
     pub added: u64,
     /// Results among them.
     pub results: u64,
+    /// Failures among them.
+    pub failures: u64,
     /// Entries that are on disk.
     pub synced: u64,
     /// Bytes of all entries.
@@ -169,6 +171,7 @@ impl SampleWriter {
         encode_entry(&mut state.pending, self.nonce, sequence, kind, id, value)?;
         state.progress.added += 1;
         state.progress.results += u64::from(kind == EntryKind::Result);
+        state.progress.failures += u64::from(kind == EntryKind::Failure);
         state.progress.bytes += (state.pending.len() - before) as u64;
         if state.pending_since.is_none() {
             state.pending_since = Some(clock::now());
@@ -362,6 +365,7 @@ impl Shared {
             drop(state);
             let syncs = is_wanted || clock::since(last_sync) >= WRITE_INTERVAL;
             let stored = file.store(syncs).or_else(|error| self.retry(file, &error));
+            let stored = stored.and_then(|()| if syncs { file.check_place() } else { Ok(()) });
             let mut state = lock(&self.state);
             match stored {
                 Ok(()) if syncs || file.unsynced.is_empty() => {
@@ -373,12 +377,12 @@ impl Shared {
                 Ok(()) => {}
                 Err(failure) => {
                     let WriterProgress { added, synced, .. } = state.progress;
-                    state.failure = Some(failure.with_counts(added, synced));
+                    state.failure = Some(failure.into_error(added, synced));
                     return;
                 }
             }
             let ends = is_closing && state.progress.synced == state.progress.added;
-            let is_unused = state.progress.added == 0;
+            let is_unused = state.progress.results + state.progress.failures == 0;
             drop(state);
             self.done.wake_all();
             if ends {
@@ -404,7 +408,7 @@ impl Shared {
                 );
             }
             if lasts >= RETRY_LIMIT {
-                return Err(Failure {
+                return Err(Failure::Unwritten {
                     path: file.path(),
                     cause: error,
                 });
@@ -416,26 +420,9 @@ impl Shared {
                     tracing::info!(path = %file.path().display(), "samples can be written again");
                     return Ok(());
                 }
-                Err(again) => error = directory::explain(&file.directory, &again),
+                Err(again) => error = StorageCause::from(&again),
             }
         }
-    }
-}
-
-/// Results that could not be written for too long.
-struct Failure {
-    path: PathBuf,
-    cause: StorageCause,
-}
-
-impl Failure {
-    fn with_counts(mut self, added: u64, synced: u64) -> Error {
-        self.cause.message = format!(
-            "{} (tried for {}); {synced} of the {added} results of this process are on disk",
-            self.cause.message,
-            duration_text(RETRY_LIMIT)
-        );
-        Error::storage("write samples to", self.path, self.cause)
     }
 }
 
@@ -445,11 +432,11 @@ mod tests {
 
     #[test]
     fn errors_say_how_many_results_are_on_disk() {
-        let failure = Failure {
+        let failure = Failure::Unwritten {
             path: "/x".into(),
             cause: StorageCause::described("no room"),
         };
-        let text = failure.with_counts(7, 5).to_string();
+        let text = failure.into_error(7, 5).to_string();
         assert!(text.contains("5 of the 7 results"), "{text}");
     }
 }

@@ -92,6 +92,26 @@ fn results_reach_the_file_without_a_flush() {
 }
 
 #[test]
+fn removed_and_replaced_files_are_an_error_at_the_next_flush() {
+    for is_replaced in [false, true] {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("run");
+        fs::create_dir(&directory).unwrap();
+        let writer = writer(&directory, 1, 0);
+        add(&writer, 1, b"one");
+        writer.flush(&mut || Ok(())).unwrap();
+        fs::rename(&directory, place.path().join("moved")).unwrap();
+        if is_replaced {
+            fs::create_dir(&directory).unwrap();
+        }
+        add(&writer, 2, b"two");
+        let error = writer.flush(&mut || Ok(())).unwrap_err().to_string();
+        assert!(error.contains("removed or replaced"), "{error}");
+        assert!(writer.close(&mut || Ok(())).is_err());
+    }
+}
+
+#[test]
 fn writers_without_results_leave_no_file() {
     let place = tempfile::tempdir().unwrap();
     let writer = writer(place.path(), 1, 0);

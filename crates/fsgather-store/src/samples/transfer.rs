@@ -12,7 +12,7 @@ use fsgather_core::{
 
 use crate::{
     layout::SampleFileName,
-    os::{directory, file, remove},
+    os::{file, remove},
     samples::{
         entry::{EntryKind, encode_entry},
         file_header::SampleFileHeader,
@@ -55,10 +55,7 @@ pub fn receive_sample_file(
 ) -> Result<(), Error> {
     let path = directory.join(name.to_string());
     let temporary = directory.join(format!("{name}-{:016x}", random::fresh::<u64>()));
-    let failed = |error: &io::Error| {
-        let cause = directory::explain(directory, error);
-        Error::storage("receive samples into", &path, cause)
-    };
+    let failed = |error: &io::Error| Error::storage("receive samples into", &path, error);
     let file = file::create_masked(&temporary, FILE_MODE).map_err(|error| failed(&error))?;
     let mut left = len;
     let mut buffer = vec![0; BUFFER_BYTES];

@@ -105,6 +105,15 @@ pub enum GatherSamplesError<C = Postcard> {
 struct Added {
     results: u64,
     files: Vec<(SampleFileName, u64)>,
+    wanted: Wanted,
+}
+
+/// Options that all ranks must give alike.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Wanted {
+    destination: Option<Rank>,
+    is_partial: bool,
+    refuses_conflicts: bool,
 }
 
 /// Judgement of a rank that has read the results.
@@ -159,8 +168,10 @@ impl<C: Codec> Samples<C> {
         let added = self.flush().map(|()| Added {
             results: self.writer().progress().results,
             files: self.writer().files(),
+            wanted: options.wanted(),
         });
         let added = agreement.agree(&added)?;
+        check_wanted(added.iter().map(|added| added.wanted))?;
         let reader = Reader {
             directory: &self.directory,
             leaders: &self.opened.leaders,
@@ -200,15 +211,51 @@ impl<C: Codec> Samples<C> {
                 return Ok(read);
             };
             if is_local || clock::since(began) >= COMPLETION_LIMIT {
-                return Err(late.error(&self.directory));
+                let error = late.error(&self.directory);
+                if self.options.expected.is_none() {
+                    return Err(error);
+                }
+                // Its samples are counted as missing.
+                fsgather_core::warn!("{error}");
+                return Ok(read);
             }
-            self.communicator.inner.heed()?;
+            self.heed()?;
             clock::sleep(LOOK_INTERVAL);
         }
     }
 }
 
+/// Checks that all ranks gather in the same way.
+fn check_wanted(wanted: impl Iterator<Item = Wanted>) -> Result<(), Error> {
+    let mut first = None;
+    for (rank, wanted) in wanted.enumerate() {
+        let first = *first.get_or_insert(wanted);
+        if wanted == first {
+            continue;
+        }
+        let to = |wanted: Wanted| match wanted.destination {
+            None => "to all ranks".to_owned(),
+            Some(rank) => format!("to rank {rank}"),
+        };
+        let what = if wanted.destination == first.destination {
+            format!("rank 0 and rank {rank} treat missing or differing samples in different ways")
+        } else {
+            format!("rank 0 gathers {}, rank {rank} {}", to(first), to(wanted))
+        };
+        return Err(Error::config(format!("{what}; give the same to all ranks")));
+    }
+    Ok(())
+}
+
 impl GatherOptions<'_> {
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            destination: self.destination,
+            is_partial: self.is_partial,
+            refuses_conflicts: self.refuses_conflicts,
+        }
+    }
+
     /// Has all ranks return alike what the reading ranks have found.
     fn conclude<C>(
         &self,
@@ -316,9 +363,10 @@ pub fn gather_encoded<C: Codec>(
     let hello = options.check().and(results).and_then(|results| {
         let entries = results.iter().map(|(id, value)| (id, value.as_slice()));
         let contents = encode_samples(&header, nonce, entries)?;
+        let hello = Hello::new(0, &options, &header);
         Ok((
             contents,
-            (Hello::new(0, &options, &header), results.len() as u64),
+            (hello, (results.len() as u64, gathering.wanted())),
         ))
     });
     let (contents, hello) = match hello {
@@ -327,6 +375,8 @@ pub fn gather_encoded<C: Codec>(
     };
     let (hellos, added): (Vec<_>, Vec<_>) = agreement.agree(&hello)?.into_iter().unzip();
     check_alike(&hellos)?;
+    let (added, wanted): (Vec<u64>, Vec<Wanted>) = added.into_iter().unzip();
+    check_wanted(wanted.into_iter())?;
     let contents = Bytes::from(contents);
     let mut files = Vec::new();
     if let Some(destination) = gathering.destination {

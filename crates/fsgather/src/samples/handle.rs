@@ -1,9 +1,9 @@
 //! The results of one rank by name: [`Samples`].
 
-use std::{fmt, fmt::Display, panic::Location, path::PathBuf};
+use std::{fmt, fmt::Display, panic::Location, path::PathBuf, time::Instant};
 
 use fsgather_config::working_directory;
-use fsgather_core::{Error, WorldSize};
+use fsgather_core::{Error, Interrupt, WorldSize};
 use fsgather_store::{EntryKind, SampleId, SampleWriter};
 use serde::Serialize;
 
@@ -45,6 +45,8 @@ pub struct Samples<C = Postcard> {
     pub(crate) directory: PathBuf,
     pub(crate) options: SampleOptions,
     pub(crate) opened: Opened,
+    /// Ends waits for a file system, besides the communicator's.
+    interrupt: Option<Interrupt>,
 }
 
 impl<C: Codec> Samples<C> {
@@ -85,7 +87,16 @@ impl<C: Codec> Samples<C> {
             directory,
             options,
             opened,
+            interrupt: None,
         })
+    }
+
+    /// Has this end waits for a file system as well. For bindings.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn interrupted_by(mut self, interrupt: Interrupt) -> Self {
+        self.interrupt = Some(interrupt);
+        self
     }
 
     /// Adds a result, which is on disk about a second later.
@@ -113,7 +124,7 @@ impl<C: Codec> Samples<C> {
     /// Those of [`add`](Self::add).
     pub fn add_error(&self, id: impl Into<SampleId>, reason: impl Display) -> Result<(), Error> {
         let reason = reason.to_string();
-        let mut check = || self.communicator.inner.heed();
+        let mut check = || self.heed();
         self.writer().add(
             EntryKind::Failure,
             &id.into(),
@@ -128,7 +139,7 @@ impl<C: Codec> Samples<C> {
     ///
     /// [`Error::Storage`] if results could not be written for ten minutes.
     pub fn flush(&self) -> Result<(), Error> {
-        self.writer().flush(&mut || self.communicator.inner.heed())
+        self.writer().flush(&mut || self.heed())
     }
 
     /// Flushes, and ends the thread that writes. Not collective.
@@ -137,7 +148,7 @@ impl<C: Codec> Samples<C> {
     ///
     /// Those of [`flush`](Self::flush).
     pub fn close(&self) -> Result<(), Error> {
-        self.writer().close(&mut || self.communicator.inner.heed())
+        self.writer().close(&mut || self.heed())
     }
 }
 
@@ -187,8 +198,19 @@ impl<C> Samples<C> {
     /// Those of [`add`](Self::add).
     #[doc(hidden)]
     pub fn add_encoded(&self, id: &SampleId, pieces: &[&[u8]]) -> Result<(), Error> {
-        let mut check = || self.communicator.inner.heed();
+        let mut check = || self.heed();
         self.writer().add(EntryKind::Result, id, pieces, &mut check)
+    }
+
+    /// Returns an error once this process is to stop.
+    pub(crate) fn heed(&self) -> Result<(), Error> {
+        if let Some(interrupt) = &self.interrupt {
+            interrupt.poll_if_due(Instant::now());
+            if let Some(reason) = interrupt.reason() {
+                return Err(Error::config(format!("interrupted: {reason}")));
+            }
+        }
+        self.communicator.inner.heed()
     }
 
     fn world_size(&self) -> WorldSize {

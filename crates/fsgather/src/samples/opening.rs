@@ -30,6 +30,8 @@ const VISIBILITY_LIMIT: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// An attempt whose processes cannot be seen is taken to be alive if a file of it has changed since so long.
 const ACTIVE_WITHIN: Duration = Duration::from_secs(10);
+/// Longest list of expected samples that every file of an attempt has; only rank 0's has a longer one.
+const MAX_REPEATED_EXPECTATION_BYTES: usize = 64 << 10;
 /// Longest reason of a failed sample that is sent to other ranks, in characters.
 const MAX_REASON_CHARS: usize = 500;
 
@@ -62,8 +64,6 @@ struct Found {
     failed: Vec<(u32, String)>,
     /// Results of samples that are not expected.
     unexpected: u64,
-    /// Whether the directory has the list of expected samples.
-    has_expectation: bool,
 }
 
 pub(crate) fn open(
@@ -115,9 +115,9 @@ pub(crate) fn open(
     };
     let found = agreement.agree(&found)?;
     let found: Vec<Found> = found.into_iter().flatten().collect();
-    if rank == Rank::ZERO
-        && let Some(expectation) = options.expectation()
-        && found.first().is_some_and(|found| !found.has_expectation)
+    // Each file has the list unless it is long, so that no damage hides which samples are missing.
+    if let Some(expectation) = options.expectation()
+        && (rank == Rank::ZERO || expectation.len() <= MAX_REPEATED_EXPECTATION_BYTES)
     {
         let id = SampleId::from(attempt);
         writer.add(EntryKind::Expectation, &id, &[&expectation], &mut || Ok(()))?;
@@ -233,7 +233,8 @@ fn look_into(
 ) -> Result<Found, Error> {
     let read = SampleDirectory::read(directory)?;
     check_headers(&read, header)?;
-    warn_of_files(&read, header, attempt);
+    warn_of_files(&read);
+    warn_of_others(&read, header, attempt);
     let expected = options.expected.as_deref().unwrap_or_default();
     let mut done = vec![0; expected.len().div_ceil(8)];
     let mut known = 0;
@@ -250,12 +251,9 @@ fn look_into(
             failed.push((position, reason));
         }
     }
-    let recorded = read.index().expectation();
-    let recorded = recorded.map(|place| read.value(place)).transpose()?;
     Ok(Found {
         done,
         failed,
-        has_expectation: recorded == options.expectation(),
         unexpected: (read.index().len() - known) as u64,
     })
 }
@@ -284,8 +282,8 @@ pub(crate) fn check_headers(read: &SampleDirectory, own: &SampleFileHeader) -> R
     Ok(())
 }
 
-/// Warns of damaged files, of those that were left out, and of another attempt that still runs.
-fn warn_of_files(read: &SampleDirectory, own: &SampleFileHeader, attempt: u32) {
+/// Warns of damaged files, and of those that are left out.
+pub(crate) fn warn_of_files(read: &SampleDirectory) {
     for (path, uid) in read.foreign() {
         fsgather_core::warn!(
             "{} is left out: uid {uid} owns it, and all users may write into this directory; take that permission away \
@@ -294,7 +292,7 @@ fn warn_of_files(read: &SampleDirectory, own: &SampleFileHeader, attempt: u32) {
         );
     }
     for file in read.files() {
-        if file.damage.inner_bytes > 0 || file.header.is_none() && file.len > 0 {
+        if file.is_damaged() {
             fsgather_core::warn!(
                 "{} is damaged: {} of its {} bytes cannot be read; results in them count as missing",
                 file.path.display(),
@@ -303,6 +301,10 @@ fn warn_of_files(read: &SampleDirectory, own: &SampleFileHeader, attempt: u32) {
             );
         }
     }
+}
+
+/// Warns of another attempt that still runs.
+fn warn_of_others(read: &SampleDirectory, own: &SampleFileHeader, attempt: u32) {
     let others = read
         .files()
         .iter()

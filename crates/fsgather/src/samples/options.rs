@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 pub struct SampleOptions {
     pub(crate) expected: Option<Vec<SampleId>>,
     pub(crate) config: Option<BTreeMap<String, String>>,
+    problem: Option<String>,
 }
 
 impl SampleOptions {
@@ -49,9 +50,19 @@ impl SampleOptions {
         self
     }
 
+    /// Has opening fail on all ranks, because this rank's arguments are wrong. For bindings.
+    #[doc(hidden)]
+    pub fn wrong(mut self, problem: impl Into<String>) -> Self {
+        self.problem = Some(problem.into());
+        self
+    }
+
     /// Checks that no sample is expected twice.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), Error> {
+        if let Some(problem) = &self.problem {
+            return Err(Error::config(problem.clone()));
+        }
         let mut positions = HashMap::new();
         for (position, id) in self.expected.iter().flatten().enumerate() {
             if let Some(first) = positions.insert(id, position) {
@@ -127,7 +138,9 @@ pub(crate) fn config_difference(
     for name in names {
         let (before, after) = (earlier.get(name), now.get(name));
         if before != after {
-            let text = |value: Option<&String>| value.map_or("not set".to_owned(), String::clone);
+            let text = |value: Option<&String>| {
+                value.map_or("not set".to_owned(), |value| shortened(value))
+            };
             differences.push(format!("{name}: {} -> {}", text(before), text(after)));
         }
     }
@@ -137,6 +150,15 @@ pub(crate) fn config_difference(
         differences.push(format!("and {more} more"));
     }
     differences.join(", ")
+}
+
+fn shortened(text: &str) -> String {
+    const MAX_SHOWN_CHARS: usize = 80;
+    let mut shown: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+    if shown.len() < text.len() {
+        shown.push_str("...");
+    }
+    shown
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub struct SampleReport {
     pub repeated: u64,
     /// Samples of which another result came that was not equal; the first counts.
     pub conflicts: Vec<SampleId>,
+    /// Files of which more than the end cannot be read; results in them count as missing.
+    pub damaged_files: u64,
     /// Results of samples that are not expected. They stay on disk.
     pub unexpected: u64,
     /// Results that each rank has added in this attempt.
@@ -65,6 +67,9 @@ impl SampleReport {
             ));
         }
         parts.push(added_text(&self.added));
+        if self.damaged_files > 0 {
+            parts.push(format!("damaged files: {}", self.damaged_files));
+        }
         if let Some((added, missing)) = &self.other_spelling {
             parts.push(format!(
                 "{added} was added where {missing} is expected: give ids of one kind"
@@ -124,7 +129,11 @@ impl fmt::Display for SampleReport {
                 write!(f, ", {count} {what}")?;
             }
         }
-        Ok(())
+        match self.damaged_files {
+            0 => Ok(()),
+            1 => write!(f, "; 1 file is damaged"),
+            files => write!(f, "; {files} files are damaged"),
+        }
     }
 }
 

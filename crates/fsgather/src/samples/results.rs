@@ -8,7 +8,11 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     codec::{Codec, Postcard},
-    samples::{opening::check_headers, options::read_expectation, report::SampleReport},
+    samples::{
+        opening::{check_headers, warn_of_files},
+        options::read_expectation,
+        report::SampleReport,
+    },
 };
 
 /// Whether two encoded results hold equal values.
@@ -67,6 +71,7 @@ impl<C> SampleResults<C> {
             encoding.clone_into(&mut header.encoding);
         }
         check_headers(&read, &header)?;
+        warn_of_files(&read);
         let expected = match (expected, read.index().expectation()) {
             (Some(expected), _) => Some(expected),
             (None, Some(place)) => Some(read_expectation(&read.value(place)?)?),
@@ -90,7 +95,11 @@ impl<C> SampleResults<C> {
         are_equal: Option<&Comparison<'_>>,
     ) -> Result<Self, Error> {
         let index = directory.take_index();
-        let mut report = SampleReport::default();
+        let damaged = directory.files().iter().filter(|file| file.is_damaged());
+        let mut report = SampleReport {
+            damaged_files: damaged.count() as u64,
+            ..SampleReport::default()
+        };
         let mut places: Vec<(SampleId, ValuePlace)> = Vec::new();
         let reason_of = |place| match directory.value(place) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),

@@ -106,7 +106,10 @@ pub(crate) fn inspect(arguments: &InspectArguments, json: bool) -> Result<u8, Fa
         let mut errors = Vec::new();
         for directory in &directories {
             match surveyor.survey(directory) {
-                Ok(survey) => surveys.push(survey),
+                Ok(mut survey) => {
+                    survey.count_samples();
+                    surveys.push(survey);
+                }
                 Err(error) => errors.push((directory.clone(), error)),
             }
         }

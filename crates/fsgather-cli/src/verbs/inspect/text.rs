@@ -463,7 +463,8 @@ mod tests {
         let name = "samples-a000001-r00000-000000000000beef-p000";
         std::fs::write(place.path().join(name), b"").unwrap();
         let surveyor = crate::housekeeping::surveyor(Rules::default()).unwrap();
-        let survey = surveyor.survey(place.path()).unwrap();
+        let mut survey = surveyor.survey(place.path()).unwrap();
+        survey.count_samples();
         let text = text(&[survey], false, false, &TableStyle::PLAIN);
         assert!(
             text.contains(": 1 file of samples, which are never removed; fsgather samples /"),
