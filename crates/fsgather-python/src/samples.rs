@@ -118,13 +118,20 @@ fn failures_of<'py>(
 }
 
 /// Builds the options of a program.
+///
+/// Wrong ids make opening fail on all ranks.
 fn options_of(
-    expected: Option<Vec<Id>>,
+    py: Python<'_>,
+    expected: Option<Vec<Bound<'_, PyAny>>>,
     config: Option<BTreeMap<String, String>>,
 ) -> SampleOptions {
     let mut options = SampleOptions::default();
     if let Some(expected) = expected {
-        options = options.expect_ids(expected.into_iter().map(|Id(id)| id));
+        let ids: PyResult<Vec<SampleId>> = expected.iter().map(|id| id_of(id, 0)).collect();
+        options = match ids {
+            Ok(ids) => options.expect_ids(ids),
+            Err(error) => options.wrong(error.value(py).to_string()),
+        };
     }
     for (name, value) in config.into_iter().flatten() {
         options = options.config(name, value);
@@ -137,6 +144,8 @@ fn options_of(
 #[pyo3(from_item_all)]
 pub(crate) struct How {
     dst: Option<u32>,
+    /// The file that is written afterwards.
+    out: Option<String>,
     partial: bool,
     refuse_conflicts: bool,
     /// Compares two results whose bytes differ.
@@ -163,7 +172,7 @@ impl How {
             if self.refuse_conflicts {
                 options = options.refuse_conflicts();
             }
-            match call(options.compare_with(&equal)) {
+            match call(options.output(self.out.as_deref()).compare_with(&equal)) {
                 Ok(results) => Ok(results),
                 Err(GatherSamplesError::Failed(error)) => Err(error),
                 Err(GatherSamplesError::Incomplete {
@@ -213,17 +222,22 @@ impl Samples {
         py: Python<'_>,
         communicator: &Communicator,
         directory: PathBuf,
-        expected: Option<Vec<Id>>,
+        expected: Option<Vec<Bound<'_, PyAny>>>,
         config: Option<BTreeMap<String, String>>,
+        problem: Option<Told>,
         site: Told,
     ) -> PyResult<Self> {
         let (member, waiting) = communicator.for_samples()?;
-        let options = options_of(expected, config);
+        let mut options = options_of(py, expected, config);
+        if let Some(problem) = problem {
+            options = options.wrong(problem);
+        }
         let samples = waiting.run(py, || {
             let calls = member.call().site(site);
             let encoding = ENCODING.to_owned();
             fsgather::samples::Samples::open_encoded(&calls, directory, options, encoding)
         })?;
+        let samples = samples.interrupted_by(waiting.interrupt().clone());
         Ok(Self { samples, waiting })
     }
 
@@ -271,10 +285,10 @@ impl Samples {
         self.waiting.run(py, || self.samples.close())
     }
 
-    /// Results that were added, and those on disk.
+    /// Number of results that were added, and of entries that are not on disk yet.
     fn progress(&self) -> (u64, u64) {
         let progress = self.samples.writer().progress();
-        (progress.added, progress.synced)
+        (progress.results, progress.added - progress.synced)
     }
 
     fn gather(&self, py: Python<'_>, how: How, site: Told) -> PyResult<Option<SampleResults>> {
@@ -288,21 +302,27 @@ impl Samples {
 pub(crate) fn gather_samples(
     py: Python<'_>,
     communicator: &Communicator,
-    results: Vec<(Id, Bound<'_, PyAny>)>,
-    expected: Option<Vec<Id>>,
+    results: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
+    expected: Option<Vec<Bound<'_, PyAny>>>,
+    problem: Option<Told>,
     how: How,
     site: Told,
 ) -> PyResult<Option<SampleResults>> {
     let (member, waiting) = communicator.for_samples()?;
-    let mut encoded = Vec::with_capacity(results.len());
-    for (Id(id), result) in results {
-        let pieces = encode_result(&result, &id)?;
-        encoded.push((id, pieces.concat()));
+    let mut options = options_of(py, expected, None);
+    if let Some(problem) = problem {
+        options = options.wrong(problem);
     }
-    let options = options_of(expected, None);
+    let encode = |(id, result): (Bound<'_, PyAny>, Bound<'_, PyAny>)| -> PyResult<_> {
+        let id = id_of(&id, 0)?;
+        let pieces = encode_result(&result, &id)?;
+        Ok((id, pieces.concat()))
+    };
+    let encoded: PyResult<Vec<_>> = results.into_iter().map(encode).collect();
+    let encoded = encoded.map_err(|error| Error::config(error.value(py).to_string()));
     how.gather(py, &waiting, move |gathering| {
         let calls = member.call().site(site);
-        gather_encoded(&calls, Ok(encoded), options, gathering, ENCODING.to_owned())
+        gather_encoded(&calls, encoded, options, gathering, ENCODING.to_owned())
     })
 }
 

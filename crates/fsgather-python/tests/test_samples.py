@@ -254,3 +254,32 @@ def test_directories_without_samples_are_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(fsgather.Storage, match="file"):
         fsgather.samples(tmp_path / "file", expected=1)
+
+
+def test_wrong_arguments_of_one_rank_fail_on_all(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        directory = os.environ["FSGATHER_DIR"] + "/run"
+        for expected in ([1.5], {1, 2}, [1, 1]):
+            try:
+                fsgather.samples(directory, expected=expected if rank else 3)
+            except fsgather.Config as error:
+                tell(str(error))
+        samples = fsgather.samples(directory, expected=0)
+        for how in ({"dst": rank}, {"out": f"{directory}/{rank}"}, {"partial": bool(rank)}):
+            try:
+                samples.gather(**how)
+            except fsgather.Config as error:
+                tell(str(error))
+        try:
+            samples.gather(out="/no/such/directory/x.jsonl")
+        except fsgather.Error as error:
+            tell(str(error))
+        tell(samples.gather() is None)
+        """,
+    ).told()
+    assert told[0][:-1] == told[1][:-1] and [told[0][-1], told[1][-1]] == [False, True]
+    texts = ["1.5 (float)", "has no order", "expected twice", "to rank 0, rank 1 to rank 1", "output files", "different ways", "rank 0 cannot write"]
+    assert len(told[0]) == len(texts) + 1
+    assert all(part in text for part, text in zip(texts, told[0])), told[0]

@@ -71,7 +71,12 @@ class Pending:
 class Samples:
     @staticmethod
     def open(
-        communicator: Communicator, directory: str, expected: Optional[list[Any]], config: Optional[dict[str, str]], site: str
+        communicator: Communicator,
+        directory: str,
+        expected: Optional[list[Any]],
+        config: Optional[dict[str, str]],
+        problem: Optional[str],
+        site: str,
     ) -> Samples: ...
     @property
     def missing(self) -> list[Any]: ...
@@ -105,7 +110,12 @@ class SampleResults:
     def summary(self) -> str: ...
 
 def gather_samples(
-    communicator: Communicator, results: list[tuple[Any, Any]], expected: Optional[list[Any]], how: Any, site: str
+    communicator: Communicator,
+    results: list[tuple[Any, Any]],
+    expected: Optional[list[Any]],
+    problem: Optional[str],
+    how: Any,
+    site: str,
 ) -> Optional[SampleResults]: ...
 def read_samples(directory: str, are_equal: Callable[[Any, Any], bool]) -> SampleResults: ...
 def make_rendezvous(directory: str) -> str: ...

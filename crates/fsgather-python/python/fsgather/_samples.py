@@ -14,7 +14,8 @@ from typing import Any, Callable, Literal, Optional, TypedDict, Union
 
 from fsgather import _arguments, _fsgather, _tracebacks
 from fsgather._arguments import PathLike
-from fsgather._errors import Config
+from fsgather._communicator import Communicator
+from fsgather._errors import Config, Error
 from fsgather._functions import _communicator_of
 from fsgather._sites import caller
 from fsgather._torch_order import ALL
@@ -34,6 +35,7 @@ class Gathering(TypedDict):
     """How samples are gathered, as the extension module takes it."""
 
     dst: Optional[int]
+    out: Optional[str]
     partial: bool
     refuse_conflicts: bool
     are_equal: Callable[[Any, Any], bool]
@@ -156,10 +158,11 @@ class Samples:
     """
 
     def __init__(
-        self, member: _fsgather.Samples, rank: int, world_size: int, expected: Optional[list[Any]], encode: Convert, decode: Convert
+        self, member: _fsgather.Samples, communicator: Communicator, expected: Optional[list[Any]], encode: Convert, decode: Convert
     ) -> None:
         self._member = member
-        self._rank, self._world_size = rank, world_size
+        self._communicator = communicator
+        self._process = os.getpid()
         self._expected = expected
         self._known: Optional[frozenset[Any]] = None
         self._encode, self._decode = encode, decode
@@ -176,7 +179,7 @@ class Samples:
     @property
     def share(self) -> list[Any]:
         """This rank's part of :attr:`missing`: every ``world_size``-th id."""
-        return self.missing[self._rank :: self._world_size]
+        return self.missing[self._communicator.rank :: self._communicator.world_size]
 
     @property
     def failed(self) -> dict[Any, str]:
@@ -263,17 +266,26 @@ class Samples:
             fsgather.Incomplete: on every rank; ``results`` has what was gathered where it would have been received.
             fsgather.Error: on every rank alike; what was added stays on disk.
         """
-        how = self._how(dst, partial, on_conflict)
-        if out is not None:
-            out = _arguments.path("out", out)
+        path = _arguments.path("out", out)
+        how = _gathering(dst, self._communicator.world_size, partial, on_conflict, path)
         gathered = self._member.gather(how, caller())
         results = None if gathered is None else SampleResults(gathered, self._decode)
-        if results is not None and out is not None and self._rank == (dst or 0):
-            results.write_jsonl(out)
+        if path is not None:
+            self._write(path, results if self._communicator.rank == (dst or 0) else None)
         return results
 
-    def _how(self, dst: Optional[int], partial: bool, on_conflict: str) -> Gathering:
-        return _gathering(dst, self._world_size, partial, on_conflict)
+    def _write(self, path: str, results: Optional[SampleResults]) -> None:
+        """Writes the results where there are any; a failure is raised on all ranks."""
+        failure: Optional[Exception] = None
+        try:
+            if results is not None:
+                results.write_jsonl(path)
+        except Exception as error:
+            failure = error
+        told = None if failure is None else f"{type(failure).__name__}: {failure}"
+        for rank, reason in enumerate(self._communicator.all_gather(told, site=caller())):
+            if reason is not None:
+                raise Error(f"rank {rank} cannot write the samples to {path}: {reason}") from failure
 
     def __enter__(self) -> Samples:
         return self
@@ -284,8 +296,8 @@ class Samples:
         self.close()
 
     def __repr__(self) -> str:
-        added, synced = self._member.progress()
-        return f"<Samples: attempt {self.attempt}, {added} added, {synced} on disk>"
+        added, pending = self._member.progress()
+        return f"<Samples: attempt {self.attempt}, {added} added, {pending or 'none'} of them not on disk yet>"
 
 
 _open: weakref.WeakSet[Samples] = weakref.WeakSet()
@@ -295,6 +307,8 @@ _open: weakref.WeakSet[Samples] = weakref.WeakSet()
 @atexit.register
 def _close_all() -> None:
     for each in list(_open):
+        if each._process != os.getpid():
+            continue
         try:
             each.close()
         except Exception as error:
@@ -339,12 +353,18 @@ def samples(
         fsgather.Error: on every rank alike.
     """
     communicator = _communicator_of(group)
-    given = _arguments.path("directory", directory)
-    if given is None:
-        raise Config("directory=None is not the path of a directory, such as 'runs/mmlu'")
-    ids = _expected_ids(expected)
-    member = _fsgather.Samples.open(communicator._member, given, ids, _flat(config), caller())
-    return Samples(member, communicator.rank, communicator.world_size, ids, encode, decode)
+    given, ids, settings, problem = "", None, None, None
+    try:
+        _check_callable("encode", encode)
+        _check_callable("decode", decode)
+        given = _directory(directory)
+        ids = _expected_ids(expected)
+        settings = _flat(config)
+    except Config as error:
+        # All ranks hear of it, and none waits for this one.
+        problem = str(error)
+    member = _fsgather.Samples.open(communicator._member, given, ids, settings, problem, caller())
+    return Samples(member, communicator, ids, encode, decode)
 
 
 def gather_samples(
@@ -370,9 +390,17 @@ def gather_samples(
         fsgather.Incomplete: on every rank; ``results`` has what was gathered where it would have been received.
     """
     communicator = _communicator_of(group)
-    how = _gathering(dst, communicator.world_size, partial, on_conflict)
-    items = list(results.items())
-    gathered = _fsgather.gather_samples(communicator._member, items, _expected_ids(expected), how, caller())
+    how = _gathering(dst, communicator.world_size, partial, on_conflict, None)
+    items: list[tuple[Any, Any]] = []
+    ids, problem = None, None
+    try:
+        if not isinstance(results, Mapping):
+            raise Config(f"results={_arguments._shown(results)} is not a dictionary of results by id")
+        items = list(results.items())
+        ids = _expected_ids(expected)
+    except Config as error:
+        problem = str(error)
+    gathered = _fsgather.gather_samples(communicator._member, items, ids, problem, how, caller())
     return None if gathered is None else SampleResults(gathered)
 
 
@@ -382,19 +410,29 @@ def read_samples(directory: PathLike, *, decode: Convert = None) -> SampleResult
     Raises:
         fsgather.Config: it has no samples.
     """
+    return SampleResults(_fsgather.read_samples(_directory(directory), _are_equal), decode)
+
+
+def _directory(directory: PathLike) -> str:
     given = _arguments.path("directory", directory)
     if given is None:
         raise Config("directory=None is not the path of a directory, such as 'runs/mmlu'")
-    return SampleResults(_fsgather.read_samples(given, _are_equal), decode)
+    return given
 
 
-def _gathering(dst: Optional[int], world_size: int, partial: bool, on_conflict: str) -> Gathering:
+def _check_callable(name: str, convert: Convert) -> None:
+    if convert is not None and not callable(convert):
+        raise Config(f"{name}={_arguments._shown(convert)} is not a function")
+
+
+def _gathering(dst: Optional[int], world_size: int, partial: bool, on_conflict: str, out: Optional[str]) -> Gathering:
     if dst is not None:
         dst = _arguments.rank("dst", dst, world_size)
     if on_conflict not in ("first", "error"):
         raise Config(f"on_conflict={on_conflict!r} is not 'first' or 'error'")
     refuse = on_conflict == "error"
-    return {"dst": dst, "partial": _arguments.switch("partial", partial), "refuse_conflicts": refuse, "are_equal": _are_equal}
+    partial = _arguments.switch("partial", partial)
+    return {"dst": dst, "out": out, "partial": partial, "refuse_conflicts": refuse, "are_equal": _are_equal}
 
 
 def _expected_ids(expected: Expected) -> Optional[list[Any]]:
@@ -414,6 +452,8 @@ def _plain_id(sample: Any) -> Any:
 
 def _listed(name: str, ids: Any) -> list[Any]:
     """Ids of any sequence, array or tensor."""
+    if isinstance(ids, (set, frozenset)):
+        raise Config(f"{name}={_arguments._shown(ids)} has no order; give a list of ids")
     if isinstance(ids, (str, bytes, Mapping, float)) or not hasattr(ids, "__iter__"):
         raise Config(f"{name}={_arguments._shown(ids)} is not a list of ids; an id is an int, a str or a tuple of these")
     if hasattr(ids, "tolist") and hasattr(ids, "dtype"):
@@ -428,6 +468,9 @@ def _rows(results: Any, count: int) -> Iterable[Any]:
     if getattr(results, "ndim", 1) == 0 or len(results) != count:
         length = 0 if getattr(results, "ndim", 1) == 0 else len(results)
         raise Config(f"{count} ids came with {length} results; give one for each")
+    if getattr(getattr(results, "dtype", None), "kind", "") == "U":
+        # Texts, and no scalars of numpy.
+        results = results.tolist()
     rows: Iterable[Any] = results.cpu() if getattr(results, "is_cuda", False) else results
     return rows
 

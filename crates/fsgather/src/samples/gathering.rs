@@ -3,7 +3,7 @@
 use std::{fmt, panic::Location, path::Path, time::Duration};
 
 use bytes::Bytes;
-use fsgather_core::{Error, Rank, Site, StorageCause, sys::clock};
+use fsgather_core::{Error, Rank, Site, StorageCause, hash::Hash64, sys::clock};
 use fsgather_store::{
     Class, FileSystem, SampleDirectory, SampleFileName, SampleId, encode_samples,
 };
@@ -36,6 +36,7 @@ pub struct GatherOptions<'a> {
     is_partial: bool,
     refuses_conflicts: bool,
     are_equal: Option<&'a Comparison<'a>>,
+    output: Option<&'a str>,
 }
 
 impl<'a> GatherOptions<'a> {
@@ -61,6 +62,13 @@ impl<'a> GatherOptions<'a> {
     /// Fails if a sample has results that differ. Otherwise the first counts.
     pub const fn refuse_conflicts(mut self) -> Self {
         self.refuses_conflicts = true;
+        self
+    }
+
+    /// Names the file that the caller writes afterwards, which all ranks must name alike. For bindings.
+    #[doc(hidden)]
+    pub const fn output(mut self, path: Option<&'a str>) -> Self {
+        self.output = path;
         self
     }
 
@@ -114,6 +122,8 @@ struct Wanted {
     destination: Option<Rank>,
     is_partial: bool,
     refuses_conflicts: bool,
+    /// Hash of the output's path.
+    output: Option<u64>,
 }
 
 /// Judgement of a rank that has read the results.
@@ -237,10 +247,12 @@ fn check_wanted(wanted: impl Iterator<Item = Wanted>) -> Result<(), Error> {
             None => "to all ranks".to_owned(),
             Some(rank) => format!("to rank {rank}"),
         };
-        let what = if wanted.destination == first.destination {
-            format!("rank 0 and rank {rank} treat missing or differing samples in different ways")
-        } else {
+        let what = if wanted.destination != first.destination {
             format!("rank 0 gathers {}, rank {rank} {}", to(first), to(wanted))
+        } else if wanted.output != first.output {
+            format!("rank 0 and rank {rank} name different output files")
+        } else {
+            format!("rank 0 and rank {rank} treat missing or differing samples in different ways")
         };
         return Err(Error::config(format!("{what}; give the same to all ranks")));
     }
@@ -253,6 +265,7 @@ impl GatherOptions<'_> {
             destination: self.destination,
             is_partial: self.is_partial,
             refuses_conflicts: self.refuses_conflicts,
+            output: self.output.map(|path| Hash64::of(path.as_bytes())),
         }
     }
 
