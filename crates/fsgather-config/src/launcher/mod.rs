@@ -66,6 +66,7 @@ pub fn detect(variables: &Variables) -> Result<Detection, Error> {
         None => Detection::alone(),
         Some((row, rank, world_size)) => {
             check_against_mpi(variables, row, rank, world_size)?;
+            check_against_inner_torchrun(variables, row, rank)?;
             Detection::claimed(variables, row, rank, world_size)
         }
     };
@@ -111,7 +112,11 @@ pub fn explicit(
 ) -> Result<Detection, Error> {
     let mut detection = Detection::explicit(world_size.rank(rank.get())?, world_size);
     detection.see_others(variables, ROWS.iter());
-    detection.take_local(variables)?;
+    // Local numbers of the launcher's world say nothing of a smaller one, such as a group of torch.
+    if detection.take_local(variables).is_err() {
+        detection.notes.push("local rank and size of fsgather's variables do not fit into this world and were dropped".into());
+        detection.take_local(&Variables::default())?;
+    }
     // Who names ranks in the program has mostly been started by a launcher all the same, as those of torch have.
     if let Ok(launched) = detect(variables)
         && !world_size.is_solo()
@@ -301,6 +306,33 @@ fn pmi_step_of_srun(variables: &Variables) -> Option<&str> {
 ///
 /// Slurm is no such launcher, not even by `srun --mpi=pmi2`: one agent for each node, which then starts
 /// ranks of its own, is a common way to use it.
+/// Refuses ranks of a torchrun that `fsgather run` has started: several of them would be the same rank of the run.
+fn check_against_inner_torchrun(
+    variables: &Variables,
+    row: &LauncherRow,
+    rank: Rank,
+) -> Result<(), Error> {
+    let is_of_run =
+        row.family == Family::Fsgather && variables.get(environment::ERROR_FILE).is_some();
+    let id = variables.get("TORCHELASTIC_RUN_ID");
+    // The run gives its own name as this id.
+    if !is_of_run || id.is_none() || id == variables.get(environment::JOB) {
+        return Ok(());
+    }
+    let number = |name: &str| {
+        variables
+            .get(name)
+            .and_then(|text| text.trim().parse::<u32>().ok())
+    };
+    match (number("RANK"), number("WORLD_SIZE")) {
+        (Some(inner), Some(inner_size)) if inner_size > 1 => Err(Error::config(format!(
+            "this is rank {rank} of `fsgather run`, and also rank {inner} of {inner_size} of a torchrun in it, whose ranks would all be the \
+             same rank; start torchrun alone, or `fsgather run` alone"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn check_against_mpi(
     variables: &Variables,
     row: &LauncherRow,

@@ -325,6 +325,9 @@ fn arguments_need_no_launcher_and_stumble_over_none() {
     assert_eq!(line(&detection), "explicit 1/2 1/? - - -");
     assert_eq!(detection.others, [Family::Slurm]);
     assert!(explicit(&half, Rank::new(2), world_size).is_err());
+    let larger = variables("FSGATHER_LOCAL_RANK=3 FSGATHER_LOCAL_WORLD_SIZE=4");
+    let detection = explicit(&larger, rank, world_size).unwrap();
+    assert_eq!((detection.local_rank, detection.local_size), (None, None));
 }
 
 #[test]
@@ -557,5 +560,22 @@ proptest! {
             prop_assert!(found.local_rank.is_none_or(|rank| rank < size));
             prop_assert!(!found.notes.is_empty());
         }
+    }
+}
+
+#[test]
+fn ranks_of_a_torchrun_inside_of_a_run_are_refused() {
+    let run = "FSGATHER_RANK=1 FSGATHER_WORLD_SIZE=2 FSGATHER_JOB=run-7 FSGATHER_ERROR_FILE=/x";
+    let inner = format!("{run} TORCHELASTIC_RUN_ID=abc RANK=0 WORLD_SIZE=2");
+    let text = detect(&variables(&inner)).unwrap_err().to_string();
+    assert!(
+        text.contains("rank 1 of `fsgather run`, and also rank 0 of 2"),
+        "{text}"
+    );
+    for accepted in [
+        "TORCHELASTIC_RUN_ID=run-7 RANK=1 WORLD_SIZE=2",
+        "TORCHELASTIC_RUN_ID=abc RANK=0 WORLD_SIZE=1",
+    ] {
+        assert!(detect(&variables(&format!("{run} {accepted}"))).is_ok());
     }
 }
