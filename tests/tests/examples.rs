@@ -95,6 +95,29 @@ fn overlap_loses_no_batch() {
 }
 
 #[test]
+fn samples_of_an_earlier_attempt_are_not_missing() {
+    let place = place();
+    let directory = place.path().join("run");
+    let program = library_example("samples");
+    let run = |ranks, count| {
+        let count = format!("{count}");
+        printed(
+            ranks,
+            &program,
+            &[directory.to_str().expect("text"), &count],
+        )
+    };
+    let first = [
+        "[0] rank 0: 20 missing",
+        "[0] right: 20 of 20 samples",
+        "[1] rank 1: 20 missing",
+    ];
+    assert_eq!(run(2, 20), first);
+    let second = ["[0] rank 0: 10 missing", "[0] right: 30 of 30 samples"];
+    assert_eq!(run(1, 30), second);
+}
+
+#[test]
 fn the_shell_job_gathers_files_in_rank_order() {
     let results = place();
     let argument = results.path().to_str().expect("text");
@@ -128,5 +151,5 @@ fn examples_are_short_enough_to_be_read_at_once() {
         assert!(lines < 60, "{}: {lines} lines", path.display());
         seen += 1;
     }
-    assert_eq!(seen, 5);
+    assert_eq!(seen, 6);
 }
