@@ -13,7 +13,8 @@ from conftest import World
 def test_what_takes_a_group_is_a_method_of_a_communicator_too() -> None:
     functions = {name for name in fsgather.__all__ if inspect.isfunction(getattr(fsgather, name))}
     take_a_group = {name for name in functions if "group" in inspect.signature(getattr(fsgather, name)).parameters}
-    assert {name for name in take_a_group if not hasattr(fsgather.Communicator, name)} == set()
+    # Samples are not made by a communicator: they outlive it on disk.
+    assert {name for name in take_a_group if not hasattr(fsgather.Communicator, name)} == {"gather_samples", "samples"}
     assert {"all_gather_object", "barrier", "gather_object"} <= take_a_group
 
 
