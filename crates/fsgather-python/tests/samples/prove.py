@@ -29,11 +29,14 @@ class Evaluation:
 
     def __init__(self, fsgather: str, place: Path, directory: Path, samples: int) -> None:
         self.fsgather, self.logs, self.directory, self.samples = fsgather, place, directory, samples
+        self.attempt = 0
         self.environment = {**os.environ, "FSGATHER_DIR": str(place)}
 
     def start(self, ranks: int, harm: str) -> subprocess.Popen[str]:
+        # Attempts that added nothing leave no file, and so no number.
+        self.attempt += 1
         words = [self.fsgather, "run", "-n", str(ranks), "--no-prefix", "--", sys.executable, str(RANK)]
-        words += [str(self.directory), str(self.logs), str(self.samples), harm]
+        words += [str(self.directory), str(self.logs), str(self.samples), harm, str(self.attempt)]
         output = subprocess.PIPE
         return subprocess.Popen(words, env=self.environment, stdout=output, stderr=output, text=True, start_new_session=True)
 

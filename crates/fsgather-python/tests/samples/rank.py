@@ -1,4 +1,4 @@
-"""A rank of an evaluation that may be killed at any moment: rank.py DIRECTORY LOGS SAMPLES HARM.
+"""A rank of an evaluation that may be killed at any moment: rank.py DIRECTORY LOGS SAMPLES HARM ATTEMPT.
 
 Each result follows from the sample's number alone. Every computed sample is a line in a log of this process: when its result had been added, and its number.
 HARM is what rank 1, or the only one, does to itself in the middle: `exception`, `memory` or `-`.
@@ -38,15 +38,15 @@ def padded_share(missing: list[int], rank: int, world_size: int, seed: int) -> l
 
 
 def main() -> None:
-    directory, logs, count, harm = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+    directory, logs, count, harm, attempt = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], int(sys.argv[5])
     communicator = fsgather.default_communicator()
     rank, world_size = communicator.rank, communicator.world_size
     samples = fsgather.samples(directory, expected=count, config={"model": {"name": "tiny", "seed": 0}})
-    log = os.open(f"{logs}/{samples.attempt}-{rank}-{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    log = os.open(f"{logs}/{attempt}-{rank}-{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     if rank == 0:
-        with open(f"{logs}/missing-{samples.attempt}", "w") as file:
+        with open(f"{logs}/missing-{attempt}", "w") as file:
             file.write(" ".join(map(str, samples.missing)))
-    share = padded_share(samples.missing, rank, world_size, samples.attempt)
+    share = padded_share(samples.missing, rank, world_size, attempt)
     for done, number in enumerate(share):
         if harm != "-" and rank == min(1, world_size - 1) and done == len(share) // 2:
             if harm == "exception":
