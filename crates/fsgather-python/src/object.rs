@@ -79,7 +79,7 @@ pub(crate) fn encode_result(value: &Bound<'_, PyAny>, name: &dyn Display) -> PyR
         }
         Err(Refusal::Raised(error)) => Err(error),
         Err(Refusal::NotPlain { type_name, place }) => Err(errors::config(&format!(
-            "the result of sample {name}{place} is of type {type_name}, which is not plain data; convert it, or give encode= and decode="
+            "the result of sample {name}{place} is of type {type_name}, which is not plain data; convert it (`.detach()` makes a tensor without a gradient), or give encode= and decode="
         ))),
     }
 }

@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 use fsgather::{
     Error,
     codec::Postcard,
-    samples::{GatherOptions, GatherSamplesError, SampleId, SampleOptions, gather_encoded},
+    samples::{
+        GatherOptions, GatherSamplesError, PLAIN_DATA, SampleId, SampleOptions, gather_encoded,
+    },
 };
 use pyo3::{
     exceptions::{PyIndexError, PyKeyError},
@@ -20,9 +22,6 @@ use crate::{
     told::Told,
     waiting::Waiter,
 };
-
-/// Name of the encoding of results that Python adds.
-const ENCODING: &str = "plain data";
 
 /// Results up to this size are added without giving up the interpreter's lock.
 const SMALL_BYTES: usize = 64 << 10;
@@ -234,7 +233,7 @@ impl Samples {
         }
         let samples = waiting.run(py, || {
             let calls = member.call().site(site);
-            let encoding = ENCODING.to_owned();
+            let encoding = PLAIN_DATA.to_owned();
             fsgather::samples::Samples::open_encoded(&calls, directory, options, encoding)
         })?;
         let samples = samples.interrupted_by(waiting.interrupt().clone());
@@ -322,7 +321,7 @@ pub(crate) fn gather_samples(
     let encoded = encoded.map_err(|error| Error::config(error.value(py).to_string()));
     how.gather(py, &waiting, move |gathering| {
         let calls = member.call().site(site);
-        gather_encoded(&calls, encoded, options, gathering, ENCODING.to_owned())
+        gather_encoded(&calls, encoded, options, gathering, PLAIN_DATA.to_owned())
     })
 }
 
@@ -340,7 +339,7 @@ pub(crate) fn read_samples(
         read(
             directory.as_path(),
             Postcard,
-            Some(ENCODING),
+            Some(PLAIN_DATA),
             None,
             Some(equal),
         )

@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from types import TracebackType
 from typing import Any, Callable, Literal, Optional, TypedDict, Union
 
@@ -68,11 +68,11 @@ class SampleResults(Mapping[Any, Any]):
     def __getitem__(self, sample: Id) -> Any:
         return self._decoded(self._results[sample])
 
-    def items(self) -> Any:
+    def items(self) -> ItemsView[Any, Any]:
         """Ids and results, in order."""
         return _Items(self)
 
-    def values(self) -> Any:
+    def values(self) -> ValuesView[Any]:
         """Results, in order."""
         return _Values(self)
 
@@ -130,25 +130,23 @@ class SampleResults(Mapping[Any, Any]):
         return self._decoded(self._results.result_at(position))
 
 
-class _Items:
-    """The items of results by position, without a search for each id."""
+class _Items(ItemsView[Any, Any]):
+    """Ids and results by position, without a search for each id."""
 
-    def __init__(self, results: SampleResults) -> None:
-        self._of = results
-
-    def __len__(self) -> int:
-        return len(self._of)
+    _mapping: SampleResults
 
     def __iter__(self) -> Iterator[Any]:
-        return ((self._of._results.id_at(position), self._of._at(position)) for position in range(len(self._of)))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__[1:].lower()} of {self._of!r}"
+        results = self._mapping
+        return ((results._results.id_at(position), results._at(position)) for position in range(len(results)))
 
 
-class _Values(_Items):
+class _Values(ValuesView[Any]):
+    """Results by position."""
+
+    _mapping: SampleResults
+
     def __iter__(self) -> Iterator[Any]:
-        return (self._of._at(position) for position in range(len(self._of)))
+        return (self._mapping._at(position) for position in range(len(self._mapping)))
 
 
 class Samples:
@@ -526,7 +524,10 @@ def _json_text(result: Any) -> str:
 def _as_json(value: Any) -> Any:
     """A result as JSON has it."""
     if isinstance(value, dict):
-        return {key if isinstance(key, str) else str(key): _as_json(part) for key, part in value.items()}
+        made = {key if isinstance(key, str) else str(key): _as_json(part) for key, part in value.items()}
+        if len(made) < len(value):
+            raise Config(f"keys of {_arguments._shown(value)} would be the same text in JSON")
+        return made
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_as_json(part) for part in value]
     if isinstance(value, (bytes, bytearray)):

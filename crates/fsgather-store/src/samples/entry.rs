@@ -8,20 +8,18 @@
 //! process's nonce, the three fields before it, and the head. So an entry is recognized wherever it is found, and only
 //! as one of its process.
 
-use fsgather_core::{Error, bytes_text, hash::Hash64};
+use fsgather_core::{Error, bytes_text, hash::Hash64, read_value};
+use serde::{Deserialize, Serialize};
 
-use crate::samples::{
-    sample_id::{SampleId, encode_number},
-    take_number,
-};
+use crate::samples::sample_id::SampleId;
 
 /// Length of what precedes the head.
 pub(crate) const ENTRY_HEADER_BYTES: usize = 28;
 /// Longest head, in bytes: an id has at most this length.
 pub(crate) const MAX_HEAD_BYTES: usize = 1 << 20;
 
-/// Kind of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Kind of an entry. The order of the variants is a part of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EntryKind {
     /// The value is a result.
     Result,
@@ -41,7 +39,7 @@ pub(crate) struct EntryHeader {
 }
 
 /// Decoded head of an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct EntryHead {
     pub(crate) sequence: u64,
     pub(crate) kind: EntryKind,
@@ -60,13 +58,8 @@ pub(crate) fn encode_entry(
     let start = buffer.len();
     let head_start = start + ENTRY_HEADER_BYTES;
     buffer.resize(head_start, 0);
-    encode_number(sequence.into(), buffer);
-    buffer.push(match kind {
-        EntryKind::Result => 0,
-        EntryKind::Failure => 1,
-        EntryKind::Expectation => 2,
-    });
-    id.encode_into(buffer);
+    // Into memory everything can be written.
+    let _ = postcard::to_io(&(sequence, kind, id), &mut *buffer);
     let head_len = buffer.len() - head_start;
     if head_len > MAX_HEAD_BYTES {
         buffer.truncate(start);
@@ -139,18 +132,8 @@ impl EntryHeader {
         if self.check_for(nonce, head) != self.check {
             return None;
         }
-        let (sequence, rest) = take_number(head)?;
-        let (kind, id) = rest.split_first()?;
-        Some(EntryHead {
-            sequence,
-            kind: match kind {
-                0 => EntryKind::Result,
-                1 => EntryKind::Failure,
-                2 => EntryKind::Expectation,
-                _ => return None,
-            },
-            id: SampleId::from_bytes(id).ok()?,
-        })
+        let (head, rest) = read_value(head).ok()?;
+        rest.is_empty().then_some(head)
     }
 
     /// Length of the whole entry; `None` beyond what a file can hold.

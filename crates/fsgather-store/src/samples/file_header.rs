@@ -39,15 +39,6 @@ pub struct SampleFileHeader {
     pub began: u64,
 }
 
-/// The beginning of a file, as far as it has been read.
-#[derive(Debug)]
-pub(crate) enum Preamble {
-    /// The header takes this many bytes and has this hash.
-    Header { len: usize, hash: u64 },
-    /// The file is too short or something else.
-    Foreign,
-}
-
 impl SampleFileHeader {
     /// The header as bytes, with all that precedes it.
     ///
@@ -91,36 +82,33 @@ impl SampleFileHeader {
     }
 }
 
-/// Reads the first [`PREAMBLE_BYTES`] of the file at `path`.
+/// Reads the first [`PREAMBLE_BYTES`] of the file at `path`: length and hash of the header, or `None` for another file.
 ///
 /// # Errors
 ///
-/// [`Error::Incompatible`] for a file of another version: what it holds must not be taken for missing.
-pub(crate) fn read_preamble(bytes: &[u8; PREAMBLE_BYTES], path: &Path) -> Result<Preamble, Error> {
-    let (title, rest) = bytes.split_at(TITLE.len());
-    if title != TITLE {
-        return Ok(Preamble::Foreign);
-    }
-    let number = |at: usize| {
-        let mut four = [0; 4];
-        four.copy_from_slice(&rest[at..at + 4]);
-        u32::from_le_bytes(four)
-    };
-    let (version, len) = (number(0), number(4));
-    if version != VERSION {
-        return Err(Error::Incompatible {
+/// [`Error::Incompatible`] for a file of another version, whose results must not count as missing.
+pub(crate) fn read_preamble(
+    bytes: &[u8; PREAMBLE_BYTES],
+    path: &Path,
+) -> Result<Option<(usize, u64)>, Error> {
+    let preamble = (|| {
+        let rest = bytes.strip_prefix(TITLE)?;
+        let (version, rest) = rest.split_first_chunk()?;
+        let (len, rest) = rest.split_first_chunk()?;
+        let (hash, _) = rest.split_first_chunk()?;
+        Some((
+            u32::from_le_bytes(*version),
+            u32::from_le_bytes(*len),
+            u64::from_le_bytes(*hash),
+        ))
+    })();
+    match preamble {
+        Some((VERSION, len, hash)) if len <= MAX_HEADER_BYTES => Ok(Some((len as usize, hash))),
+        None | Some((VERSION, ..)) => Ok(None),
+        Some((theirs, ..)) => Err(Error::Incompatible {
             what: format!("the file of samples {}", path.display()),
             ours: VERSION.to_string(),
-            theirs: version.to_string(),
-        });
+            theirs: theirs.to_string(),
+        }),
     }
-    let mut hash = [0; 8];
-    hash.copy_from_slice(&rest[8..16]);
-    Ok(match usize::try_from(len) {
-        Ok(size) if len <= MAX_HEADER_BYTES => Preamble::Header {
-            len: size,
-            hash: u64::from_le_bytes(hash),
-        },
-        _ => Preamble::Foreign,
-    })
 }

@@ -8,15 +8,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{Error, hash::Hash64, sys::files};
-use rustix::fs::FileType;
+use fsgather_core::{Error, StorageCause, hash::Hash64, sys::files};
+use rustix::{fs::FileType, io::Errno};
 
 use crate::{
     layout::SampleFileName,
     os::file,
     samples::{
         entry::{ENTRY_HEADER_BYTES, EntryHead, EntryHeader, EntryKind},
-        file_header::{PREAMBLE_BYTES, Preamble, SampleFileHeader, read_preamble},
+        file_header::{PREAMBLE_BYTES, SampleFileHeader, read_preamble},
         sample_index::ValuePlace,
     },
 };
@@ -74,7 +74,16 @@ impl ScannedFile {
     /// wrote it.
     pub(crate) fn read(path: &Path, name: SampleFileName) -> Result<Self, Error> {
         let failed = |error: &io::Error| Error::storage("read samples from", path, error);
-        let opened = file::open(path).map_err(|error| failed(&error))?;
+        let opened = file::open(path).map_err(|error| match error.raw_os_error() {
+            Some(code) if code == Errno::LOOP.raw_os_error() => Error::storage(
+                "read samples from",
+                path,
+                StorageCause::described(
+                    "it is a link; put the file itself in its place, or remove it",
+                ),
+            ),
+            _ => failed(&error),
+        })?;
         let found = files::look_at(&opened).map_err(|error| failed(&error))?;
         let mut scanned = Self::unread(name, path.to_owned(), found.len, found.changed);
         if found.kind != FileType::RegularFile {
@@ -82,13 +91,7 @@ impl ScannedFile {
             return Ok(scanned);
         }
         // An entry that is appended meanwhile is seen by a later reader.
-        let mut bytes = Window::new(Source::File(&opened), found.len);
-        scanned
-            .fill(&mut bytes, path)
-            .map_err(|error| match error {
-                ScanError::Io(error) => failed(&error),
-                ScanError::Other(error) => *error,
-            })?;
+        scanned.fill(&mut Window::new(Source::File(&opened), path, found.len))?;
         Ok(scanned)
     }
 
@@ -101,13 +104,9 @@ impl ScannedFile {
         let path = PathBuf::from(name.to_string());
         let len = contents.len() as u64;
         let mut scanned = Self::unread(name, path.clone(), len, UNIX_EPOCH);
-        let filled = scanned.fill(&mut Window::new(Source::Memory(&contents), len), &path);
+        scanned.fill(&mut Window::new(Source::Memory(&contents), &path, len))?;
         scanned.memory = Some(contents);
-        match filled {
-            Ok(()) => Ok(scanned),
-            Err(ScanError::Io(error)) => Err(Error::storage("read samples from", path, &error)),
-            Err(ScanError::Other(error)) => Err(*error),
-        }
+        Ok(scanned)
     }
 
     fn unread(name: SampleFileName, path: PathBuf, len: u64, changed: SystemTime) -> Self {
@@ -125,24 +124,21 @@ impl ScannedFile {
         }
     }
 
-    fn fill(&mut self, bytes: &mut Window<'_>, path: &Path) -> Result<(), ScanError> {
+    fn fill(&mut self, bytes: &mut Window<'_>) -> Result<(), Error> {
         let Some(preamble) = bytes.get(0, PREAMBLE_BYTES)?.and_then(<[u8]>::first_chunk) else {
             self.damage.tail_bytes = self.len;
             return Ok(());
         };
-        let header = match read_preamble(preamble, path).map_err(Box::new)? {
-            Preamble::Header { len, hash } => bytes
-                .get(PREAMBLE_BYTES as u64, len)?
-                .and_then(|body| SampleFileHeader::from_bytes(body, hash))
-                .map(|header| (header, len)),
-            Preamble::Foreign => None,
-        };
-        let Some((header, header_len)) = header else {
+        let mut at = PREAMBLE_BYTES as u64;
+        if let Some((len, hash)) = read_preamble(preamble, self.path.as_path())? {
+            let body = bytes.get(at, len)?;
+            self.header = body.and_then(|body| SampleFileHeader::from_bytes(body, hash));
+            at += len as u64;
+        }
+        if self.header.is_none() {
             self.damage.tail_bytes = self.len;
             return Ok(());
-        };
-        self.header = Some(header);
-        let mut at = (PREAMBLE_BYTES + header_len) as u64;
+        }
         let mut good_until = at;
         while at < self.len {
             match read_entry(bytes, self.name.nonce, at)? {
@@ -186,7 +182,7 @@ enum Found {
     Nothing,
 }
 
-fn read_entry(bytes: &mut Window<'_>, nonce: u64, at: u64) -> io::Result<Found> {
+fn read_entry(bytes: &mut Window<'_>, nonce: u64, at: u64) -> Result<Found, Error> {
     let Some(header) = bytes
         .get(at, ENTRY_HEADER_BYTES)?
         .and_then(<[u8]>::first_chunk)
@@ -244,15 +240,17 @@ impl Source<'_> {
 /// Bytes of a file around the place that is being read.
 struct Window<'a> {
     source: Source<'a>,
+    path: &'a Path,
     len: u64,
     buffer: Vec<u8>,
     start: u64,
 }
 
 impl<'a> Window<'a> {
-    fn new(source: Source<'a>, len: u64) -> Self {
+    fn new(source: Source<'a>, path: &'a Path, len: u64) -> Self {
         Self {
             source,
+            path,
             len,
             buffer: Vec::new(),
             start: 0,
@@ -260,7 +258,7 @@ impl<'a> Window<'a> {
     }
 
     /// Bytes at an offset; `None` beyond the end.
-    fn get(&mut self, at: u64, count: usize) -> io::Result<Option<&[u8]>> {
+    fn get(&mut self, at: u64, count: usize) -> Result<Option<&[u8]>, Error> {
         let Some(end) = at.checked_add(count as u64).filter(|end| *end <= self.len) else {
             return Ok(None);
         };
@@ -278,7 +276,7 @@ impl<'a> Window<'a> {
                     self.len = at;
                     return Ok(None);
                 }
-                return Err(error);
+                return Err(Error::storage("read samples from", self.path, &error));
             }
         }
         let from = usize::try_from(at - self.start).unwrap_or(usize::MAX);
@@ -286,7 +284,7 @@ impl<'a> Window<'a> {
     }
 
     /// The hash of bytes at an offset; `None` beyond the end. No more than a buffer of them is held at a time.
-    fn hash(&mut self, at: u64, count: u64) -> io::Result<Option<u64>> {
+    fn hash(&mut self, at: u64, count: u64) -> Result<Option<u64>, Error> {
         if let Ok(count) = usize::try_from(count)
             && count <= READ_BYTES
         {
@@ -304,23 +302,5 @@ impl<'a> Window<'a> {
             done += step;
         }
         Ok(Some(hash.finish()))
-    }
-}
-
-#[derive(Debug)]
-enum ScanError {
-    Io(io::Error),
-    Other(Box<Error>),
-}
-
-impl From<io::Error> for ScanError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<Box<Error>> for ScanError {
-    fn from(error: Box<Error>) -> Self {
-        Self::Other(error)
     }
 }

@@ -7,7 +7,7 @@
 //! - `sample_id.rs`: names of samples.
 //! - `file_header.rs`, `entry.rs`: the bytes, pure.
 //! - `sample_writer.rs`: the thread that writes the file of this process, `part_file.rs`.
-//! - `transfer.rs`: files that come from other processes.
+//! - `transfer.rs`: files between processes.
 //! - `file_scan.rs`: the entries of one file; `sample_directory.rs`: those of all files together.
 //! - `sample_index.rs`: the result that counts for each sample, pure.
 
@@ -28,19 +28,7 @@ pub use sample_directory::SampleDirectory;
 pub use sample_id::SampleId;
 pub use sample_index::{SampleIndex, ValuePlace};
 pub use sample_writer::{SampleWriter, WriterProgress};
-pub use transfer::{encode_samples, receive_sample_file};
-
-/// Takes a number in groups of seven bits off the front.
-fn take_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let mut number = 0u64;
-    for (at, byte) in bytes.iter().enumerate().take(10) {
-        number |= u64::from(byte & 0x7f).checked_shl(7 * u32::try_from(at).ok()?)?;
-        if byte & 0x80 == 0 {
-            return Some((number, &bytes[at + 1..]));
-        }
-    }
-    None
-}
+pub use transfer::{SampleFileStream, encode_samples, receive_sample_file};
 
 #[cfg(test)]
 mod tests;

@@ -29,6 +29,8 @@ pub(crate) struct PartFile {
     written: usize,
     /// Length of the file.
     pub(crate) len: u64,
+    /// Whether entries in it have been synced: only then it must stay.
+    has_synced: bool,
 }
 
 impl PartFile {
@@ -46,6 +48,7 @@ impl PartFile {
             unsynced: Vec::new(),
             written: 0,
             len: 0,
+            has_synced: false,
         };
         match file.open() {
             Ok(()) => Ok(file),
@@ -94,13 +97,17 @@ impl PartFile {
         self.open = Some(created);
         self.written = 0;
         self.len = self.header.len() as u64;
+        self.has_synced = false;
         Ok(())
     }
 
     pub(crate) fn begin_next_part(&mut self) -> io::Result<()> {
         if let Some(file) = self.open.take() {
-            // Everything in it that is not on disk is written again.
+            // Everything in it that is not on disk is written again. A file without anything else only takes up room.
             let _ = file::close(file);
+            if !self.has_synced {
+                remove::or_leave(&self.path());
+            }
             self.name.part = (self.name.part + 1).min(SampleFileName::MAX_PART);
         }
         self.open()
@@ -117,6 +124,7 @@ impl PartFile {
         self.written = self.unsynced.len();
         if syncs {
             file::sync(file)?;
+            self.has_synced |= !self.unsynced.is_empty();
             self.unsynced.clear();
             self.written = 0;
         }
@@ -124,8 +132,8 @@ impl PartFile {
     }
 
     pub(crate) fn close(&mut self, is_unused: bool) {
-        if is_unused && let Err(error) = remove::unlink(&self.path()) {
-            tracing::debug!(path = %self.path().display(), %error, "a file without samples cannot be removed");
+        if is_unused {
+            remove::or_leave(&self.path());
         }
         if let Some(file) = self.open.take()
             && let Err(error) = file::close(file)
@@ -203,6 +211,10 @@ mod tests {
         file.store(false).unwrap();
         append(&mut file, 2);
         // Writing to a file that is open for reading fails.
+        file.open = Some(file::open(&file.path()).unwrap());
+        file.store(true).unwrap_err();
+        file.begin_next_part().unwrap();
+        // Neither is this one written, and nothing of it stays.
         file.open = Some(file::open(&file.path()).unwrap());
         file.store(true).unwrap_err();
         file.begin_next_part().unwrap();

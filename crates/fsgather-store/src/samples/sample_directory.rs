@@ -10,11 +10,16 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_core::{Error, StorageCause, hash::Hash64, lock, room_for};
-use rustix::io::Errno;
+use rustix::fs::FileType;
 
 use crate::{
+    directory::gather_dir::is_not_seen,
     layout::SampleFileName,
-    os::{directory, file, listing},
+    os::{
+        directory, file,
+        filesystem::{Class, FileSystem},
+        listing,
+    },
     payload::parallel,
     samples::{
         file_scan::ScannedFile,
@@ -67,6 +72,31 @@ impl SampleDirectory {
             .collect();
         names.sort_unstable();
         Ok(names)
+    }
+
+    /// Lists the files of samples in a directory, with their lengths.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] if it cannot be listed, or a file not be looked at.
+    pub fn lengths(path: &Path) -> Result<Vec<(SampleFileName, u64)>, Error> {
+        let mut lengths = Vec::new();
+        for name in Self::names(path)? {
+            let file = path.join(name.to_string());
+            match listing::examine_path(&file) {
+                Ok(found) if found.kind == FileType::RegularFile => lengths.push((name, found.len)),
+                Ok(_) => {}
+                Err(error) if is_not_seen(&error) => {}
+                Err(error) => return Err(Error::storage("read samples from", file, &error)),
+            }
+        }
+        Ok(lengths)
+    }
+
+    /// Whether its file system is one of this host alone, where a file is seen at once or never.
+    #[must_use]
+    pub fn is_local(path: &Path) -> bool {
+        FileSystem::of(path).is_ok_and(|found| found.class() == Class::Local)
     }
 
     /// Whether a file of samples is in a directory, as the server says now.
@@ -254,6 +284,6 @@ fn read_files(wanted: Vec<(PathBuf, SampleFileName)>) -> Result<Vec<ScannedFile>
 }
 
 fn is_gone(cause: &StorageCause) -> bool {
-    let code = cause.os_code.map(Errno::from_raw_os_error);
-    matches!(code, Some(Errno::NOENT | Errno::STALE))
+    let error = cause.os_code.map(io::Error::from_raw_os_error);
+    error.is_some_and(|error| is_not_seen(&error))
 }

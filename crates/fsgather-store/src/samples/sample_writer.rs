@@ -69,8 +69,6 @@ pub struct WriterProgress {
     pub failures: u64,
     /// Entries that are on disk.
     pub synced: u64,
-    /// Bytes of all entries.
-    pub bytes: u64,
 }
 
 #[derive(Debug)]
@@ -172,7 +170,6 @@ impl SampleWriter {
         state.progress.added += 1;
         state.progress.results += u64::from(kind == EntryKind::Result);
         state.progress.failures += u64::from(kind == EntryKind::Failure);
-        state.progress.bytes += (state.pending.len() - before) as u64;
         if state.pending_since.is_none() {
             state.pending_since = Some(clock::now());
             self.shared.work.wake_one();

@@ -1,8 +1,10 @@
-//! Files of samples that come from other processes: in memory by [`encode_samples`], on disk by [`receive_sample_file`].
+//! Files of samples between processes: in memory by [`encode_samples`], between directories by [`SampleFileStream`] and
+//! [`receive_sample_file`].
 
 use std::{
-    io::{self, IoSlice},
-    path::Path,
+    fs::File,
+    io::{self, IoSlice, Read},
+    path::{Path, PathBuf},
 };
 
 use fsgather_core::{
@@ -42,6 +44,47 @@ pub fn encode_samples<'a>(
     Ok(contents)
 }
 
+/// Files of samples one after the other, each up to the length that was announced.
+#[derive(Debug)]
+pub struct SampleFileStream {
+    directory: PathBuf,
+    files: std::vec::IntoIter<(SampleFileName, u64)>,
+    open: Option<io::Take<File>>,
+}
+
+impl SampleFileStream {
+    /// Reads these files of a directory.
+    #[must_use]
+    pub fn new(directory: &Path, files: Vec<(SampleFileName, u64)>) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            files: files.into_iter(),
+            open: None,
+        }
+    }
+}
+
+impl Read for SampleFileStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(open) = &mut self.open {
+                let read = open.read(buffer)?;
+                if read > 0 || buffer.is_empty() {
+                    return Ok(read);
+                }
+                if open.limit() > 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            let Some((name, len)) = self.files.next() else {
+                return Ok(0);
+            };
+            let path = self.directory.join(name.to_string());
+            self.open = Some(file::open(&path)?.take(len));
+        }
+    }
+}
+
 /// Stores a file of samples that another host has sent under its own name, unless the bytes end early.
 ///
 /// # Errors
@@ -51,7 +94,7 @@ pub fn receive_sample_file(
     directory: &Path,
     name: SampleFileName,
     len: u64,
-    mut bytes: impl io::Read,
+    mut bytes: impl Read,
 ) -> Result<(), Error> {
     let path = directory.join(name.to_string());
     let temporary = directory.join(format!("{name}-{:016x}", random::fresh::<u64>()));

@@ -11,11 +11,11 @@ pub(crate) struct Agreement {
 }
 
 impl Agreement {
-    /// Messages name `site` as the place of all calls.
-    pub(crate) fn new<C: Clone>(communicator: &Communicator<C>, site: Site) -> Self {
+    /// Messages name `site` as the place of all calls, and `purpose` as what they are for.
+    pub(crate) fn new<C: Clone>(communicator: &Communicator<C>, site: Site, purpose: &str) -> Self {
         let plain = communicator.handle(communicator.inner.clone(), Postcard);
         Self {
-            calls: plain.call().at(site),
+            calls: plain.call().at(site).tag(purpose),
         }
     }
 

@@ -4,9 +4,7 @@ use std::{fmt, panic::Location, path::Path, time::Duration};
 
 use bytes::Bytes;
 use fsgather_core::{Error, Rank, Site, StorageCause, hash::Hash64, sys::clock};
-use fsgather_store::{
-    Class, FileSystem, SampleDirectory, SampleFileName, SampleId, encode_samples,
-};
+use fsgather_store::{SampleDirectory, SampleFileName, SampleId, encode_samples};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -169,7 +167,7 @@ impl<C: Codec> Samples<C> {
         options: GatherOptions<'_>,
         site: Site,
     ) -> Result<Option<SampleResults<C>>, GatherSamplesError<C>> {
-        let agreement = Agreement::new(&self.communicator, site);
+        let agreement = Agreement::new(&self.communicator, site, "gathering samples");
         let rank = agreement.rank();
         let destination = options
             .destination
@@ -212,8 +210,7 @@ impl<C: Codec> Samples<C> {
     }
 
     fn read_complete(&self, added: &[Added]) -> Result<SampleDirectory, Error> {
-        let is_local =
-            FileSystem::of(&self.directory).is_ok_and(|found| found.class() == Class::Local);
+        let is_local = SampleDirectory::is_local(&self.directory);
         let began = clock::now();
         loop {
             let read = SampleDirectory::read(&self.directory)?;
@@ -362,7 +359,11 @@ pub fn gather_encoded<C: Codec>(
     gathering: GatherOptions<'_>,
     encoding: String,
 ) -> Result<Option<SampleResults<C>>, GatherSamplesError<C>> {
-    let agreement = Agreement::new(communicator, communicator.place(Location::caller()));
+    let agreement = Agreement::new(
+        communicator,
+        communicator.place(Location::caller()),
+        "gathering samples",
+    );
     let rank = agreement.rank();
     let header = header(&agreement, &options, encoding);
     // Entries are those of the file that has the same nonce in its name.
@@ -444,8 +445,9 @@ impl LateFile {
 /// A file that has not been seen as long as its rank has made it. Files whose entries were never synced do not count.
 fn late_file(read: &SampleDirectory, added: &[Added]) -> Option<LateFile> {
     for (name, written) in added.iter().flat_map(|added| &added.files) {
-        let found = read.files().iter().find(|file| file.name == *name);
-        let seen = found.map_or(0, |file| file.len - file.damage.tail_bytes.min(file.len));
+        let files = read.files();
+        let found = files.binary_search_by_key(name, |file| file.name);
+        let seen = found.map_or(0, |at| files[at].len - files[at].damage.tail_bytes);
         if seen < *written {
             return Some(LateFile {
                 name: *name,

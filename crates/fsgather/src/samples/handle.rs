@@ -79,7 +79,7 @@ impl<C: Codec> Samples<C> {
         encoding: String,
     ) -> Result<Self, Error> {
         let site = communicator.place(Location::caller());
-        let agreement = Agreement::new(communicator, site);
+        let agreement = Agreement::new(communicator, site, "opening samples");
         let directory = working_directory::absolute(directory.into());
         let opened = opening::open(&agreement, &directory, &options, encoding)?;
         Ok(Self {

@@ -23,5 +23,9 @@ pub use options::SampleOptions;
 pub use report::SampleReport;
 pub use results::SampleResults;
 
+/// Name of the encoding of results that Python adds.
+#[doc(hidden)]
+pub const PLAIN_DATA: &str = "plain data";
+
 #[cfg(test)]
 mod tests;

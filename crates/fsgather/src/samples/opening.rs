@@ -11,8 +11,8 @@ use fsgather_core::{
     sys::{clock, random},
 };
 use fsgather_store::{
-    Class, EntryKind, FileSystem, Liveness, SampleDirectory, SampleFileHeader, SampleFileName,
-    SampleId, SampleWriter, ScannedFile, liveness,
+    EntryKind, Liveness, SampleDirectory, SampleFileHeader, SampleFileName, SampleId, SampleWriter,
+    ScannedFile, liveness,
 };
 use serde::{Deserialize, Serialize};
 
@@ -208,7 +208,7 @@ pub(crate) fn check_alike(hellos: &[Hello]) -> Result<(), Error> {
 /// The lowest rank whose file this rank sees: the one that reads the directory for both.
 fn leader_of(directory: &Path, names: &[SampleFileName], rank: Rank) -> Rank {
     let is_visible = |name: &SampleFileName| SampleDirectory::sees(directory, *name);
-    let is_local = FileSystem::of(directory).is_ok_and(|found| found.class() == Class::Local);
+    let is_local = SampleDirectory::is_local(directory);
     let began = clock::now();
     while let Some(first) = names.first() {
         if is_visible(first) {

@@ -75,9 +75,7 @@ impl SampleOptions {
     }
 
     /// The expected samples as they are recorded in the directory.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn expectation(&self) -> Option<Vec<u8>> {
+    pub(crate) fn expectation(&self) -> Option<Vec<u8>> {
         let expected = self.expected.as_ref()?;
         let is_counted = expected
             .iter()

@@ -5,13 +5,12 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
     io::{self, Read},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use fsgather_core::{Error, Rank};
-use fsgather_store::{SampleDirectory, SampleFileName, receive_sample_file};
+use fsgather_store::{SampleDirectory, SampleFileName, SampleFileStream, receive_sample_file};
 
 use crate::samples::agreement::Agreement;
 
@@ -36,7 +35,7 @@ pub(crate) fn bring_files(agreement: &Agreement, reader: &Reader<'_>) -> Result<
     let rank = agreement.rank();
     let is_leader = reader.leaders[rank.index()] == rank;
     let own = if is_leader {
-        list(reader.directory).map(Some)
+        SampleDirectory::lengths(reader.directory).map(Some)
     } else {
         Ok(None)
     };
@@ -46,7 +45,7 @@ pub(crate) fn bring_files(agreement: &Agreement, reader: &Reader<'_>) -> Result<
         let has = listings[reader.leaders[receiver.index()].index()].as_deref();
         let senders = senders(&listings, has.unwrap_or_default());
         let files = senders.get(&rank).cloned().unwrap_or_default();
-        let mut source = FileStream::new(reader.directory, files);
+        let mut source = SampleFileStream::new(reader.directory, files);
         let parts = agreement.calls().gather_from(&mut source, receiver)?;
         let mut received = Ok(());
         for part in parts
@@ -98,58 +97,6 @@ fn senders(listings: &[Option<Listing>], has: &[(SampleFileName, u64)]) -> BTree
         }
     }
     senders
-}
-
-fn list(directory: &Path) -> Result<Listing, Error> {
-    let mut listing = Vec::new();
-    for name in SampleDirectory::names(directory)? {
-        let path = directory.join(name.to_string());
-        match std::fs::symlink_metadata(&path) {
-            Ok(found) if found.is_file() => listing.push((name, found.len())),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Error::storage("read samples from", path, &error)),
-        }
-    }
-    Ok(listing)
-}
-
-/// Files one after the other, each up to the length that was announced.
-struct FileStream {
-    directory: PathBuf,
-    files: std::vec::IntoIter<(SampleFileName, u64)>,
-    open: Option<io::Take<File>>,
-}
-
-impl FileStream {
-    fn new(directory: &Path, files: Listing) -> Self {
-        Self {
-            directory: directory.to_owned(),
-            files: files.into_iter(),
-            open: None,
-        }
-    }
-}
-
-impl Read for FileStream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if let Some(open) = &mut self.open {
-                let read = open.read(buffer)?;
-                if read > 0 || buffer.is_empty() {
-                    return Ok(read);
-                }
-                if open.limit() > 0 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-            }
-            let Some((name, len)) = self.files.next() else {
-                return Ok(0);
-            };
-            let path = self.directory.join(name.to_string());
-            self.open = Some(File::open(path)?.take(len));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use fsgather::{
     codec::Postcard,
-    samples::{SampleId, SampleResults},
+    samples::{PLAIN_DATA, SampleId, SampleResults},
 };
 use serde_json::json;
 
@@ -177,8 +177,8 @@ fn write(
     let encoding = encoding.map_or(JSON_ENCODING, |header| &header.encoding);
     let as_json: ResultAsJson = match (encoding, invocation.result_as_json()) {
         (JSON_ENCODING, _) => |bytes| String::from_utf8(bytes).map_err(|error| error.to_string()),
-        ("plain data", Some(as_json)) => as_json,
-        ("plain data", None) => {
+        (PLAIN_DATA, Some(as_json)) => as_json,
+        (PLAIN_DATA, None) => {
             let directory = arguments.directory.display();
             return Err(Failure::usage(format!(
                 "results of {directory} were added by Python; use the command of the Python package, or \
