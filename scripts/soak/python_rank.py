@@ -10,12 +10,12 @@ from typing import Any, Optional
 import fsgather
 
 CODES = [
-    (fsgather.Timeout, 10),
-    ((fsgather.PeerFailed, fsgather.Poisoned), 11),
-    ((fsgather.Storage, fsgather.NotShared), 12),
-    ((fsgather.Corrupt, fsgather.Incompatible), 13),
-    ((fsgather.Desync, fsgather.Mismatch), 14),
-    (fsgather.Rendezvous, 15),
+    (fsgather.TimeoutError, 10),
+    ((fsgather.PeerFailedError, fsgather.PoisonedError), 11),
+    ((fsgather.StorageError, fsgather.NotSharedError), 12),
+    ((fsgather.CorruptError, fsgather.IncompatibleError), 13),
+    ((fsgather.DesyncError, fsgather.MismatchError), 14),
+    (fsgather.RendezvousError, 15),
 ]
 
 job = ""

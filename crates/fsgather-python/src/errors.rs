@@ -90,8 +90,8 @@ fn missing_peers(missing: &[Missing]) -> Vec<MissingPeer> {
 /// The name of the class; its attributes go into `fields`.
 fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
     Ok(match error {
-        Error::Config { .. } => "Config",
-        Error::Rendezvous { .. } => "Rendezvous",
+        Error::Config { .. } => "ConfigError",
+        Error::Rendezvous { .. } => "RendezvousError",
         Error::Timeout {
             during,
             timeout,
@@ -103,7 +103,7 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
             fields.set_item("timeout", timeout.as_secs_f64())?;
             fields.set_item("missing", PyTuple::new(py, missing_peers(missing))?)?;
             set_stacks(py, fields, stacks)?;
-            "Timeout"
+            "TimeoutError"
         }
         Error::PeerFailed {
             peer,
@@ -123,7 +123,7 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
                 other => other.to_string(),
             };
             fields.set_item("reason", reason)?;
-            "PeerFailed"
+            "PeerFailedError"
         }
         Error::Desync {
             one,
@@ -136,18 +136,18 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
             set_stacks(py, fields, stacks)?;
             fields.set_item("ranks", (one.rank.get(), other.rank.get()))?;
             fields.set_item("calls", (one_call, other_call))?;
-            "Desync"
+            "DesyncError"
         }
         Error::TooLarge { peer, size, bound } => {
             set_peer(fields, peer)?;
             fields.set_item("size", size)?;
             fields.set_item("bound", bound)?;
-            "TooLarge"
+            "TooLargeError"
         }
-        Error::Incompatible { .. } => "Incompatible",
+        Error::Incompatible { .. } => "IncompatibleError",
         Error::Poisoned { cause } => {
             fields.set_item("cause", exception(py, cause)?)?;
-            "Poisoned"
+            "PoisonedError"
         }
         Error::Storage { .. } | Error::NotShared { .. } | Error::Corrupt { .. } => {
             describe_place(py, error, fields)?
@@ -205,21 +205,21 @@ fn describe_place(
             if let Some(activity) = activity {
                 fields.set_item("phase", activity.phase.to_string())?;
             }
-            "Storage"
+            "StorageError"
         }
         Error::NotShared {
             directory, hosts, ..
         } => {
             fields.set_item("path", directory.to_string_lossy())?;
             fields.set_item("hosts", PyTuple::new(py, hosts)?)?;
-            "NotShared"
+            "NotSharedError"
         }
         Error::Corrupt { path, writer, .. } => {
             fields.set_item("path", path.to_string_lossy())?;
             if let Some(writer) = writer {
                 set_peer(fields, writer)?;
             }
-            "Corrupt"
+            "CorruptError"
         }
         _ => "Error",
     })

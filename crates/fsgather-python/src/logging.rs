@@ -41,7 +41,7 @@ static QUEUE: Mutex<VecDeque<LogRecord>> = Mutex::new(VecDeque::new());
 ///
 /// # Errors
 ///
-/// `fsgather.Config` for a filter that cannot be understood.
+/// `fsgather.ConfigError` for a filter that cannot be understood.
 pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     if INSTALLED.get().is_some() {

@@ -69,7 +69,7 @@ pub(crate) fn encode(
 ///
 /// # Errors
 ///
-/// `fsgather.Config` with the type and its place in the object for anything else.
+/// `fsgather.ConfigError` with the type and its place in the object for anything else.
 pub(crate) fn encode_result(value: &Bound<'_, PyAny>, name: &dyn Display) -> PyResult<Vec<Bytes>> {
     let _in_call = InCall::begin()?;
     match fsgather_plain::encode(value, Like::Ours) {

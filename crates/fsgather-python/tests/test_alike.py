@@ -29,7 +29,7 @@ def test_every_kind_is_as_from_pickle(name, value):
 def test_what_cannot_be_pickled_raises_the_same(name, make):
     with pytest.raises(Exception) as expected:
         pickle.dumps(make())
-    with pytest.raises(fsgather.PeerFailed) as raised:
+    with pytest.raises(fsgather.PeerFailedError) as raised:
         carried(make())
     assert type(raised.value.__cause__) is expected.type
 

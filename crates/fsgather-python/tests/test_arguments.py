@@ -67,7 +67,7 @@ def test_how_a_call_is_made(how: dict[str, Any], said: str) -> None:
 )
 def test_how_a_communicator_is_made(settings: dict[str, Any]) -> None:
     (name,) = settings
-    with pytest.raises(fsgather.Config, match=f"^{name}="):
+    with pytest.raises(fsgather.ConfigError, match=f"^{name}="):
         fsgather.Communicator(**{"rank": 0, "world_size": 1, **settings})
 
 
@@ -98,7 +98,7 @@ def test_nothing_is_sent_and_the_communicator_goes_on(world: World) -> None:
         for call in calls if rank == 0 else []:
             try:
                 call()
-            except fsgather.Config as error:
+            except fsgather.ConfigError as error:
                 said.append(str(error))
         tell([said, communicator.all_gather(rank), communicator.all_gather_list(rank, max_size=2**63 - 1)])
         """,
@@ -136,7 +136,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
 
 @pytest.mark.parametrize(("call", "said"), WRONG)
 def test_world_of_one_refuses_the_same_arguments(call: Callable[[], Any], said: str) -> None:
-    with pytest.raises(fsgather.Config) as raised:
+    with pytest.raises(fsgather.ConfigError) as raised:
         call()
     assert said in str(raised.value)
     assert isinstance(raised.value, TypeError) and isinstance(raised.value, ValueError)
@@ -159,7 +159,7 @@ TORCH_ORDER: list[tuple[Callable[[], Any], str]] = [
 
 @pytest.mark.parametrize(("call", "hint"), TORCH_ORDER, ids=range(len(TORCH_ORDER)))
 def test_argument_order_of_torch_is_recognised(call: Callable[[], Any], hint: str) -> None:
-    with pytest.raises(fsgather.Config) as raised:
+    with pytest.raises(fsgather.ConfigError) as raised:
         call()
     assert hint in str(raised.value) and "FSGATHER_PATCH=torch" in str(raised.value)
 
@@ -192,7 +192,7 @@ def test_functions_of_torch_that_are_missing_name_the_way() -> None:
     ids=range(8),
 )
 def test_wrong_arguments_are_errors_of_fsgather(call: Callable[[], Any]) -> None:
-    with pytest.raises(fsgather.Config) as raised:
+    with pytest.raises(fsgather.ConfigError) as raised:
         call()
 
     assert isinstance(raised.value, TypeError) and isinstance(raised.value, ValueError)

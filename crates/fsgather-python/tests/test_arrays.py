@@ -42,7 +42,7 @@ def test_what_does_not_fit_together_is_told_to_all_with_a_table(world: World) ->
         own = [np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((2, 3), dtype="f4")][rank]
         try:
             fsgather.gather(own)
-        except fsgather.Mismatch as error:
+        except fsgather.MismatchError as error:
             tell([error.table, str(error)])
         assert fsgather.gather(np.ones((1, 1))).shape == (3, 1)  # nothing is broken
         """,
@@ -67,7 +67,7 @@ def test_one_rank_without_an_array_leaves_nobody_waiting(world: World) -> None:
         """,
     ).told()
     (mismatch, text), (own, reason) = told[0][0], told[1][0]
-    assert (mismatch, own) == ("Mismatch", "Config")
+    assert (mismatch, own) == ("MismatchError", "ConfigError")
     assert "rank 0: float64 [3] along 0" in text and f"rank 1: none ({reason})" in text
 
 
@@ -80,7 +80,7 @@ def test_what_is_no_array_is_refused_by_name(world: World) -> None:
         for wrong, dim in [([1, 2], 0), (np.array(7), 0), (np.zeros(3), 1)]:
             try:
                 fsgather.gather(wrong, dim)
-            except fsgather.Config as error:
+            except fsgather.ConfigError as error:
                 tell(str(error))
         """,
     ).told()

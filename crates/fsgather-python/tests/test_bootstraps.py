@@ -240,7 +240,7 @@ def test_ranks_that_were_told_different_world_sizes_are_all_told() -> None:
     values: dict[str, bytes] = {}
     outcomes = join_all([Store(0, 2, values), Store(1, 3, values)])
     for outcome in outcomes:
-        assert isinstance(outcome, fsgather.Rendezvous)
+        assert isinstance(outcome, fsgather.RendezvousError)
         assert "was told that there are 3 ranks" in str(outcome) and "that there are 2" in str(outcome)
 
 
@@ -256,7 +256,7 @@ def test_what_ranks_have_met_by_does_not_stay_where_the_store_can_remove_it() ->
 
 @pytest.mark.parametrize("given", ["dask", 7, object()])
 def test_what_is_no_bootstrap_is_told(given: object) -> None:
-    with pytest.raises(fsgather.Config, match=r"bootstrap=.* is no bootstrap: rank None, world_size None"):
+    with pytest.raises(fsgather.ConfigError, match=r"bootstrap=.* is no bootstrap: rank None, world_size None"):
         fsgather.Communicator(bootstrap=given)  # type: ignore[arg-type]
 
 
@@ -374,7 +374,7 @@ def test_one_that_fails_is_named_and_stands_in_nobodys_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, source: str, told: str
 ) -> None:
     announce(tmp_path, monkeypatch, source)
-    with pytest.raises(fsgather.Config, match=told):
+    with pytest.raises(fsgather.ConfigError, match=told):
         bootstraps.find("their-engine")
     assert bootstraps.find() is None
     assert re.search(told, caplog.text) and "their-engine" in caplog.text and "passed over" in caplog.text
@@ -408,7 +408,7 @@ def test_who_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch, caplog: p
             is_told.wait(LIMIT)
             raise TimeoutError("nobody is there")
 
-    with pytest.raises(fsgather.Rendezvous, match="nobody is there"):
+    with pytest.raises(fsgather.RendezvousError, match="nobody is there"):
         fsgather.Communicator(bootstrap=Slow(), join_timeout=LIMIT)
     assert told and all("waiting for fetch of the bootstrap" in text and ".Slow" in text for text in told)
 
@@ -444,7 +444,7 @@ def test_an_engine_that_looks_for_ever_is_ended(tmp_path: Path, monkeypatch: pyt
     told: list[str] = []
 
     def look() -> None:
-        with pytest.raises(fsgather.Config) as raised:
+        with pytest.raises(fsgather.ConfigError) as raised:
             fsgather.Communicator(rendezvous="their-engine:", join_timeout=0.2)
         told.append(str(raised.value))
 
@@ -461,7 +461,7 @@ def test_an_engine_that_looks_for_ever_is_ended(tmp_path: Path, monkeypatch: pyt
 
 def test_an_engine_that_waits_in_the_system_is_ended_in_the_main_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     announce(tmp_path, monkeypatch, "import time\n\n\ndef find():\n    time.sleep(1000)\n")
-    with pytest.raises(fsgather.Config, match="has not come back within"):
+    with pytest.raises(fsgather.ConfigError, match="has not come back within"):
         bootstraps.find("their-engine", 0.2)
 
 
@@ -499,10 +499,10 @@ def test_ctrl_c_ends_an_engine_that_fetches() -> None:
 
 
 def test_an_engine_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(fsgather.Config, match="there is no bootstrap 'slrum'.*there are spark:, ray:, dask:, jax:, mpi:"):
+    with pytest.raises(fsgather.ConfigError, match="there is no bootstrap 'slrum'.*there are spark:, ray:, dask:, jax:, mpi:"):
         fsgather.Communicator(rendezvous="slrum:")
     monkeypatch.setenv("FSGATHER_RENDEZVOUS", "dask:")
-    with pytest.raises(fsgather.Config, match="dask: was to introduce the ranks.*none of its ranks"):
+    with pytest.raises(fsgather.ConfigError, match="dask: was to introduce the ranks.*none of its ranks"):
         fsgather.Communicator()
 
 
@@ -511,13 +511,13 @@ def test_a_variable_that_is_wrong_is_no_fault_of_a_package(
 ) -> None:
     announce(tmp_path, monkeypatch, "def find():\n    return None\n")
     monkeypatch.setenv("FSGATHER_JOIN_TIMEOUT", "8")
-    with pytest.raises(fsgather.Config, match='^FSGATHER_JOIN_TIMEOUT="8" is not a duration'):
+    with pytest.raises(fsgather.ConfigError, match='^FSGATHER_JOIN_TIMEOUT="8" is not a duration'):
         fsgather.Communicator()
     assert "passed over" not in caplog.text
 
 
 def test_mpi_is_another_name_of_mpi4py() -> None:
-    with pytest.raises(fsgather.Config, match="mpi4py: was to introduce"):
+    with pytest.raises(fsgather.ConfigError, match="mpi4py: was to introduce"):
         fsgather.Communicator(rendezvous="mpi:")
 
 
@@ -532,17 +532,17 @@ def test_nobody_is_asked_where_a_launcher_says_the_rank(monkeypatch: pytest.Monk
 
 
 def test_two_introductions_at_once_are_refused() -> None:
-    with pytest.raises(fsgather.Config, match="give one of them"):
+    with pytest.raises(fsgather.ConfigError, match="give one of them"):
         fsgather.Communicator(bootstrap=Store(0, 1, {}), comm=object())
-    with pytest.raises(fsgather.Config, match="bootstrap= introduces the ranks and says which this is; leave out rank="):
+    with pytest.raises(fsgather.ConfigError, match="bootstrap= introduces the ranks and says which this is; leave out rank="):
         fsgather.Communicator(bootstrap=Store(0, 1, {}), rank=0, world_size=2)
-    with pytest.raises(fsgather.Config, match="comm= introduces the ranks and says which this is; leave out rank="):
+    with pytest.raises(fsgather.ConfigError, match="comm= introduces the ranks and says which this is; leave out rank="):
         fsgather.Communicator(comm=object(), rendezvous="tcp://localhost:1")
 
 
 @pytest.mark.parametrize("comm", ["COMM_WORLD", 0, object()])
 def test_what_is_no_communicator_of_mpi_is_told(comm: object) -> None:
-    with pytest.raises(fsgather.Config, match="comm= cannot introduce the ranks: it is of type (str|int|object), no communicator of mpi4py"):
+    with pytest.raises(fsgather.ConfigError, match="comm= cannot introduce the ranks: it is of type (str|int|object), no communicator of mpi4py"):
         fsgather.Communicator(comm=comm)
 
 
@@ -557,5 +557,5 @@ def test_what_fetches_no_bytes_is_told(found: object) -> None:
         def fetch(self, seconds: float) -> object:
             return found
 
-    with pytest.raises(fsgather.Rendezvous, match=r"Wrong gives (NoneType|str|int), not the bytes that rank 0 has published"):
+    with pytest.raises(fsgather.RendezvousError, match=r"Wrong gives (NoneType|str|int), not the bytes that rank 0 has published"):
         fsgather.Communicator(bootstrap=Wrong(), join_timeout=LIMIT)  # type: ignore[arg-type]

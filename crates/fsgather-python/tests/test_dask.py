@@ -54,18 +54,18 @@ def test_each_run_has_its_own_ranks_whatever_was_before_and_whatever_slurm_has_s
 
 def test_a_client_that_cannot_send_and_a_number_of_tries_that_is_none_are_told(client: Any) -> None:
     for wrong in (-1, True, "3", 0.5, None):
-        with pytest.raises(fsgather.Config, match="retries="):
+        with pytest.raises(fsgather.ConfigError, match="retries="):
             dask.run(client, gathered, "never", retries=wrong)  # type: ignore[arg-type]
-    with pytest.raises(fsgather.Config, match="no client of Dask"):
+    with pytest.raises(fsgather.ConfigError, match="no client of Dask"):
         dask.run(None, gathered, "never")
     closed = distributed.Client(client.scheduler.address)
     closed.close()
-    with pytest.raises(fsgather.Config, match="this Dask client is closed, and not connected to a cluster"):
+    with pytest.raises(fsgather.ConfigError, match="this Dask client is closed, and not connected to a cluster"):
         dask.run(closed, gathered, "never")
 
     async def asked() -> None:
         async with distributed.Client(client.scheduler.address, asynchronous=True) as other:
-            with pytest.raises(fsgather.Config, match="this Dask client is asynchronous"):
+            with pytest.raises(fsgather.ConfigError, match="this Dask client is asynchronous"):
                 dask.run(other, gathered, "never")
 
     asyncio.run(asked())
@@ -115,7 +115,7 @@ def _fails_once(notes: str) -> list[int]:
 
 
 def test_a_rank_that_raises_is_named_by_the_others_and_all_meet_again(client: Any, tmp_path: Any) -> None:
-    with pytest.raises((ValueError, fsgather.PeerFailed), match="bad luck"):
+    with pytest.raises((ValueError, fsgather.PeerFailedError), match="bad luck"):
         dask.run(client, _fails_once, str(tmp_path / "without"))
     assert dask.run(client, _fails_once, str(tmp_path / "with"), retries=2) == [[0, 1, 2]] * 3
 
@@ -129,7 +129,7 @@ def _gets_over_it() -> str:
     except RuntimeError as error:
         world.fail(error)
         return "left"
-    except fsgather.PeerFailed as error:
+    except fsgather.PeerFailedError as error:
         return "told" if "not today" in str(error) else str(error)
     return "nothing"
 
@@ -159,7 +159,7 @@ def test_nothing_stays_with_the_scheduler(client: Any) -> None:
     [("tcp://127.0.0.1:1", "is one text; give a list"), ([], "workers= is empty"), (["tcp://127.0.0.1:1"], "there is no worker 'tcp:")],
 )
 def test_workers_that_are_none_are_told(client: Any, workers: Any, told: str) -> None:
-    with pytest.raises(fsgather.Config, match=told):
+    with pytest.raises(fsgather.ConfigError, match=told):
         dask.run(client, gathered, "x", workers=workers)
 
 

@@ -42,7 +42,7 @@ def test_other_world_of_torch_is_an_error_before_the_first_call(world: World) ->
 make_engine()
 try:
     fsgather.all_gather_object(rank)
-except fsgather.Config as error:
+except fsgather.ConfigError as error:
     tell([str(error), fsgather.all_gather_object(rank, group=fsgather.Communicator())])
 """,
     ).told()

@@ -41,7 +41,7 @@ def test_a_thread_that_goes_on_joins_nothing_while_the_process_ends(world: World
     for end in ends:
         # It sees that the world is over or, a moment later, that there is no other one, if it gets to that.
         said = [line for line in end.err.splitlines() if line.startswith("fsgather.")]
-        told = ["fsgather.Config: this communicator is closed", "fsgather.Config: this process ends, and its threads join nothing any more"]
+        told = ["fsgather.ConfigError: this communicator is closed", "fsgather.ConfigError: this process ends, and its threads join nothing any more"]
         assert end.code == 0 and all(line in told for line in said), end.err
     assert [name for name in world.left() if name != "all_gather_via_filesys"] == []
 
@@ -94,7 +94,7 @@ def test_close_after_a_failure_ends_results_that_were_not_read(world: World) -> 
 
         try:
             fsgather.all_gather_object(Unpicklable() if rank == 1 else 1)
-        except fsgather.PeerFailed:
+        except fsgather.PeerFailedError:
             fsgather.close()
         tell(fsgather.all_gather_object(rank))
         """,
@@ -116,5 +116,5 @@ def test_rank_that_can_start_no_thread_is_named_at_once(world: World) -> None:
         """,
     )
     ((of_other,), (own,)) = world.told()
-    assert own[0] == "Config" and own[1].startswith("cannot start a thread: "), own
-    assert of_other[0] == "PeerFailed" and "rank 1" in of_other[1] and own[1] in of_other[1], of_other
+    assert own[0] == "ConfigError" and own[1].startswith("cannot start a thread: "), own
+    assert of_other[0] == "PeerFailedError" and "rank 1" in of_other[1] and own[1] in of_other[1], of_other

@@ -22,12 +22,12 @@ def test_communicator_is_closed_after_a_failure_that_was_caught(world: World) ->
         with fsgather.Communicator() as communicator:
             try:
                 communicator.all_gather(lambda: rank)
-            except fsgather.PeerFailed as error:
+            except fsgather.PeerFailedError as error:
                 tell(type(error).__name__)
         tell(communicator.closed)
         """,
     ).told()
-    assert told == [["PeerFailed", True]] * 2
+    assert told == [["PeerFailedError", True]] * 2
 
 
 @pytest.mark.parametrize(("raised", "said"), [("KeyboardInterrupt()", "KeyboardInterrupt"), ("SystemExit(3)", "SystemExit: 3")])
@@ -55,7 +55,7 @@ def test_what_ends_a_program_while_an_object_is_pickled_is_raised_as_it_is(world
         """,
     ).told()
     assert told[1][0][0] == raised.partition("(")[0]
-    assert told[0][0][0] == "PeerFailed" and f"failed ({said}) while" in told[0][0][1]
+    assert told[0][0][0] == "PeerFailedError" and f"failed ({said}) while" in told[0][0][1]
 
 
 def test_an_object_that_cannot_be_carried_is_the_same_error_on_all_ranks(world: World) -> None:
@@ -71,10 +71,10 @@ def test_an_object_that_cannot_be_carried_is_the_same_error_on_all_ranks(world: 
         """,
     ).told()
     for rank, (first, second) in enumerate(told):
-        assert first[:2] == ["PeerFailed", 1]
+        assert first[:2] == ["PeerFailedError", 1]
         assert "generator" in first[3] and first[3] == told[0][0][3]
         assert first[2] == ("TypeError" if rank == 1 else "NoneType")
-        assert second[0] in ("Poisoned", "PeerFailed")
+        assert second[0] in ("PoisonedError", "PeerFailedError")
 
 
 def test_a_program_that_gets_over_a_failure_closes_and_meets_anew(world: World) -> None:
@@ -83,7 +83,7 @@ def test_a_program_that_gets_over_a_failure_closes_and_meets_anew(world: World) 
         """
         try:
             fsgather.all_gather((x for x in []) if rank == 1 else rank)
-        except fsgather.PeerFailed:
+        except fsgather.PeerFailedError:
             failed = fsgather.default_communicator().failed
             fsgather.close()
         tell([failed, fsgather.all_gather(rank), fsgather.default_communicator().failed])
@@ -101,7 +101,7 @@ def test_a_killed_rank_is_named(world: World) -> None:
         tell(os.getpid())
         try:
             with_all.all_gather(rank) if rank != 2 else wait_for_go()
-        except fsgather.PeerFailed as error:
+        except fsgather.PeerFailedError as error:
             tell([error.rank, error.pid, bool(error.host), error.phase, error.is_transient])
         """,
     )
@@ -121,7 +121,7 @@ def test_an_exception_that_leaves_the_block_is_told_to_the_others(world: World) 
                 raise MemoryError("the device has no more")
             try:
                 communicator.all_gather(rank)
-            except fsgather.PeerFailed as error:
+            except fsgather.PeerFailedError as error:
                 tell([error.rank, error.reason])
         """,
     ).ends()
@@ -146,7 +146,7 @@ def main(rank, directory, how):
         raise KeyError("no such score")
     try:
         world.barrier()
-    except fsgather.PeerFailed as error:
+    except fsgather.PeerFailedError as error:
         print(error.reason, flush=True)
 
 
@@ -179,7 +179,7 @@ def test_an_uncaught_exception_is_told_to_the_others(world: World) -> None:
             raise RuntimeError("out of luck")
         try:
             fsgather.all_gather(rank)
-        except fsgather.PeerFailed as error:
+        except fsgather.PeerFailedError as error:
             tell([error.rank, error.reason])
         """,
     ).ends()
@@ -222,7 +222,7 @@ def test_an_exception_whose_text_is_broken_is_told_all_the_same(world: World, ki
             raise SystemExit(1)
         try:
             communicator.barrier()
-        except fsgather.PeerFailed as error:
+        except fsgather.PeerFailedError as error:
             tell([error.rank, error.reason])
         """,
     ).ends()
@@ -251,7 +251,7 @@ def test_places_that_are_not_utf_8_are_told(world: World) -> None:
         else:
             try:
                 fsgather.all_gather(rank)
-            except fsgather.Desync as error:
+            except fsgather.DesyncError as error:
                 tell(str(error))
             raise SystemExit(0)
         """,
@@ -270,7 +270,7 @@ def test_a_failure_before_the_first_call_names_a_place_in_the_program(world: Wor
             raise RuntimeError("out of luck")
         try:
             communicator.barrier()
-        except fsgather.PeerFailed as error:
+        except fsgather.PeerFailedError as error:
             tell(str(error))
         """,
     ).ends()
@@ -295,7 +295,7 @@ def test_ctrl_c_ends_a_wait_on_all_ranks(world: World) -> None:
             wait_for_go()
             try:
                 fsgather.all_gather(rank)
-            except fsgather.PeerFailed as error:
+            except fsgather.PeerFailedError as error:
                 tell([error.rank, error.reason])
         """,
     )
@@ -468,7 +468,7 @@ def test_ctrl_c_reaches_the_main_thread_while_others_wait_too(world: World) -> N
     assert [world.hear(rank) for rank in range(2)] == ["ready", "ready"]
     world.until_it_waits(0)  # inside of its call
     world.signal(0, signal.SIGINT)
-    assert world.hear(0) == ["PeerFailed"]
+    assert world.hear(0) == ["PeerFailedError"]
 
 
 def test_ctrl_c_ends_a_meeting(world: World) -> None:
@@ -508,7 +508,7 @@ def test_a_missing_rank_is_named(world: World) -> None:
     )
     assert world.hear(0) == [[1], 1, 1.0]
     world.go()
-    assert world.told()[1] in ([["Timeout"]], [[[1], 1, 1.0]])
+    assert world.told()[1] in ([["TimeoutError"]], [[[1], 1, 1.0]])
 
 
 def test_pickle_is_refused_with_the_type_and_its_place(world: World) -> None:
@@ -522,7 +522,7 @@ def test_pickle_is_refused_with_the_type_and_its_place(world: World) -> None:
         assert fsgather.all_gather(plain) == [plain, plain]
         try:
             fsgather.all_gather({"boxes": [1, Box()]} if rank == 0 else plain)
-        except fsgather.PeerFailed as error:
+        except fsgather.PeerFailedError as error:
             tell([error.rank, str(error)])
         """,
         FSGATHER_PICKLE="0",
@@ -574,9 +574,9 @@ def test_an_object_that_cannot_be_read_names_the_rank_that_handed_it_in(world: W
 
 
 def test_errors_are_exceptions_of_python_too() -> None:
-    assert issubclass(fsgather.Timeout, TimeoutError)
-    assert issubclass(fsgather.Config, ValueError)
-    with pytest.raises(fsgather.Config, match="world size"):
+    assert issubclass(fsgather.TimeoutError, TimeoutError)
+    assert issubclass(fsgather.ConfigError, ValueError)
+    with pytest.raises(fsgather.ConfigError, match="world size"):
         fsgather.Communicator(rank=3)
     with pytest.raises(ValueError, match="auto, filesys or memory"):
         fsgather.Communicator(transport="carrier pigeon")
@@ -585,10 +585,10 @@ def test_errors_are_exceptions_of_python_too() -> None:
 
 
 def test_errors_survive_pickling() -> None:
-    error = fsgather.PeerFailed("rank 3 on n7 was lost")
+    error = fsgather.PeerFailedError("rank 3 on n7 was lost")
     error.rank, error.host = 3, "n7"
     again = pickle.loads(pickle.dumps(error))
-    assert (type(again), str(again), again.rank, again.host) == (fsgather.PeerFailed, str(error), 3, "n7")
+    assert (type(again), str(again), again.rank, again.host) == (fsgather.PeerFailedError, str(error), 3, "n7")
 
 
 def test_a_wrong_variable_is_named(world: World) -> None:

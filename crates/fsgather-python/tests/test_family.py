@@ -160,7 +160,7 @@ def test_the_bound_of_a_list_is_told_to_all_ranks(world: World) -> None:
         assert [len(part) for part in fsgather.all_gather_list(fits)] == [16_300] * 3
         try:
             fsgather.all_gather_list(b"x" * (20_000 if rank == 1 else 5), max_size=10_000)
-        except fsgather.TooLarge as error:
+        except fsgather.TooLargeError as error:
             tell([error.rank, error.size, error.bound, str(error)])
         # As callers of the original do, which raises before anything moves.
         tell([len(part) for part in fsgather.all_gather_list(b"x" * (20_000 if rank == 1 else 5), max_size=30_000)])
@@ -209,7 +209,7 @@ def test_calls_in_different_places_are_told_with_both(world: World) -> None:
         """
         try:
             fsgather.barrier() if rank == 0 else fsgather.all_gather(1)
-        except fsgather.Desync as error:
+        except fsgather.DesyncError as error:
             tell([sorted(error.ranks), str(error)])
         """,
     ).told()

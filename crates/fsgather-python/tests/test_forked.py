@@ -96,7 +96,7 @@ def test_the_end_of_a_rank_is_noticed_although_its_child_lives(world: World, way
     world.start(3, source, python=alone(world.directory))
     for rank in {0, 1, 2} - {victim}:
         name, text = world.hear(rank)
-        assert name == "PeerFailed" and f"rank {victim} " in text, text
+        assert name == "PeerFailedError" and f"rank {victim} " in text, text
 
 
 def test_a_child_that_drops_what_it_inherited_takes_nothing_from_its_parent(world: World) -> None:

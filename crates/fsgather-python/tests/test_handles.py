@@ -38,7 +38,7 @@ def test_ranks_that_ask_for_different_ways_are_told_so(world: World) -> None:
         handle = communicator.with_options(transport="memory" if rank else "filesys")
         try:
             handle.all_gather([rank] * 100_000)
-        except fsgather.Desync as error:
+        except fsgather.DesyncError as error:
             tell(str(error))
         """,
     ).told()
@@ -82,7 +82,7 @@ def test_missing_directory_of_a_call_is_made(world: World) -> None:
         tell(os.listdir(new))
         try:
             fsgather.all_gather_via_filesys(bytes(100_000), "/proc/new")
-        except fsgather.Storage as error:
+        except fsgather.StorageError as error:
             tell(str(error))
         """,
     ).told()

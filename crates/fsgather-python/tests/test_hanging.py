@@ -72,7 +72,7 @@ if rank == LATE:
     DO()
 try:
     communicator.barrier(timeout=TIMEOUT)
-except fsgather.Timeout as error:
+except fsgather.TimeoutError as error:
     stacks = [[list(stack.ranks), stack.text, stack.frames, stack.state, stack.answered] for stack in error.stacks]
     tell([str(error), stacks])
 """
@@ -278,7 +278,7 @@ if GROUP and rank == 0:
 else:
     try:
         branch()
-    except fsgather.Desync as error:
+    except fsgather.DesyncError as error:
         tell([str(error), list(error.ranks), [[list(stack.ranks), stack.text, stack.frames] for stack in error.stacks]])
 """
 
@@ -316,7 +316,7 @@ def test_desync_names_no_other_thread_than_the_caller(world: World) -> None:
         def in_thread():
             try:
                 pair.all_gather("state") if rank else pair.barrier()
-            except fsgather.Desync as error:
+            except fsgather.DesyncError as error:
                 tell(str(error))
 
         def in_main():
@@ -335,7 +335,7 @@ def test_desync_names_no_other_thread_than_the_caller(world: World) -> None:
 def test_pickled_errors_keep_stacks() -> None:
     import pickle
 
-    error = fsgather.Timeout("text")
+    error = fsgather.TimeoutError("text")
     error.stacks = (fsgather.Stack((1, 2), "text", (("a.py", 3, "f"),), None, True),)
     assert pickle.loads(pickle.dumps(error)).stacks == error.stacks
 
@@ -413,7 +413,7 @@ else:
     begin()
     try:
         communicator.barrier(timeout=4)
-    except fsgather.Timeout as error:
+    except fsgather.TimeoutError as error:
         tell([str(error), [[list(stack.ranks), stack.text, stack.frames] for stack in error.stacks]])
 """
 

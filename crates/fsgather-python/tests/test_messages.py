@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conftest import World
-from fsgather import PeerFailed, _errors, _tracebacks
+from fsgather import PeerFailedError, _errors, _tracebacks
 
 FAILS = """
 import traceback
@@ -51,7 +51,7 @@ def test_traceback_is_whole_at_debug_level(world: World) -> None:
 
 
 def test_exceptions_that_cause_each_other_are_handled() -> None:
-    one, other = ValueError("not me"), PeerFailed("rank 1 failed")
+    one, other = ValueError("not me"), PeerFailedError("rank 1 failed")
     one.__cause__, other.__cause__ = other, one
     other.rank = 1
     assert _tracebacks.without_our_frames(one) is one

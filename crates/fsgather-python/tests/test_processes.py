@@ -54,7 +54,7 @@ def test_worker_processes_disturb_nothing(world: World, method: str) -> None:
             communicator.close()
         """,
     ).told()
-    expected = ["Config", "Config"] if method == "fork" else [1, 2]
+    expected = ["ConfigError", "ConfigError"] if method == "fork" else [1, 2]
     assert told == [[expected]] * 2
     assert world.left() in ([], ["all_gather_via_filesys"])
 
@@ -86,7 +86,7 @@ def test_process_without_a_launcher_warns_once() -> None:
 def test_partly_passed_launcher_variables_are_an_error() -> None:
     ended = run_alone(SLURM_JOB_ID="7", SLURM_PROCID="1")
     assert ended.stdout == ""
-    assert "Config: this process is one of several, but which one of how many is not known: SLURM_PROCID=1 " in ended.stderr
+    assert "ConfigError: this process is one of several, but which one of how many is not known: SLURM_PROCID=1 " in ended.stderr
 
 
 def test_a_forked_child_that_ends_by_itself_leaves_the_world_alone(world: World) -> None:
@@ -212,7 +212,7 @@ def test_ranks_of_a_part_of_a_job_are_called_by_their_numbers_in_it(world: World
             time.sleep(0.01)
         try:
             part.barrier(timeout=3)
-        except fsgather.Timeout as error:
+        except fsgather.TimeoutError as error:
             open(failed, "w").close()
             tell([str(error), list(error.missing), [number for stack in error.stacks for number in stack.ranks]])
         """,

@@ -30,7 +30,7 @@ def told_of(group, at_fault):
             tell([str(error), *getattr(error, "__notes__", []), table])
 
     broken = Broken() if at_fault else 1
-    told(fsgather.Mismatch, lambda: group.gather(np.zeros((2, 4 if at_fault else 3))))
+    told(fsgather.MismatchError, lambda: group.gather(np.zeros((2, 4 if at_fault else 3))))
     told(ValueError, lambda: group.all_gather(broken))
     told(ValueError, lambda: group.start_all_gather(broken).wait())
     told(ValueError, lambda: group.gather_object(broken, 0))
@@ -95,7 +95,7 @@ with fsgather.Communicator.meet(rank, 2, publish, fetch, _numbers=[7, 3]) as par
     with part.group([1, 0]) as group:
         try:
             group.gather(np.zeros((2, 3 + rank)))
-        except fsgather.Mismatch as error:
+        except fsgather.MismatchError as error:
             tell(error.table)
 """,
         FSGATHER_TRACE="always",

@@ -103,9 +103,9 @@ def test_ids_are_integers_texts_and_tuples_of_these(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sample", [True, 1.5, None, b"x", 2**127, [("a", True)], "\ud800", np.bool_(True), {1: 2}])
 def test_other_ids_are_refused_with_the_reason(tmp_path: Path, sample: Any) -> None:
     samples = fsgather.samples(tmp_path)
-    with pytest.raises(fsgather.Config, match="an int|one for each|give a list"):
+    with pytest.raises(fsgather.ConfigError, match="an int|one for each|give a list"):
         samples.add(sample, 1)
-    with pytest.raises(fsgather.Config):
+    with pytest.raises(fsgather.ConfigError):
         fsgather.samples(tmp_path, expected=[sample])
     samples.close()
     assert list(tmp_path.iterdir()) == []
@@ -127,9 +127,9 @@ def test_tuple_of_expected_ids_is_a_batch_unless_it_is_an_id(tmp_path: Path) -> 
     samples.add(("a", "b"), [1, 2])
     samples.add(("a", "b", ("gsm8k", 3)), [3, 4, 5])
     samples.add(("b", np.int64(4)), np.array([4, 6]))
-    with pytest.raises(fsgather.Config, match="2 ids came with 3 results"):
+    with pytest.raises(fsgather.ConfigError, match="2 ids came with 3 results"):
         samples.add(("a", 4), [1, 2, 3])
-    with pytest.raises(fsgather.Config, match="an int"):
+    with pytest.raises(fsgather.ConfigError, match="an int"):
         samples.add(("a", ["b"]), [1, 2])
     results = samples.gather()
     assert results is not None and results.unexpected == 0
@@ -145,13 +145,13 @@ def test_tuple_is_one_id_if_all_ids_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize("results", [[1], [1, 2, 3], "ab", {0: 1, 1: 2}, 7, np.array(5)])
 def test_ids_and_results_of_other_lengths_are_refused(tmp_path: Path, results: Any) -> None:
     samples = fsgather.samples(tmp_path)
-    with pytest.raises(fsgather.Config, match="2 ids"):
+    with pytest.raises(fsgather.ConfigError, match="2 ids"):
         samples.add([0, 1], results)
 
 
 def test_results_that_are_not_plain_data_name_the_place_inside(tmp_path: Path) -> None:
     samples = fsgather.samples(tmp_path)
-    with pytest.raises(fsgather.Config, match=r"sample 7\['a'\]\[1\] is of type object, which is not plain data.*encode="):
+    with pytest.raises(fsgather.ConfigError, match=r"sample 7\['a'\]\[1\] is of type object, which is not plain data.*encode="):
         samples.add(7, {"a": [1, object()]})
 
 
@@ -166,11 +166,11 @@ def test_own_types_are_encoded_and_decoded(tmp_path: Path) -> None:
 def test_another_configuration_is_shown_by_its_difference(tmp_path: Path) -> None:
     with fsgather.samples(tmp_path, config={"model": {"name": "a", "temperature": 0.0}, "stop": ["x"]}) as samples:
         samples.add(1, 1)
-    with pytest.raises(fsgather.Config, match=r"configuration \(model.temperature: 0.0 -> 0.7\)"):
+    with pytest.raises(fsgather.ConfigError, match=r"configuration \(model.temperature: 0.0 -> 0.7\)"):
         fsgather.samples(tmp_path, config={"model": {"name": "a", "temperature": 0.7}, "stop": ["x"]})
-    with pytest.raises(fsgather.Config, match="none is stated now"):
+    with pytest.raises(fsgather.ConfigError, match="none is stated now"):
         fsgather.samples(tmp_path)
-    with pytest.raises(fsgather.Config, match="config at model.f is not plain JSON data"):
+    with pytest.raises(fsgather.ConfigError, match="config at model.f is not plain JSON data"):
         fsgather.samples(tmp_path, config={"model": {"f": object()}})
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -184,7 +184,7 @@ def test_results_that_differ_are_counted_by_value(tmp_path: Path) -> None:
     assert results is not None
     assert (results.repeated, results.conflicts, results[1]) == (2, [1], 0.5)
     assert repr(results) == "<SampleResults: 3 of 3 samples, 2 repeated, 1 with results that differ, of which the first counts>"
-    with pytest.raises(fsgather.Incomplete, match="1 sample has results that differ: 1") as caught:
+    with pytest.raises(fsgather.IncompleteError, match="1 sample has results that differ: 1") as caught:
         samples.gather(on_conflict="error")
     assert dict(caught.value.results.items())[1] == 0.5
 
@@ -193,7 +193,7 @@ def test_failed_samples_are_listed_and_done_again(tmp_path: Path) -> None:
     with fsgather.samples(tmp_path, expected=["a", "b", "c"]) as samples:
         samples.add("a", 1)
         samples.add_error("b", ValueError("too long"))
-        with pytest.raises(fsgather.Incomplete, match=r'1 of 3 samples is missing: "c"; 1 of 3 samples has failed: "b" \(ValueError: too long\)'):
+        with pytest.raises(fsgather.IncompleteError, match=r'1 of 3 samples is missing: "c"; 1 of 3 samples has failed: "b" \(ValueError: too long\)'):
             samples.gather()
         partial = samples.gather(partial=True)
         assert partial is not None
@@ -213,7 +213,7 @@ def test_results_in_memory_are_gathered_by_name(world: World) -> None:
         tell(results and [list(results.items()), results.repeated])
         try:
             fsgather.gather_samples({str(rank): 1}, expected=4)
-        except fsgather.Incomplete as error:
+        except fsgather.IncompleteError as error:
             tell(str(error))
             tell(error.results is not None and len(error.results))
         tell(sorted(fsgather.gather_samples({rank: None}, dst=None)))
@@ -235,7 +235,7 @@ child = os.fork()
 if child == 0:
     try:
         samples.add(1, "child")
-    except fsgather.Config as error:
+    except fsgather.ConfigError as error:
         print(error, flush=True)
     os._exit(0)
 os.waitpid(child, 0)
@@ -249,10 +249,10 @@ print(dict(samples.gather()))
 
 
 def test_directories_without_samples_are_named(tmp_path: Path) -> None:
-    with pytest.raises(fsgather.Config, match="has no samples"):
+    with pytest.raises(fsgather.ConfigError, match="has no samples"):
         fsgather.read_samples(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(fsgather.Storage, match="file"):
+    with pytest.raises(fsgather.StorageError, match="file"):
         fsgather.samples(tmp_path / "file", expected=1)
 
 
@@ -264,13 +264,13 @@ def test_wrong_arguments_of_one_rank_fail_on_all(world: World) -> None:
         for expected in ([1.5], {1, 2}, [1, 1]):
             try:
                 fsgather.samples(directory, expected=expected if rank else 3)
-            except fsgather.Config as error:
+            except fsgather.ConfigError as error:
                 tell(str(error))
         samples = fsgather.samples(directory, expected=0)
         for how in ({"dst": rank}, {"out": f"{directory}/{rank}"}, {"partial": bool(rank)}):
             try:
                 samples.gather(**how)
-            except fsgather.Config as error:
+            except fsgather.ConfigError as error:
                 tell(str(error))
         try:
             samples.gather(out="/no/such/directory/x.jsonl")

@@ -17,7 +17,7 @@ from typing import Any, Iterator, Optional
 
 import numpy
 import pytest
-from fsgather import PeerFailed, _leaving
+from fsgather import PeerFailedError, _leaving
 from fsgather._switch import blame, callers, custom, finder, groups, marks, meeting, notices, replacing, selection, trial
 
 
@@ -296,10 +296,10 @@ def test_marks_name_ranks_that_have_ended() -> None:
     store.set("fsgather/v1/mark/3", json.dumps(gone))
     for own in left[:2]:
         # The first rank has looked, and tells what it has seen.
-        with pytest.raises(PeerFailed, match=rf"^rank 3 on \S+ \(pid {gone.pid}\) was lost"):
+        with pytest.raises(PeerFailedError, match=rf"^rank 3 on \S+ \(pid {gone.pid}\) was lost"):
             own.check(0 if own is left[0] else 3, 5)
     left[1].leave_end(marks.LEFT)
-    with pytest.raises(PeerFailed, match=rf"^rank 1 on \S+ \(pid {os.getpid()}\) had already left before its first call$") as raised:
+    with pytest.raises(PeerFailedError, match=rf"^rank 1 on \S+ \(pid {os.getpid()}\) had already left before its first call$") as raised:
         left[0].check(0, 3)
     assert (raised.value.rank, raised.value.pid) == (1, os.getpid())
 
@@ -307,7 +307,7 @@ def test_marks_name_ranks_that_have_ended() -> None:
 class Ground:
     """A world of all ranks in which one is lost, or none."""
 
-    def __init__(self, lost: Optional[PeerFailed]) -> None:
+    def __init__(self, lost: Optional[PeerFailedError]) -> None:
         self.ranks, self.own_rank, self.lost = (0, 1, 2), 2, lost
 
     def arrive(self, *_arguments: Any) -> Ground:
@@ -321,7 +321,7 @@ class Ground:
 
 def test_rank_that_a_collective_of_torch_has_lost_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(blame, "MOMENT", 0.05)
-    lost = PeerFailed("rank 1 on host (pid 5) was lost")
+    lost = PeerFailedError("rank 1 on host (pid 5) was lost")
     lost.rank = 1
     module: Any = ModuleType("torch.distributed.c10d_logger")
     module._c10d_logger = logging.Logger("c10d")

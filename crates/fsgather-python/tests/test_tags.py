@@ -16,7 +16,7 @@ def test_ranks_that_come_to_one_line_with_different_tags_are_told_both(world: Wo
         try:
             for name, score in scores.items():
                 fsgather.all_gather_object(score, tag=name)
-        except fsgather.Desync as error:
+        except fsgather.DesyncError as error:
             tell(str(error))
         """,
     ).told()
@@ -53,7 +53,7 @@ def test_a_tag_that_is_the_same_everywhere_changes_nothing_and_late_ranks_are_mi
         if rank == 0:
             try:
                 communicator.all_gather(rank, tag="rouge", timeout=1)
-            except fsgather.Timeout as error:
+            except fsgather.TimeoutError as error:
                 tell(str(error))
         else:
             wait_for_go()
@@ -68,5 +68,5 @@ def test_a_tag_that_is_the_same_everywhere_changes_nothing_and_late_ranks_are_mi
 
 @pytest.mark.parametrize("tag", ["", "x" * 257, 3])
 def test_a_tag_is_a_short_text(tag: object) -> None:
-    with pytest.raises(fsgather.Config, match="tag"):
+    with pytest.raises(fsgather.ConfigError, match="tag"):
         fsgather.Communicator(rank=0, world_size=1).barrier(tag=tag)  # type: ignore[arg-type]

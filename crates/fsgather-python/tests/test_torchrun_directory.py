@@ -103,7 +103,7 @@ def test_what_is_damaged_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_place_that_is_none_is_an_error_with_its_path() -> None:
-    with pytest.raises(fsgather.Storage, match="/nowhere"):
+    with pytest.raises(fsgather.StorageError, match="/nowhere"):
         Directory("/nowhere", "job")
 
 

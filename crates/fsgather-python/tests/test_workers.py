@@ -26,7 +26,7 @@ WORK = """
         def work(n):
             try:
                 return fsgather.all_gather(n)
-            except fsgather.Config as error:
+            except fsgather.ConfigError as error:
                 return str(error)
 
         def done(said):
@@ -97,7 +97,7 @@ def test_a_program_that_a_rank_starts(world: World) -> None:
         fsgather.barrier()
         source = "import fsgather; fsgather.all_gather(1)"
         ended = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
-        done([ended.stderr.strip().splitlines()[-1].removeprefix("fsgather.Config: ")])
+        done([ended.stderr.strip().splitlines()[-1].removeprefix("fsgather.ConfigError: ")])
         """,
     ).told()
     refused(told)
@@ -114,7 +114,7 @@ def test_joblib(world: World) -> None:
 
             try:
                 return fsgather.all_gather(n)
-            except fsgather.Config as error:
+            except fsgather.ConfigError as error:
                 return str(error)
 
         if __name__ == "__main__":

@@ -13,44 +13,13 @@ Existing jobs of torch can be switched without a change in them: ``FSGATHER_PATC
 
 from typing import NoReturn
 
+from fsgather import _errors, _functions, _results
 from fsgather import torch as torch
 from fsgather._communicator import Communicator
-from fsgather._errors import (
-    Config,
-    Corrupt,
-    Desync,
-    Error,
-    Incompatible,
-    Incomplete,
-    Mismatch,
-    Missing,
-    NotShared,
-    PeerFailed,
-    Poisoned,
-    Rendezvous,
-    Stack,
-    Storage,
-    Timeout,
-    TooLarge,
-)
+from fsgather._errors import *
 from fsgather._fsgather import __version__
-from fsgather._functions import (
-    all_gather,
-    all_gather_list,
-    all_gather_object,
-    all_gather_parts,
-    all_gather_via_filesys,
-    barrier,
-    broadcast_object,
-    close,
-    default_communicator,
-    gather,
-    gather_iter,
-    gather_object,
-    start_all_gather,
-    start_gather,
-)
-from fsgather._results import Gathering, Parts, Pending
+from fsgather._functions import *
+from fsgather._results import *
 from fsgather._samples import SampleResults, Samples, gather_samples, read_samples, samples
 from fsgather._tracing import trace
 
@@ -63,44 +32,14 @@ def __getattr__(name: str) -> NoReturn:
 
 __all__ = [
     "Communicator",
-    "Config",
-    "Corrupt",
-    "Desync",
-    "Error",
-    "Gathering",
-    "Incompatible",
-    "Incomplete",
-    "Mismatch",
-    "Missing",
-    "NotShared",
-    "Parts",
-    "PeerFailed",
-    "Pending",
-    "Poisoned",
-    "Rendezvous",
     "SampleResults",
     "Samples",
-    "Stack",
-    "Storage",
-    "Timeout",
-    "TooLarge",
     "__version__",
-    "all_gather",
-    "all_gather_list",
-    "all_gather_object",
-    "all_gather_parts",
-    "all_gather_via_filesys",
-    "barrier",
-    "broadcast_object",
-    "close",
-    "default_communicator",
-    "gather",
-    "gather_iter",
-    "gather_object",
     "gather_samples",
     "read_samples",
     "samples",
-    "start_all_gather",
-    "start_gather",
     "trace",
 ]
+__all__ += _errors.__all__
+__all__ += _functions.__all__
+__all__ += _results.__all__

@@ -1,6 +1,6 @@
 """What callers pass in, checked before anything is sent: a wrong argument is an error of this rank alone.
 
-Each function returns the argument as the extension module takes it, or raises :class:`fsgather.Config`, which names
+Each function returns the argument as the extension module takes it, or raises :class:`fsgather.ConfigError`, which names
 the argument, what was given and what is allowed.
 """
 
@@ -13,7 +13,7 @@ import os
 import reprlib
 from typing import Any, Literal, Optional, Union
 
-from fsgather._errors import Config
+from fsgather._errors import ConfigError
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -41,7 +41,7 @@ def whole(name: str, value: Any, low: int = 0, high: int = LARGEST) -> int:
     number = _index(value)
     if number is None or not low <= number <= high:
         what = "is not a whole number; give one" if number is None else "is out of range; give a whole number"
-        raise Config(f"{name}={_shown(value)} {what} from {low} to {high}")
+        raise ConfigError(f"{name}={_shown(value)} {what} from {low} to {high}")
     return number
 
 
@@ -57,7 +57,7 @@ def rank(name: str, value: Any, world_size: int) -> int:
     number = _index(value)
     if number is None or not 0 <= number < world_size:
         allowed = "0" if world_size == 1 else f"0 to {world_size - 1}"
-        raise Config(f"{name}={_shown(value)} is not a rank of a world of {world_size}; give {allowed}")
+        raise ConfigError(f"{name}={_shown(value)} is not a rank of a world of {world_size}; give {allowed}")
     return number
 
 
@@ -121,8 +121,8 @@ def switch(name: str, value: Any) -> bool:
     raise _wrong(name, value, "True or False")
 
 
-def _wrong(name: str, value: Any, right: str) -> Config:
-    return Config(f"{name}={_shown(value)} is not {right}")
+def _wrong(name: str, value: Any, right: str) -> ConfigError:
+    return ConfigError(f"{name}={_shown(value)} is not {right}")
 
 
 def _shown(value: Any) -> str:

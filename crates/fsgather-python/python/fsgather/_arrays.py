@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Optional
 
 from fsgather import _arguments
-from fsgather._errors import Config, _make
+from fsgather._errors import ConfigError, _make
 
 if TYPE_CHECKING:
     from fsgather._communicator import Communicator
@@ -19,7 +19,7 @@ def gather(communicator: Communicator, array: Any, dim: int, dst: Optional[int],
     try:
         kind = _kind_of(array)
         header = (kind.name, kind.dtype(array), _axis(array, dim), tuple(array.shape))
-    except Config as error:
+    except ConfigError as error:
         # The others are told as well: they would wait for this rank.
         problem = error
         header = ("", str(error), 0, ())
@@ -43,7 +43,7 @@ def _axis(array: Any, dim: int) -> int:
     """The dimension, counted from the front."""
     count = len(array.shape)
     if count == 0:
-        raise Config("an array without dimensions cannot be joined with others; give it one: array.reshape(1)")
+        raise ConfigError("an array without dimensions cannot be joined with others; give it one: array.reshape(1)")
     return _arguments.whole("dim", dim, -count, count - 1) % count
 
 
@@ -58,7 +58,7 @@ def _check(communicator: Communicator, headers: list[Any]) -> None:
             for rank, (name, dtype, axis, shape) in enumerate(headers)
         }
         table = "; ".join(f"rank {rank}: {row}" for rank, row in rows.items())
-        raise _make("Mismatch", f"the arrays to be joined differ between ranks: {table}", {"table": rows})
+        raise _make("MismatchError", f"the arrays to be joined differ between ranks: {table}", {"table": rows})
 
 
 def _join(kind: Any, array: Any, headers: list[Any], axis: int, parts: Any) -> Any:
@@ -126,6 +126,6 @@ def _kind_of(array: Any) -> Any:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(array, numpy.ndarray):
         return _Numpy
-    raise Config(
+    raise ConfigError(
         f"gather joins arrays of numpy and tensors of torch, not {type(array).__name__}; use gather_object for other objects"
     )

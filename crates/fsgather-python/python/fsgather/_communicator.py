@@ -32,7 +32,7 @@ class Communicator(LaterResults):
     Every method that communicates is *collective*: all ranks call it, in the same order. A call that returns has
     returned the right result: what every rank handed in, whole, in rank order. A rank that fails, is
     lost or is late makes the call fail on every rank with the same :class:`fsgather.Error`, which names it; later
-    calls then raise :class:`fsgather.Poisoned`.
+    calls then raise :class:`fsgather.PoisonedError`.
 
     Waiting releases the interpreter lock and can be interrupted with Ctrl-C, which fails the call on all ranks. All
     times are in seconds.
@@ -61,8 +61,8 @@ class Communicator(LaterResults):
         comm: a communicator of mpi4py whose ranks these are.
 
     Raises:
-        fsgather.Config: an argument or variable is wrong.
-        fsgather.Timeout, fsgather.Rendezvous, fsgather.Storage, fsgather.NotShared: the ranks did not meet.
+        fsgather.ConfigError: an argument or variable is wrong.
+        fsgather.TimeoutError, fsgather.RendezvousError, fsgather.StorageError, fsgather.NotSharedError: the ranks did not meet.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Communicator(LaterResults):
         """The same membership through another handle, whose large objects travel in another way.
 
         Making a handle is local and cheap, and all handles share the order of calls. All ranks have to make each call through handles with
-        the same options; if they differ, the call raises :class:`fsgather.Desync` on all of them at once. Closing one handle closes all.
+        the same options; if they differ, the call raises :class:`fsgather.DesyncError` on all of them at once. Closing one handle closes all.
 
         Args:
             transport: how large objects travel: ``"auto"``, ``"filesys"``, ``"memory"``; by default as through this handle.
@@ -236,7 +236,7 @@ class Communicator(LaterResults):
 
         Args:
             timeout: how long nothing may move, in seconds; by default the communicator's.
-            tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
+            tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.DesyncError`, which has both.
             site: what messages call the place of the call; by default the caller's file and line.
         """
         self._member.barrier(self._how(site, timeout, tag=tag))
@@ -255,7 +255,7 @@ class Communicator(LaterResults):
         Args:
             data: any object; see :func:`fsgather.all_gather` for how it travels.
             timeout: how long nothing may move, in seconds; by default the communicator's.
-            tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
+            tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.DesyncError`, which has both.
             site: what messages call the place of the call; by default the caller's file and line.
             allow_pickle: ``False`` refuses objects that would have to be pickled, on both sides.
 
@@ -281,7 +281,7 @@ class Communicator(LaterResults):
         """Gathers everybody's small object on every rank, if each fits into ``max_size`` bytes.
 
         Raises:
-            fsgather.TooLarge: on every rank; names the rank whose object does not fit, and what it needs.
+            fsgather.TooLargeError: on every rank; names the rank whose object does not fit, and what it needs.
         """
         bound = _arguments.whole("max_size", max_size)
         how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
@@ -377,11 +377,11 @@ class Communicator(LaterResults):
         """
         _leaving.living.discard(self)
         # A call has raised that failure; this one only ends what is left.
-        with contextlib.suppress(_errors.Poisoned):
+        with contextlib.suppress(_errors.PoisonedError):
             self._member.close(self._how())
 
     def fail(self, cause: Union[BaseException, str]) -> None:
-        """Leaves and tells all other ranks why: they raise :class:`fsgather.PeerFailed`.
+        """Leaves and tells all other ranks why: they raise :class:`fsgather.PeerFailedError`.
 
         Waits for nobody but those who read what only this process can give them, until they have not got on for 10 seconds.
         """
@@ -445,7 +445,7 @@ class Communicator(LaterResults):
         return how
 
     def __copy__(self) -> NoReturn:
-        raise _errors.Config("a communicator is this process's membership and cannot be copied; use split() or group() for another")
+        raise _errors.ConfigError("a communicator is this process's membership and cannot be copied; use split() or group() for another")
 
     def __deepcopy__(self, _memo: Any) -> NoReturn:
         self.__copy__()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Optional
 
 from fsgather import _fsgather, _own, _workers
 from fsgather._communicator import Communicator
-from fsgather._errors import Config
+from fsgather._errors import ConfigError
 from fsgather._logging import logger
 from fsgather.bootstraps import _runs
 
@@ -27,7 +27,7 @@ def communicator() -> Communicator:
     """Returns the communicator that lives; else one of torch's ranks where it is initialised, else one of the launcher's ranks.
 
     Raises:
-        fsgather.Config: torch's world is another than the launcher's, and no communicator lives that would decide.
+        fsgather.ConfigError: torch's world is another than the launcher's, and no communicator lives that would decide.
     """
     living = _own.living()
     if living is not None:
@@ -60,7 +60,7 @@ def _check(world: _World) -> None:
         return
     other = _world_of_launcher()
     if other is not None and other[0] != world:
-        raise Config(
+        raise ConfigError(
             f"torch.distributed is initialised as rank {world.rank} of {world.size}, but this process is {other[1]}; to gather over the "
             "latter, call fsgather.barrier() before torch.distributed is initialised, or pass group=fsgather.Communicator(); to gather "
             "over torch's ranks, pass group=torch.distributed.group.WORLD"
@@ -82,7 +82,7 @@ def _world_of_launcher() -> Optional[tuple[_World, str]]:
         return world, f"rank {world.rank} of {world.size}, by {type(bootstrap).__name__}"
     try:
         _workers.check_environment()
-    except Config:
+    except ConfigError:
         # The launcher has started the parent; the program itself has started this process to be a rank of torch.
         return None
     found = _fsgather.launched_rank()

@@ -2,75 +2,88 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import sys
-from typing import Any, Callable, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional
+
+if TYPE_CHECKING:
+    from fsgather._samples import SampleResults
 
 __all__ = [
-    "Config",
-    "Corrupt",
-    "Desync",
+    "ConfigError",
+    "CorruptError",
+    "DesyncError",
     "Error",
-    "Incompatible",
-    "Mismatch",
-    "Missing",
-    "NotShared",
-    "PeerFailed",
-    "Poisoned",
-    "Rendezvous",
+    "IncompatibleError",
+    "IncompleteError",
+    "MismatchError",
+    "MissingRank",
+    "NotSharedError",
+    "PeerFailedError",
+    "PoisonedError",
+    "RendezvousError",
     "Stack",
-    "Storage",
-    "Timeout",
-    "TooLarge",
+    "StorageError",
+    "TimeoutError",
+    "TooLargeError",
 ]
 
 
-class Missing(NamedTuple):
-    """A rank that others waited for in vain."""
+class MissingRank(NamedTuple):
+    """A rank that others waited for in vain.
+
+    Attributes:
+        rank: its number.
+        host: where it runs; ``None`` if it never joined.
+        pid: its process id there.
+        last_seen: its last known activity.
+        seconds_ago: when it reported that, in seconds before the error.
+    """
 
     rank: int
-    """The rank."""
     host: Optional[str]
-    """Where it runs; ``None`` when it never joined."""
     pid: Optional[int]
-    """Its process id there."""
     last_seen: Optional[str]
-    """What it was last known to be doing."""
     seconds_ago: Optional[float]
-    """How long ago it said so."""
 
 
 class Stack(NamedTuple):
-    """What ranks were doing for which others waited in vain; those that did the same are together."""
+    """The activity of ranks that others waited for in vain; ranks with the same activity share one.
+
+    Attributes:
+        ranks: these ranks.
+        text: their activity in one line.
+        frames: file, line and name of the Python functions, innermost last; empty if another thread held the interpreter's lock.
+        state: what the kernel reports: ``"running"``, ``"waiting, in read on /data/x.h5"``, ``"stopped"``.
+        answered: whether the ranks reported it themselves; otherwise another process of their host has inspected them.
+    """
 
     ranks: tuple[int, ...]
-    """The ranks."""
     text: str
-    """What they did, in one line."""
     frames: tuple[tuple[str, Optional[int], str], ...]
-    """File, line and name of the Python functions that they were in, the innermost last; empty if another thread held the interpreter's lock."""
     state: Optional[str]
-    """What the kernel did with that thread: ``"running"``, ``"waiting, in read on /data/x.h5"``, ``"stopped"``."""
     answered: bool
-    """Whether they said so themselves; else another process of their host has looked."""
 
 
 class Error(Exception):
-    """Why a collective call, or the meeting before it, failed.
+    """A collective call failed, or joining before it.
 
-    Every rank that can hear rank 0 raises the same error with the same text. ``is_transient`` says whether
-    starting the job again, unchanged, may succeed.
+    Every rank that reaches rank 0 raises the same error with the same text.
+
+    Attributes:
+        is_transient: whether the same job, started again, may succeed.
+        rank: the rank at fault, if there is one.
+        host: where that rank runs.
+        pid: its process id.
+        phase: its activity: ``"publishing"``, ``"waiting"``, ...
     """
 
     is_transient: bool = False
     rank: Optional[int] = None
-    """The rank concerned, where there is one."""
     host: Optional[str] = None
-    """Where that rank runs."""
     pid: Optional[int] = None
-    """Its process id."""
     phase: Optional[str] = None
-    """What it was doing: ``"publishing"``, ``"waiting"``, ..."""
 
     def __reduce__(self) -> Any:
         # Exceptions of subprocesses and of other ranks are often handed on pickled.
@@ -83,130 +96,131 @@ def _remake(kind: type[Error], args: tuple[Any, ...], fields: dict[str, Any]) ->
     return error
 
 
-class Config(Error, ValueError, TypeError):
+class ConfigError(Error, ValueError, TypeError):
     """A setting, an argument, or a combination of them is wrong; the text says which and what would be right.
 
     Wrong arguments of Python functions are either a ``ValueError`` or a ``TypeError``; this is both.
     """
 
 
-class Rendezvous(Error):
+class RendezvousError(Error):
     """The ranks did not find each other; the text says where this rank looked and what to set."""
 
 
-class Timeout(Error, TimeoutError):
-    """Nothing moved for as long as the time-out allows."""
+class TimeoutError(Error, builtins.TimeoutError):
+    """A call made no progress for as long as its time-out allows.
+
+    Attributes:
+        missing: all ranks that were waited for.
+        missing_peers: a :class:`MissingRank` for each of them.
+        stacks: their activities, as far as known: see :class:`Stack`.
+        during: the call, or the stage of joining.
+        timeout: the seconds without progress.
+    """
 
     missing: tuple[int, ...] = ()
-    """All ranks that were waited for."""
-    missing_peers: tuple[Missing, ...] = ()
-    """The same with all that is known of them."""
+    missing_peers: tuple[MissingRank, ...] = ()
     stacks: tuple[Stack, ...] = ()
-    """What they were doing, where that is known."""
     during: str = ""
-    """The call, or the stage of meeting."""
     timeout: float = 0.0
-    """How long nothing moved, in seconds."""
 
 
-class PeerFailed(Error):
-    """A rank was lost, has left, or raised an error of its own; ``rank``, ``host``, ``pid`` and ``phase`` say which."""
+class PeerFailedError(Error):
+    """A rank was lost, has left, or raised an error of its own: see ``rank``, ``host``, ``pid``, ``phase``, and ``reason``."""
 
     reason: str = ""
-    """What happened to it."""
     _has_no_object: bool = False
     """Whether it has raised an error while it handed in its object, and continues otherwise."""
 
 
-def heard(error: BaseException, own: Any) -> Optional[PeerFailed]:
+class DesyncError(Error):
+    """Two ranks entered different collective calls; nothing was moved.
+
+    Attributes:
+        ranks: the two ranks.
+        calls: the call of each, and its place in the program.
+        stacks: the callers of these calls, as far as known: see :class:`Stack`.
+    """
+
+    ranks: tuple[int, int] = (0, 0)
+    calls: tuple[str, str] = ("", "")
+    stacks: tuple[Stack, ...] = ()
+
+
+class StorageError(Error):
+    """An operation on the file or directory ``path`` failed: no space, no permission, not found.
+
+    ``operation`` names it, and ``errno`` is the operating system's number for the cause, if there is one.
+    """
+
+    path: str = ""
+    operation: str = ""
+    errno: Optional[int] = None
+
+
+class NotSharedError(Error):
+    """The directory ``path`` is not the same directory on all hosts: ``hosts`` do not see what the others see."""
+
+    path: str = ""
+    hosts: tuple[str, ...] = ()
+
+
+class CorruptError(Error):
+    """Data differs from its announcement, also when read again; ``rank`` wrote it, to the file ``path``."""
+
+    path: str = ""
+
+
+class TooLargeError(Error, ValueError):
+    """The payload of ``rank`` needs ``size`` bytes, and the call allows ``bound``; nothing was moved."""
+
+    size: int = 0
+    bound: int = 0
+
+
+class IncompleteError(Error):
+    """Samples are missing, have failed, or have results that differ.
+
+    ``results`` has the :class:`SampleResults` that there are, on ranks that would have received them.
+    """
+
+    results: Optional[SampleResults] = None
+
+
+class MismatchError(Error, ValueError):
+    """The arrays of the ranks do not fit together; ``table`` has each rank's."""
+
+    table: dict[int, str] = {}
+
+
+class IncompatibleError(Error):
+    """Ranks run builds of fsgather that do not understand each other."""
+
+
+class PoisonedError(Error):
+    """An earlier call on this communicator failed, and it cannot be used any more; ``__cause__`` is that failure."""
+
+
+def heard(error: BaseException, own: Any) -> Optional[PeerFailedError]:
     """What another rank than ``own`` has ended by, if an exception was raised because of that."""
     chain: Optional[BaseException] = error
     seen: set[int] = set()
     # Exceptions may be causes of each other.
     while chain is not None and id(chain) not in seen:
         seen.add(id(chain))
-        if isinstance(chain, PeerFailed) and str(chain.rank) != str(own):
+        if isinstance(chain, PeerFailedError) and str(chain.rank) != str(own):
             return chain
         chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
     return None
 
 
-class Desync(Error):
-    """Two ranks entered different collective calls; nothing was moved."""
-
-    ranks: tuple[int, int] = (0, 0)
-    """The two ranks."""
-    calls: tuple[str, str] = ("", "")
-    """What each of them called, and where."""
-    stacks: tuple[Stack, ...] = ()
-    """What the ranks in that call were called from, where that is known."""
-
-
-class Storage(Error):
-    """A file operation failed: no space, no permission, not there."""
-
-    path: str = ""
-    """The file or directory."""
-    operation: str = ""
-    """What was tried."""
-    errno: Optional[int] = None
-    """The operating system's number for the cause, if it gave one."""
-
-
-class NotShared(Error):
-    """The directory is not the same directory on all hosts."""
-
-    path: str = ""
-    """The directory."""
-    hosts: tuple[str, ...] = ()
-    """Hosts that do not see what the others see."""
-
-
-class Corrupt(Error):
-    """Data that was announced is not what was found, and asking again did not help; ``rank`` wrote it."""
-
-    path: str = ""
-    """The file."""
-
-
-class TooLarge(Error, ValueError):
-    """The payload of ``rank`` exceeds the bound of the call; nothing was moved."""
-
-    size: int = 0
-    """How many bytes it needs."""
-    bound: int = 0
-    """How many the call allows."""
-
-
-class Incomplete(Error):
-    """Samples are missing, have failed, or have results that differ."""
-
-    results: Any = None
-    """The :class:`fsgather.SampleResults` that there are, on ranks that would have received them."""
-
-
-def _incomplete(message: str, results: Any) -> Incomplete:
+def _incomplete(message: str, results: Any) -> IncompleteError:
     """What the extension module calls when samples are incomplete."""
     from fsgather._samples import SampleResults
 
-    error = Incomplete(message)
+    error = IncompleteError(message)
     error.results = None if results is None else SampleResults(results)
     return error
-
-
-class Mismatch(Error, ValueError):
-    """What the ranks handed in does not fit together."""
-
-    table: dict[int, str] = {}
-    """Each rank and what it has."""
-
-
-class Incompatible(Error):
-    """Ranks run builds of fsgather that do not understand each other."""
-
-
-class Poisoned(Error):
-    """An earlier call on this communicator failed, and it cannot be used any more; ``__cause__`` is that failure."""
 
 
 def name_writer(error: BaseException, rank: int) -> None:
@@ -224,7 +238,7 @@ def _make(kind: str, message: str, fields: dict[str, Any]) -> Error:
     cause = fields.pop("cause", None)
     missing = fields.pop("missing", None)
     if missing is not None:
-        fields["missing_peers"] = tuple(Missing(*peer) for peer in missing)
+        fields["missing_peers"] = tuple(MissingRank(*peer) for peer in missing)
         fields["missing"] = tuple(peer[0] for peer in missing)
     if "stacks" in fields:
         fields["stacks"] = tuple(Stack(*stack) for stack in fields["stacks"])
@@ -247,19 +261,17 @@ def _unpacked(packed: bytes, plain: Callable[[str], str]) -> Error:
     """What another rank has packed; ``plain`` makes its texts plain."""
     try:
         kind, text, fields, missing = json.loads(packed)
-        error: Error = {"Timeout": Timeout, "PeerFailed": PeerFailed}.get(kind, Rendezvous)(plain(str(text)))
+        error: Error = {"TimeoutError": TimeoutError, "PeerFailedError": PeerFailedError}.get(kind, RendezvousError)(plain(str(text)))
         for name in _PACKED:
             if name in fields and hasattr(error, name):
                 value = fields[name]
                 setattr(error, name, plain(value) if isinstance(value, str) else value)
-        if isinstance(error, Timeout):
+        if isinstance(error, TimeoutError):
             error.missing = tuple(int(rank) for rank in missing)
     except (AttributeError, TypeError, ValueError):
-        return Rendezvous("rank 0 of the process group has refused, in words that this version does not understand")
+        return RendezvousError("rank 0 of the process group has refused, in words that this version does not understand")
     return error
 
 
-for _class in (Error, Config, Rendezvous, Timeout, PeerFailed, Desync, Storage):
-    _class.__module__ = "fsgather"
-for _class in (NotShared, Corrupt, TooLarge, Mismatch, Incompatible, Incomplete, Poisoned):
-    _class.__module__ = "fsgather"
+for _name in __all__:
+    globals()[_name].__module__ = "fsgather"

@@ -8,7 +8,7 @@ from typing import Any, Optional, TypedDict, TypeVar
 from fsgather import _arguments, _default, _fsgather, _torch_order, _tracebacks
 from fsgather._arguments import PathLike, Seconds
 from fsgather._communicator import Communicator
-from fsgather._errors import Config, Error
+from fsgather._errors import ConfigError, Error
 from fsgather._results import Gathering, Parts, Pending
 from fsgather._torch_order import ALL
 
@@ -48,7 +48,7 @@ def default_communicator() -> Communicator:
     ``FSGATHER_*`` say. It stays until :func:`close`, whatever is initialised later.
 
     Raises:
-        fsgather.Config: torch's world is another than the launcher's; the message says how to choose.
+        fsgather.ConfigError: torch's world is another than the launcher's; the message says how to choose.
     """
     return _communicator_of(None)
 
@@ -64,7 +64,7 @@ def _communicator_of(group: Any) -> Communicator:
     try:
         return meeting.communicator_of(group)
     except ValueError as error:
-        raise error if isinstance(error, Error) else Config(str(error)) from None
+        raise error if isinstance(error, Error) else ConfigError(str(error)) from None
 
 
 def _is_group(group: Any) -> bool:
@@ -105,7 +105,7 @@ def all_gather(
         force_filesys: through files of the shared directory.
         filesys_save_dir: the shared directory; else ``FSGATHER_DIR``, ``EXP_DIR``, the default.
         timeout: how long nothing may move, in seconds; by default 30 minutes.
-        tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
+        tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.DesyncError`, which has both.
         allow_pickle: ``False`` refuses objects that would have to be pickled, on both sides.
 
     Returns:
@@ -164,7 +164,7 @@ def all_gather_via_filesys(
         allow_pickle: ``False`` refuses objects that would have to be pickled.
 
     Raises:
-        fsgather.NotShared: ranks do not see one directory.
+        fsgather.NotSharedError: ranks do not see one directory.
         fsgather.Error: on every rank alike.
     """
     filesys_save_dir = _arguments.path("filesys_save_dir", filesys_save_dir)
@@ -221,7 +221,7 @@ def all_gather_parts(
         data: any object that can be pickled.
         group: a :class:`fsgather.Communicator`, a group of ``torch.distributed``, or ``None`` for all ranks.
         timeout: how long nothing may move, in seconds.
-        tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
+        tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.DesyncError`, which has both.
         allow_pickle: ``False`` refuses objects that would have to be pickled.
     """
     return _communicator_of(group).all_gather_parts(data, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
@@ -241,7 +241,7 @@ def all_gather_list(
     Always one entry for each rank.
 
     Raises:
-        fsgather.TooLarge: on every rank; ``rank`` is whose object does not fit, ``size`` what it needs.
+        fsgather.TooLargeError: on every rank; ``rank`` is whose object does not fit, ``size`` what it needs.
     """
     communicator = _communicator_of(group)
     return communicator.all_gather_list(data, max_size=max_size, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
@@ -262,7 +262,7 @@ def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Sec
         tensor itself.
 
     Raises:
-        fsgather.Mismatch: on every rank, with a table of what each rank has.
+        fsgather.MismatchError: on every rank, with a table of what each rank has.
     """
     if dim is None or isinstance(dim, list):
         raise _torch_order.refusal("gather", "gather(tensor, list)")

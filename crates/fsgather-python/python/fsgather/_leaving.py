@@ -30,7 +30,7 @@ def text(error: BaseException) -> str:
 def last_words(error: BaseException, own: Any) -> str:
     """What is told of the exception by which this rank ends: also what it has heard of another, by which it is known not to be the first."""
     # The failure before says it all.
-    failure = error.__cause__ if isinstance(error, _errors.Poisoned) else None
+    failure = error.__cause__ if isinstance(error, _errors.PoisonedError) else None
     if failure is not None:
         error = failure
     heard = _errors.heard(error, own)
@@ -57,12 +57,12 @@ def meeting(stop: _fsgather.Stop) -> Iterator[None]:
     """Has a meeting end with the process, which would else leave behind by what others find it.
 
     Raises:
-        fsgather.Config: the process ends, and a thread that goes on would join what nobody leaves.
+        fsgather.ConfigError: the process ends, and a thread that goes on would join what nobody leaves.
     """
     with _meetings_change:
         # What the program itself does at its end it may do.
         if _is_over and threading.current_thread() is not threading.main_thread():
-            raise _errors.Config("this process ends, and its threads join nothing any more")
+            raise _errors.ConfigError("this process ends, and its threads join nothing any more")
         _meetings.add(stop)
     try:
         yield

@@ -101,7 +101,7 @@ def _of_a_helper() -> _Place:
         return next(iter(places.values()))
     if not places or None in places:
         return _places.setdefault(None, _Place())
-    raise _errors.Config(
+    raise _errors.ConfigError(
         f"this thread takes part in none of the {len(places)} runs of this process; "
         "make a communicator in the thread of the run, by fsgather.Communicator(), and hand it over"
     )

@@ -15,7 +15,7 @@ from typing import Any, Callable, Literal, Optional, TypedDict, Union
 from fsgather import _arguments, _fsgather, _tracebacks
 from fsgather._arguments import PathLike
 from fsgather._communicator import Communicator
-from fsgather._errors import Config, Error
+from fsgather._errors import ConfigError, Error
 from fsgather._functions import _communicator_of
 from fsgather._sites import caller
 from fsgather._torch_order import ALL
@@ -201,8 +201,8 @@ class Samples:
         ``DataLoader`` makes such of texts.
 
         Raises:
-            fsgather.Config: an id or a result is not of these types; the message names the place inside.
-            fsgather.Storage: results could not be written for ten minutes; the message says how many are on disk.
+            fsgather.ConfigError: an id or a result is not of these types; the message names the place inside.
+            fsgather.StorageError: results could not be written for ten minutes; the message says how many are on disk.
         """
         is_one = not self._lists_ids(ids) if isinstance(ids, tuple) else isinstance(ids, (int, str))
         if is_one or getattr(ids, "ndim", None) == 0:
@@ -261,7 +261,7 @@ class Samples:
             The results where they are received, ``None`` elsewhere.
 
         Raises:
-            fsgather.Incomplete: on every rank; ``results`` has what was gathered where it would have been received.
+            fsgather.IncompleteError: on every rank; ``results`` has what was gathered where it would have been received.
             fsgather.Error: on every rank alike; what was added stays on disk.
         """
         path = _arguments.path("out", out)
@@ -346,7 +346,7 @@ def samples(
         decode: makes a result of that when it is read.
 
     Raises:
-        fsgather.Config: on every rank: ids are no ids, an id is expected twice, ranks expect different samples, or the
+        fsgather.ConfigError: on every rank: ids are no ids, an id is expected twice, ranks expect different samples, or the
             configuration is another than that of earlier attempts.
         fsgather.Error: on every rank alike.
     """
@@ -358,7 +358,7 @@ def samples(
         given = _directory(directory)
         ids = _expected_ids(expected)
         settings = _flat(config)
-    except Config as error:
+    except ConfigError as error:
         # All ranks hear of it, and none waits for this one.
         problem = str(error)
     member = _fsgather.Samples.open(communicator._member, given, ids, settings, problem, caller())
@@ -385,7 +385,7 @@ def gather_samples(
         group: a :class:`fsgather.Communicator`, a group of ``torch.distributed``, or ``None`` for all ranks.
 
     Raises:
-        fsgather.Incomplete: on every rank; ``results`` has what was gathered where it would have been received.
+        fsgather.IncompleteError: on every rank; ``results`` has what was gathered where it would have been received.
     """
     communicator = _communicator_of(group)
     how = _gathering(dst, communicator.world_size, partial, on_conflict, None)
@@ -393,10 +393,10 @@ def gather_samples(
     ids, problem = None, None
     try:
         if not isinstance(results, Mapping):
-            raise Config(f"results={_arguments._shown(results)} is not a dictionary of results by id")
+            raise ConfigError(f"results={_arguments._shown(results)} is not a dictionary of results by id")
         items = list(results.items())
         ids = _expected_ids(expected)
-    except Config as error:
+    except ConfigError as error:
         problem = str(error)
     gathered = _fsgather.gather_samples(communicator._member, items, ids, problem, how, caller())
     return None if gathered is None else SampleResults(gathered)
@@ -406,7 +406,7 @@ def read_samples(directory: PathLike, *, decode: Convert = None) -> SampleResult
     """Reads a directory of samples in any Python, without a job; what the last attempt expected counts.
 
     Raises:
-        fsgather.Config: it has no samples.
+        fsgather.ConfigError: it has no samples.
     """
     return SampleResults(_fsgather.read_samples(_directory(directory), _are_equal), decode)
 
@@ -414,20 +414,20 @@ def read_samples(directory: PathLike, *, decode: Convert = None) -> SampleResult
 def _directory(directory: PathLike) -> str:
     given = _arguments.path("directory", directory)
     if given is None:
-        raise Config("directory=None is not the path of a directory, such as 'runs/mmlu'")
+        raise ConfigError("directory=None is not the path of a directory, such as 'runs/mmlu'")
     return given
 
 
 def _check_callable(name: str, convert: Convert) -> None:
     if convert is not None and not callable(convert):
-        raise Config(f"{name}={_arguments._shown(convert)} is not a function")
+        raise ConfigError(f"{name}={_arguments._shown(convert)} is not a function")
 
 
 def _gathering(dst: Optional[int], world_size: int, partial: bool, on_conflict: str, out: Optional[str]) -> Gathering:
     if dst is not None:
         dst = _arguments.rank("dst", dst, world_size)
     if on_conflict not in ("first", "error"):
-        raise Config(f"on_conflict={on_conflict!r} is not 'first' or 'error'")
+        raise ConfigError(f"on_conflict={on_conflict!r} is not 'first' or 'error'")
     refuse = on_conflict == "error"
     partial = _arguments.switch("partial", partial)
     return {"dst": dst, "out": out, "partial": partial, "refuse_conflicts": refuse, "are_equal": _are_equal}
@@ -451,9 +451,9 @@ def _plain_id(sample: Any) -> Any:
 def _listed(name: str, ids: Any) -> list[Any]:
     """Ids of any sequence, array or tensor."""
     if isinstance(ids, (set, frozenset)):
-        raise Config(f"{name}={_arguments._shown(ids)} has no order; give a list of ids")
+        raise ConfigError(f"{name}={_arguments._shown(ids)} has no order; give a list of ids")
     if isinstance(ids, (str, bytes, Mapping, float)) or not hasattr(ids, "__iter__"):
-        raise Config(f"{name}={_arguments._shown(ids)} is not a list of ids; an id is an int, a str or a tuple of these")
+        raise ConfigError(f"{name}={_arguments._shown(ids)} is not a list of ids; an id is an int, a str or a tuple of these")
     if hasattr(ids, "tolist") and hasattr(ids, "dtype"):
         return list(ids.tolist())
     return list(ids)
@@ -462,10 +462,10 @@ def _listed(name: str, ids: Any) -> list[Any]:
 def _rows(results: Any, count: int) -> Iterable[Any]:
     """As many results as there are ids."""
     if isinstance(results, (str, bytes, Mapping, set, frozenset)) or not hasattr(results, "__len__"):
-        raise Config(f"the results of {count} ids are of type {type(results).__name__}; give a list, array or tensor of {count} results")
+        raise ConfigError(f"the results of {count} ids are of type {type(results).__name__}; give a list, array or tensor of {count} results")
     if getattr(results, "ndim", 1) == 0 or len(results) != count:
         length = 0 if getattr(results, "ndim", 1) == 0 else len(results)
-        raise Config(f"{count} ids came with {length} results; give one for each")
+        raise ConfigError(f"{count} ids came with {length} results; give one for each")
     if getattr(getattr(results, "dtype", None), "kind", "") == "U":
         # Texts, and no scalars of numpy.
         results = results.tolist()
@@ -483,16 +483,16 @@ def _flat(config: Optional[Mapping[str, Any]]) -> Optional[dict[str, str]]:
         if isinstance(value, Mapping) and value:
             for name, part in value.items():
                 if not isinstance(name, str):
-                    raise Config(f"config{place and ' at ' + place} has the key {name!r}; keys are texts")
+                    raise ConfigError(f"config{place and ' at ' + place} has the key {name!r}; keys are texts")
                 put(f"{place}.{name}" if place else name, part)
             return
         try:
             flat[place] = json.dumps(value, sort_keys=True, allow_nan=True)
         except (TypeError, ValueError) as error:
-            raise Config(f"config at {place} is not plain JSON data: {error}") from None
+            raise ConfigError(f"config at {place} is not plain JSON data: {error}") from None
 
     if not isinstance(config, Mapping):
-        raise Config(f"config={_arguments._shown(config)} is not a dictionary of plain JSON data")
+        raise ConfigError(f"config={_arguments._shown(config)} is not a dictionary of plain JSON data")
     if config:
         put("", config)
     return flat
@@ -526,7 +526,7 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, dict):
         made = {key if isinstance(key, str) else str(key): _as_json(part) for key, part in value.items()}
         if len(made) < len(value):
-            raise Config(f"keys of {_arguments._shown(value)} would be the same text in JSON")
+            raise ConfigError(f"keys of {_arguments._shown(value)} would be the same text in JSON")
         return made
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_as_json(part) for part in value]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fsgather._errors import Config
+from fsgather._errors import ConfigError
 
 __all__ = ["ALL", "check_list", "hint", "missing", "refusal"]
 
@@ -36,16 +36,16 @@ def check_list(name: str, world_size: int, data: Any, group: Any) -> None:
     """Refuses a list for results in the place of the data.
 
     Raises:
-        fsgather.Config: says what to write instead.
+        fsgather.ConfigError: says what to write instead.
     """
     is_list = isinstance(data, list) and len(data) == world_size and all(entry is None for entry in data)
     if is_list and group is not ALL:
         raise refusal(name, f"{name}({data!r}, ...)")
 
 
-def refusal(name: str, call: str) -> Config:
+def refusal(name: str, call: str) -> ConfigError:
     """The error of a call in torch's order."""
-    return Config(f"{call} is in the argument order of torch.distributed{hint(name)}")
+    return ConfigError(f"{call} is in the argument order of torch.distributed{hint(name)}")
 
 
 def missing(name: str) -> AttributeError:

@@ -9,7 +9,7 @@ from types import FunctionType, TracebackType
 from typing import Any, Callable, Iterable, Optional, TypeVar
 
 from fsgather import _torch_order
-from fsgather._errors import Config, Error
+from fsgather._errors import ConfigError, Error
 
 __all__ = ["public", "shorten", "shortened", "without_our_frames"]
 
@@ -68,7 +68,7 @@ def _exception_of(error: Exception, name: str) -> Exception:
     """Returns the exception that a program gets. A call with arguments that the function does not have is a wrong argument too."""
     frame = error.__traceback__
     if isinstance(error, TypeError) and not isinstance(error, Error) and frame is not None and frame.tb_next is None:
-        refused = Config(str(error) + _torch_order.hint(name))
+        refused = ConfigError(str(error) + _torch_order.hint(name))
         refused.__suppress_context__ = True
         error = refused
     return without_our_frames(error)

@@ -40,7 +40,7 @@ class trace:
         self.path = os.fspath(path)
         self.summary = None
         if not self.path.endswith((".html", ".json")):
-            raise _errors.Config(f"path={self.path!r} must end in .html or .json")
+            raise _errors.ConfigError(f"path={self.path!r} must end in .html or .json")
         self._communicator = communicator
         self._group: Optional[Communicator] = None
         self._before = 0
@@ -66,7 +66,7 @@ class trace:
         try:
             handed_over = list(group.gather_iter((self._before, own[1]) if own else None))
             group.close()
-        except _errors.PeerFailed as failure:
+        except _errors.PeerFailedError as failure:
             if communicator.failed:
                 raise
             if communicator.rank == 0:

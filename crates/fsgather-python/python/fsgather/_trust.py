@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Optional
 
-from fsgather._errors import Config
+from fsgather._errors import ConfigError
 
 __all__ = ["allows_pickle"]
 
@@ -21,7 +21,7 @@ def allows_pickle(rendezvous: Optional[str], is_introduced: bool) -> bool:
     if said in ("0", "1"):
         return said == "1"
     if said:
-        raise Config(f"FSGATHER_PICKLE={said!r} is neither 0 nor 1; FSGATHER_PICKLE=0 refuses pickles")
+        raise ConfigError(f"FSGATHER_PICKLE={said!r} is neither 0 nor 1; FSGATHER_PICKLE=0 refuses pickles")
     if is_introduced:
         return True
     meets_at = rendezvous or os.environ.get("FSGATHER_RENDEZVOUS", "")

@@ -16,7 +16,7 @@ import os
 import sys
 from typing import Any, Mapping, Optional
 
-from fsgather._errors import Config
+from fsgather._errors import ConfigError
 
 __all__ = ["check_environment", "check_group", "is_told_rank", "leave_mark", "refusal", "state_and_start"]
 
@@ -64,7 +64,7 @@ def check_environment() -> None:
     """Refuses a process that would join in the place of the rank whose worker it is.
 
     Raises:
-        fsgather.Config: names the rank.
+        fsgather.ConfigError: names the rank.
     """
     rank = next((os.environ[name] for name in RANKS if os.environ.get(name)), None)
     if rank is None:
@@ -82,7 +82,7 @@ def check_group(process_group: Any, rank: int) -> None:
     """Refuses a forked child that would use its parent's process group.
 
     Raises:
-        fsgather.Config: names the rank.
+        fsgather.ConfigError: names the rank.
     """
     if any(process_group is inherited for inherited in _inherited_groups):
         raise refusal(rank, "have it make a process group of its own")
@@ -95,13 +95,13 @@ def leave_mark(rank: int) -> None:
         os.environ[MARK] = f"{os.getpid()} {_start_of(os.getpid())} {rank} {told}"
 
 
-def refusal(rank: Any, way_out: str = "pass rank= and world_size=") -> Config:
+def refusal(rank: Any, way_out: str = "pass rank= and world_size=") -> ConfigError:
     """What a worker of that rank is told."""
     process = sys.modules.get("multiprocessing.process")
     name = process.current_process().name if process is not None else "MainProcess"
     if name == "MainProcess":
         name = f"pid {os.getpid()}"
-    return Config(
+    return ConfigError(
         f"this is a worker process ({name}) of rank {rank}; only the rank itself can gather. To let it take part, {way_out}"
     )
 

@@ -47,7 +47,7 @@ def named(notes: Path, others: int = RANKS - 1) -> None:
     assert len(heard) == others, f"{len(heard)} ranks have heard of it"
     for file in heard:
         text = file.read_text()
-        assert text.startswith("PeerFailed: ") and f"rank {VICTIM} " in text, f"{file.name}: {text}"
+        assert text.startswith("PeerFailedError: ") and f"rank {VICTIM} " in text, f"{file.name}: {text}"
 
 
 @engine
@@ -143,7 +143,7 @@ def ray(notes: Path) -> None:
         assert any("rank 1" in text and ("a name of its own" in text) for text in found), found
         assert not any("FSGATHER_JOB" in text for text in found), found
         said = [actor.alone.remote(place, 3, "missed") for place, actor in enumerate(ranks)]
-        assert all(text.startswith("Timeout: ") for text in ray.get(said, timeout=LIMIT))
+        assert all(text.startswith("TimeoutError: ") for text in ray.get(said, timeout=LIMIT))
         until = time.monotonic() + LIMIT
         while (left := [actor for actor in list_named_actors(all_namespaces=True) if actor["name"].startswith("fsgather-")]):
             assert time.monotonic() < until, left
@@ -209,7 +209,7 @@ class RayRank:
             found.append(fsgather.all_gather(rank))
         try:
             fsgather.all_gather(rank)
-        except fsgather.Config:
+        except fsgather.ConfigError:
             found.append("told")
         return found
 
@@ -261,7 +261,7 @@ class RayCoroutines:
                 return await asyncio.to_thread(fsgather.all_gather, f"{word} of {self._rank}")
             try:
                 return fsgather.all_gather(f"{word} of {self._rank}")
-            except fsgather.Config as error:
+            except fsgather.ConfigError as error:
                 return str(error)
 
     async def alone(self, rank: int, size: int, name: str) -> str:
@@ -363,7 +363,7 @@ between = parity.Create_intercomm(0, world, 1 - world.rank % 2)
 for comm in (freed, MPI.COMM_NULL, between):
     try:
         fsgather.Communicator(comm=comm)
-    except fsgather.Config:
+    except fsgather.ConfigError:
         print("refused")
 with fsgather.Communicator(comm=parity) as of_parity:
     assert of_parity.all_gather(world.rank) == parity.allgather(world.rank)

@@ -59,7 +59,7 @@ def main() -> None:
     for _turn in range(3):
         try:
             dist.all_gather_object([None] * 4, Stubborn() if rank == 2 else 1, everybody[0])
-        except (ValueError, fsgather.PeerFailed) as error:
+        except (ValueError, fsgather.PeerFailedError) as error:
             assert "not me" in str(error), error
         gather(everybody[1])
         gather(everybody[0])
@@ -81,7 +81,7 @@ def main() -> None:
         gather(group)
     try:
         gather()
-    except fsgather.PeerFailed as error:
+    except fsgather.PeerFailedError as error:
         assert "rank 0" in str(error) or "rank 2" in str(error), error
     with open(os.path.join(OUTPUT, f"rank-{rank}"), "w") as output:
         output.write("went on")

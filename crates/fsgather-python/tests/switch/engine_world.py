@@ -16,7 +16,7 @@ def main() -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         said = str(fsgather.all_gather_object(rank))
-    except fsgather.Config as error:
+    except fsgather.ConfigError as error:
         said = str(error)
     said += f"\n{fsgather.all_gather_object(rank, group=dist.group.WORLD)}"
     with open(os.path.join(os.environ["SWITCH_OUTPUT"], f"rank-{rank}"), "w") as output:

@@ -32,7 +32,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
     into: list[Any] = [None] * size
-    own, others = (ValueError, "not me"), (fsgather.PeerFailed, "rank 2")
+    own, others = (ValueError, "not me"), (fsgather.PeerFailedError, "rank 2")
 
     expect(*(own if rank == 2 else others), dist.all_gather_object, into, Stubborn() if rank == 2 else rank)
     assert into == [None] * size, into
@@ -47,7 +47,7 @@ def main() -> None:
     for number in range(5):
         try:
             dist.all_gather_object(into, Stubborn())
-        except (ValueError, fsgather.PeerFailed) as error:
+        except (ValueError, fsgather.PeerFailedError) as error:
             assert "not me" in str(error), error
         else:
             raise AssertionError("it did not fail")
@@ -58,15 +58,15 @@ def main() -> None:
     some = dist.new_group([1, 2, 3])
     for group, members in ((None, [0, 1, 2, 3]), (some, [1, 2, 3])):
         if rank in members:
-            expect(fsgather.PeerFailed, "rank 2", fsgather.all_gather_object, Stubborn() if rank == 2 else rank, group)
-            expect(fsgather.Poisoned, "rank 2", fsgather.all_gather_object, rank, group)
+            expect(fsgather.PeerFailedError, "rank 2", fsgather.all_gather_object, Stubborn() if rank == 2 else rank, group)
+            expect(fsgather.PoisonedError, "rank 2", fsgather.all_gather_object, rank, group)
             fsgather.close()
             assert fsgather.all_gather_object(rank, group) == members
 
     dist.barrier()
     if rank == 1:
         raise MemoryError("out of luck")
-    expect(fsgather.PeerFailed, "MemoryError: out of luck", dist.all_gather_object, into, rank)
+    expect(fsgather.PeerFailedError, "MemoryError: out of luck", dist.all_gather_object, into, rank)
     open(os.path.join(os.environ["SWITCH_OUTPUT"], f"told-{rank}"), "w").close()
     # The launcher ends everybody when it notices the first.
     time.sleep(60)

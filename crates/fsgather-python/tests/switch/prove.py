@@ -250,7 +250,7 @@ def ends(directory: Path, *moments: str) -> None:
             launched(output, "ends.py", f"{when}, {how}", FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory), **PATIENT)
             for name, text in results(output, ranks=RANKS - 1).items():
                 kind, said, took = json.loads(text)
-                assert kind == "PeerFailed" and re.match(rf"rank 2 on \S+ \(pid \d+\) {reason}", said), (name, said)
+                assert kind == "PeerFailedError" and re.match(rf"rank 2 on \S+ \(pid \d+\) {reason}", said), (name, said)
                 print(f"     {when}, {how}: {name} after {took:.1f} s", flush=True)
 
 
@@ -312,13 +312,13 @@ def ranks_of_a_group_are_called_by_their_numbers_in_the_job(directory: Path) -> 
     who = {1: r"rank 1 on \S+ \(pid \d+", 3: r"rank 3 on \S+ \(pid \d+"}
     group = "in the group of ranks 1 3"
     cases = {
-        "desync, second": rf"Desync: .*: {who[1]}\) called all_gather at .* {group}, {who[3]}\) called broadcast from rank 3 at .* {group}",
-        "roots, second": rf"Desync: .*: {who[1]}\) called gather to rank 1 at .* {group}, {who[3]}\) called gather to rank 3 at .* {group}",
-        "late, second": rf"Timeout: timed out after 4 s .* {group} at .*: waiting for {who[3]}, .*\n  rank 3: ",
-        "first call, first": rf"Timeout: timed out after 4 s .* {group} at .*: waiting for {who[1]}, .*\n  rank 1: ",
-        "raises, second": rf"PeerFailed: {who[3]}\) failed \(MemoryError: out of luck\)",
-        "warned, first": rf"Timeout: timed out after 35 s .* {group} at .*: waiting for {who[1]}, .*\n  rank 1: ",
-        "warned first, first": rf"Timeout: timed out after 35 s .* first call {group} at subgroups.py:.*: waiting for {who[1]}, .*\n  rank 1: ",
+        "desync, second": rf"DesyncError: .*: {who[1]}\) called all_gather at .* {group}, {who[3]}\) called broadcast from rank 3 at .* {group}",
+        "roots, second": rf"DesyncError: .*: {who[1]}\) called gather to rank 1 at .* {group}, {who[3]}\) called gather to rank 3 at .* {group}",
+        "late, second": rf"TimeoutError: timed out after 4 s .* {group} at .*: waiting for {who[3]}, .*\n  rank 3: ",
+        "first call, first": rf"TimeoutError: timed out after 4 s .* {group} at .*: waiting for {who[1]}, .*\n  rank 1: ",
+        "raises, second": rf"PeerFailedError: {who[3]}\) failed \(MemoryError: out of luck\)",
+        "warned, first": rf"TimeoutError: timed out after 35 s .* {group} at .*: waiting for {who[1]}, .*\n  rank 1: ",
+        "warned first, first": rf"TimeoutError: timed out after 35 s .* first call {group} at subgroups.py:.*: waiting for {who[1]}, .*\n  rank 1: ",
     }
     facts = {"desync": {"ranks": [1, 3], "stacks": [1, 3]}, "roots": {"ranks": [1, 3], "stacks": [1, 3]}, "raises": {"rank": 3, "stacks": []}}
     facts |= {"late": {"missing": [3], "timeout": 4.0, "stacks": [3]}, "first call": {"missing": [1], "timeout": 4.0, "stacks": [1]}}
@@ -359,7 +359,7 @@ def a_rank_of_torch_multiprocessing_that_raises_is_told_with_its_reason(director
     ended = subprocess.run(
         [sys.executable, str(HERE / "spawned.py"), port], env=variables, cwd=directory, capture_output=True, text=True, timeout=LIMIT
     )
-    told = sorted(re.findall(r"^(\d): PeerFailed: rank 1 on \S+ \(pid \d+\) failed \(KeyError: 'no such score'\)", ended.stdout, re.M))
+    told = sorted(re.findall(r"^(\d): PeerFailedError: rank 1 on \S+ \(pid \d+\) failed \(KeyError: 'no such score'\)", ended.stdout, re.M))
     assert told == ["0", "2", "3"], ended
 
 
@@ -370,14 +370,14 @@ def a_late_rank_is_told_what_the_others_were(directory: Path) -> None:
         launched(directory / case, "late.py", case, FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory))
         told = results(directory / case)
         assert len({told[f"rank-{rank}"] for rank in (0, 1, 3)}) == 1, told
-        assert re.match(r"Timeout: timed out after 4 s .* waiting for rank 2 on \S+ \(pid \d+, last known computing", told["rank-0"]), told
+        assert re.match(r"TimeoutError: timed out after 4 s .* waiting for rank 2 on \S+ \(pid \d+, last known computing", told["rank-0"]), told
         assert "init_process_group" in told["rank-0"], told
         assert re.search(r"\n  rank 2: late.py:\d+ in main \((running|waiting, in clock_nanosleep)\)", told["rank-0"]), told
         if case == "here":
             assert told["rank-2"] == told["rank-0"], told
         else:
             # Of whoever is missed first.
-            assert re.match(r"(Timeout|PeerFailed): .*rank \d on \S+ \(pid", told["rank-2"]), told
+            assert re.match(r"(TimeoutError|PeerFailedError): .*rank \d on \S+ \(pid", told["rank-2"]), told
 
 
 @proof
@@ -432,11 +432,11 @@ def the_launcher_names_the_rank_that_failed(directory: Path) -> None:
     said = start("blamed.py", directory / "exits", SWITCH_CASE="exits", **how)
     others, _, first = said.rpartition("Root Cause")
     assert re.search(r"rank +: 2 \(", first) and "ended without an exception" in first, said
-    assert re.search(r"PeerFailed: rank 2 on \S+ \(pid \d+\) had already left.*; its last call was all_gather #1 at ", others), said
+    assert re.search(r"PeerFailedError: rank 2 on \S+ \(pid \d+\) had already left.*; its last call was all_gather #1 at ", others), said
     said = start("blamed.py", directory / "raises", SWITCH_CASE="raises", **how)
     others, _, first = said.rpartition("Root Cause")
     assert re.search(r"rank +: 2 \(", first) and "in main\n" in first and "MemoryError: out of luck" in first, said
-    assert others.count("traceback : fsgather.PeerFailed: rank 2 on ") == RANKS - 1, said
+    assert others.count("traceback : fsgather.PeerFailedError: rank 2 on ") == RANKS - 1, said
     assert "raise without_our_frames(error)" in others and "_switch/meeting.py" not in said, said
     said = start("blamed.py", directory / "cannot", SWITCH_CASE="cannot be pickled", **how)
     others, _, first = said.rpartition("Root Cause")

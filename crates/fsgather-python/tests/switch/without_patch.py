@@ -37,7 +37,7 @@ def main() -> None:
         try:
             dist.all_gather_object(into, rank)
             said = "nothing"
-        except fsgather.Rendezvous as error:
+        except fsgather.RendezvousError as error:
             said = str(error)
     with open(os.path.join(os.environ["SWITCH_OUTPUT"], f"rank-{rank}"), "w") as output:
         output.write(said)

@@ -5,7 +5,7 @@ that do not fit or that we do not know, ranks outside the group, groups of one. 
 on all ranks, and before anything is sent.
 
 Results are the original's. Where ranks fail it is better: an object that cannot be pickled raises its own exception on
-its rank, as in the original, and :class:`fsgather.PeerFailed` with that exception's text on the others, which the original
+its rank, as in the original, and :class:`fsgather.PeerFailedError` with that exception's text on the others, which the original
 leaves waiting.
 """
 
@@ -86,7 +86,7 @@ def _collective(
         if not _selection.internal and callers.is_torch(1):
             return original(*arguments, **named)
         if _selection.problem:
-            raise _errors.Config(_selection.problem)
+            raise _errors.ConfigError(_selection.problem)
         try:
             bound = signature.bind(*arguments, **named)
         except TypeError:

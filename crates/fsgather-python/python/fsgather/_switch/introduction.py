@@ -97,7 +97,7 @@ class Introduction:
             if answer:
                 absent()
                 said = f"rank {self.ranks[0]} cannot let others join: {type(error).__name__}: {error}"
-                told = error if isinstance(error, _errors.Error) else _errors.Rendezvous(said)
+                told = error if isinstance(error, _errors.Error) else _errors.RendezvousError(said)
                 self._refuse(hellos, told)
             raise
         finally:
@@ -159,14 +159,14 @@ class Patience:
         """Waits until something holds of the store.
 
         Raises:
-            fsgather.Timeout: names the ranks that have not come.
+            fsgather.TimeoutError: names the ranks that have not come.
         """
         while not stores.wait_until(is_so, self._began + min(self._warn_at, self._limit)):
             group, waited = self._group, time.monotonic() - self._began
             missing = absent() or [group.ranks[0]]
             named = f"{listed(missing)} of process group {group.name!r} ({len(group.ranks)} ranks)"
             if waited >= self._limit:
-                error = _errors.Timeout(
+                error = _errors.TimeoutError(
                     f"{named} did not come to its first call within {group.timeout:g} s, the time-out of the process group; {TAKE_LONGER}"
                 )
                 error.missing, error.timeout, error.during = tuple(missing), group.timeout, "meeting"

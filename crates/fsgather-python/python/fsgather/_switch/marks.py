@@ -99,7 +99,7 @@ class Marks:
         """Looks whether a rank has ended: each rank at the first one and those of its host, and the first one at all.
 
         Raises:
-            fsgather.PeerFailed: names it, and says what has become of it.
+            fsgather.PeerFailedError: names it, and says what has become of it.
         """
         for rank in range(size) if self._rank == leader else {leader, *_ranks_of_this_host(self._rank, size)}:
             mark = self.of(rank) if rank != self._rank else None
@@ -137,11 +137,11 @@ def text_of(rank: int, mark: Optional[Mark]) -> str:
     return f"rank {rank} on {_fsgather.plain_line(mark.host)} (pid {mark.pid})"
 
 
-def _peer_failed(rank: int, mark: Mark) -> _errors.PeerFailed:
+def _peer_failed(rank: int, mark: Mark) -> _errors.PeerFailedError:
     """Returns the error for a rank that will not reach its first call."""
     what = _fsgather.plain_text(mark.end)
     meanwhile = "" if what == LEFT else " while computing"
-    error = _errors.PeerFailed(f"{text_of(rank, mark)} {what}{meanwhile} before its first call")
+    error = _errors.PeerFailedError(f"{text_of(rank, mark)} {what}{meanwhile} before its first call")
     error.rank, error.host, error.pid = rank, mark.host, mark.pid
     error.phase = "computing"
     error.reason = what

@@ -71,7 +71,7 @@ def _find_ground(group: groups.Group, site: str) -> Ground:
         if isinstance(error, _errors.Error):
             raise
         # Torch raises this if its store is gone.
-        raise _errors.Rendezvous(
+        raise _errors.RendezvousError(
             f"the store of process group {group.name!r}, through which its ranks meet, is gone ({error}): the process "
             "that has it, in most jobs rank 0 or the launcher, has ended"
         ) from None
@@ -179,7 +179,7 @@ def communicator_of(group: Any = None) -> Communicator:
         raise ValueError(f"group={group!r} is no process group of torch.distributed that this process is a member of")
     if process_group.size() == 1:
         return Communicator.solo()
-    raise _errors.Config(
+    raise _errors.ConfigError(
         f"the ranks of process group {process_group!r} cannot meet through its store, as backend "
         f"{groups.backend(process_group)} has none; make an fsgather.Communicator and hand that over as the group"
     )

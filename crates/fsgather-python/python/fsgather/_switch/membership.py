@@ -68,7 +68,7 @@ class Membership:
         """Makes a collective call in the manner of torch, where an object that cannot be handed in does no lasting harm.
 
         The functions that this stands for pickle their objects, and results are as theirs; ``like="pickles"`` is for those that
-        pickle each entry of a list. The exception is then the one that pickling it has raised, on other ranks :class:`fsgather.PeerFailed`, and the
+        pickle each entry of a list. The exception is then the one that pickling it has raised, on other ranks :class:`fsgather.PeerFailedError`, and the
         next call has all ranks begin anew.
         """
         communicator: Optional[Communicator] = None
@@ -79,11 +79,11 @@ class Membership:
             result = communicator._call_like(like, name, *arguments, site=site, **how)
             self._has_worked = True
             return result
-        except _errors.Timeout as error:
+        except _errors.TimeoutError as error:
             if communicator is not None and not self._has_worked:
                 self._begin_anew(communicator)
             raise _in_words_of_torch(error) from error.__cause__
-        except _errors.PeerFailed as error:
+        except _errors.PeerFailedError as error:
             if communicator is not None and error.__cause__ is not None:
                 from fsgather._switch import elastic
 
@@ -121,7 +121,7 @@ def _continue() -> None:
         elastic.forget()
 
 
-def _in_words_of_torch(error: _errors.Timeout) -> _errors.Timeout:
+def _in_words_of_torch(error: _errors.TimeoutError) -> _errors.TimeoutError:
     """Returns the same error, with the way out that jobs of torch have."""
     # Below is what the ranks that are waited for are doing.
     text, newline, below = str(error).partition("\n")

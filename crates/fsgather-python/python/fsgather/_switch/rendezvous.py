@@ -54,7 +54,7 @@ def _handle(url: str, timeout: datetime.timedelta = _TIMEOUT, **_named: Any) -> 
     parsed = urlparse(url)
     directory = unquote(parsed.path)
     if parsed.netloc or not directory.startswith("/"):
-        raise _errors.Config(f"init_method={url!r} does not name a directory; right is fsgather:///shared/directory")
+        raise _errors.ConfigError(f"init_method={url!r} does not name a directory; right is fsgather:///shared/directory")
     query = {name: values[-1] for name, values in parse_qs(parsed.query).items()}
     settings: dict[str, Any] = {name: _number(url, name, query[name]) for name in ("rank", "world_size") if name in query}
     communicator = Communicator(rendezvous=f"file://{directory}", join_timeout=timeout.total_seconds(), **settings)
@@ -77,7 +77,7 @@ def _handle(url: str, timeout: datetime.timedelta = _TIMEOUT, **_named: Any) -> 
 
 def _number(url: str, name: str, text: str) -> int:
     if not text.isdecimal():
-        raise _errors.Config(f"init_method={url!r}: {name}={text!r} is no number; right is for example {name}=4")
+        raise _errors.ConfigError(f"init_method={url!r}: {name}={text!r} is no number; right is for example {name}=4")
     return int(text)
 
 
@@ -107,7 +107,7 @@ def _connect(address: _Address, world_size: int, timeout: datetime.timedelta) ->
             tried.append(f"{host} (another store)")
         except (OSError, RuntimeError) as error:
             tried.append(f"{host} ({error})")
-    raise _errors.Rendezvous(
+    raise _errors.RendezvousError(
         f"this rank met the others in the directory, but cannot reach torch's store on rank 0, port {address.port}: tried "
         f"{', '.join(tried) or 'nothing, as it has no address'}; open ports between the hosts"
     )

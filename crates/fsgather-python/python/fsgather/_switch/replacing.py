@@ -68,7 +68,7 @@ def replace(module: ModuleType, name: str, selection: Selection, ours: Replaceme
     @functools.wraps(original)
     def replacement(*arguments: Any, **named: Any) -> Any:
         if selection.problem:
-            raise _errors.Config(selection.problem)
+            raise _errors.ConfigError(selection.problem)
         bound = signature.bind(*arguments, **named)
         bound.apply_defaults()
         call = Call(functools.partial(original, *arguments, **named), callers.site(1))

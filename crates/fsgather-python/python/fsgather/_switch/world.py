@@ -87,12 +87,12 @@ class World:
                 continue
             absent = [rank for rank in self._ranks if marks.of(rank) is None]
             if absent:
-                raise _errors.Rendezvous(
+                raise _errors.RendezvousError(
                     f"{listed(absent)} did not say hello within {waited:.0f} s, and fsgather has not replaced functions there: is "
                     "FSGATHER_PATCH set to the same on all ranks, fsgather installed, and TORCH_DEVICE_BACKEND_AUTOLOAD not 0?"
                 )
             if waited >= timeout:
-                raise _errors.Timeout(
+                raise _errors.TimeoutError(
                     f"the {len(self._ranks)} ranks of this job did not meet within {timeout:g} s, the time-out of the process group; "
                     f"{TAKE_LONGER}"
                 )
@@ -167,7 +167,7 @@ class World:
             if self._is_over.is_set() or marks is None:
                 raise _errors.Error("the process group ends")
             if waited > self._timeout:
-                raise _errors.Rendezvous(f"the {len(self._ranks)} ranks of this job did not meet within {waited:.0f} s")
+                raise _errors.RendezvousError(f"the {len(self._ranks)} ranks of this job did not meet within {waited:.0f} s")
             marks.check(self._ranks[0], len(self._ranks))
             if waited >= NAME_AFTER and not self._are_absent_named:
                 self._are_absent_named = True

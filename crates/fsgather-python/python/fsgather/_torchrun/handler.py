@@ -72,7 +72,7 @@ class DirectoryRendezvous(RendezvousHandler):
         _name_interface(self._addresses[0])
         try:
             self._directory = _tried(lambda: Directory(place, _job(params.run_id)))
-        except _fsgather_errors.Storage as error:
+        except _fsgather_errors.StorageError as error:
             # Whoever starts torchrun has named it so.
             raise ValueError(str(error).replace("FSGATHER_DIR", "--rdzv-endpoint")) from error
         # An agent that is ended by a signal does not close the rendezvous, since another one may take its place.

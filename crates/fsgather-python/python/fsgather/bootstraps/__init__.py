@@ -30,7 +30,7 @@ import reprlib
 from typing import Any, Callable, Optional, Protocol
 
 from fsgather import _fsgather, _leaving, _workers
-from fsgather._errors import Config
+from fsgather._errors import ConfigError
 from fsgather._logging import logger
 from fsgather.bootstraps import _limits, _runs
 
@@ -92,7 +92,7 @@ def find(name: Optional[str] = None, seconds: Optional[float] = None) -> Optiona
     looks for more than so many seconds, by default ``FSGATHER_JOIN_TIMEOUT``.
 
     Raises:
-        fsgather.Config: there is none with this name, it fails, or it does not find this process to be a rank.
+        fsgather.ConfigError: there is none with this name, it fails, or it does not find this process to be a rank.
     """
     if name is None:
         # A variable that is wrong is no fault of a package.
@@ -102,13 +102,13 @@ def find(name: Optional[str] = None, seconds: Optional[float] = None) -> Optiona
     if name not in names():
         called = {full: short for short, full in _ALIASES.items()}
         known = ", ".join(f"{called.get(other, other)}:" for other in names())
-        raise Config(
+        raise ConfigError(
             f"there is no bootstrap {name!r} (FSGATHER_RENDEZVOUS, rendezvous=); there are {known}; an installed package "
             f"adds one by an entry point of the group {_GROUP}"
         )
     found = _first(name, seconds, is_named=True)
     if found is None:
-        raise Config(f"{name}: was to introduce the ranks (FSGATHER_RENDEZVOUS, rendezvous=), but this process is none of its ranks")
+        raise ConfigError(f"{name}: was to introduce the ranks (FSGATHER_RENDEZVOUS, rendezvous=), but this process is none of its ranks")
     return found
 
 
@@ -125,13 +125,13 @@ def introducing(
         seconds: how long an engine may look for its rank.
 
     Raises:
-        fsgather.Config: both are given, or one besides a rank or a rendezvous, or none is what it should be.
+        fsgather.ConfigError: both are given, or one besides a rank or a rendezvous, or none is what it should be.
     """
     if given is not None and comm is not None:
-        raise Config("bootstrap= and comm= both introduce the ranks; give one of them")
+        raise ConfigError("bootstrap= and comm= both introduce the ranks; give one of them")
     if (given is not None or comm is not None) and not (may_look and rendezvous is None):
         which = "comm=" if given is None else "bootstrap="
-        raise Config(f"{which} introduces the ranks and says which this is; leave out rank=, world_size= and rendezvous=")
+        raise ConfigError(f"{which} introduces the ranks and says which this is; leave out rank=, world_size= and rendezvous=")
     if comm is not None:
         from fsgather.bootstraps.mpi4py import Mpi
 
@@ -161,7 +161,7 @@ def _checked(given: Any) -> Bootstrap:
     wrong = _wrong_numbers(given)
     if wrong is not None:
         named = f'; rendezvous="{given}:" names one' if isinstance(given, str) else ""
-        raise Config(f"bootstrap={_plain(reprlib.repr(given))} is no bootstrap: {wrong}{named}")
+        raise ConfigError(f"bootstrap={_plain(reprlib.repr(given))} is no bootstrap: {wrong}{named}")
     bootstrap: Bootstrap = given
     return bootstrap
 
@@ -186,13 +186,13 @@ def _first(name: str, seconds: Optional[float], is_named: bool = False) -> Optio
     """The first of this name that finds this process to be a rank; several packages may have it. One that fails is passed over.
 
     Raises:
-        fsgather.Config: the last of those that are asked for by name fails.
+        fsgather.ConfigError: the last of those that are asked for by name fails.
     """
     points = [None] if name in ORDER else _announced()[name]
     for place, point in enumerate(points):
         try:
             found = _ask(name, point, seconds)
-        except Config as error:
+        except ConfigError as error:
             if is_named and place == len(points) - 1:
                 raise
             logger().warning("%s; it is passed over", error)
@@ -203,7 +203,7 @@ def _first(name: str, seconds: Optional[float], is_named: bool = False) -> Optio
 
 
 def _ask(name: str, point: Any, seconds: Optional[float]) -> Optional[Bootstrap]:
-    """Whether this process is a rank of an engine; whatever goes wrong there is a :class:`fsgather.Config` that names it."""
+    """Whether this process is a rank of an engine; whatever goes wrong there is a :class:`fsgather.ConfigError` that names it."""
     which = f"the bootstrap {name!r}" if point is None else f"the bootstrap {name!r} ({_whose(point)})"
     try:
         if point is None:
@@ -215,9 +215,9 @@ def _ask(name: str, point: Any, seconds: Optional[float]) -> Optional[Bootstrap]
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise Config(f"{which} fails: {_plain(_leaving.text(error))}; mend it, or remove that package") from error
+        raise ConfigError(f"{which} fails: {_plain(_leaving.text(error))}; mend it, or remove that package") from error
     if wrong is not None:
-        raise Config(f"what {which} has found is no bootstrap: {wrong}; mend it, or remove that package")
+        raise ConfigError(f"what {which} has found is no bootstrap: {wrong}; mend it, or remove that package")
     return bootstrap
 
 
@@ -281,21 +281,21 @@ def carriers(bootstrap: Bootstrap, seconds: Optional[float] = None) -> tuple[Cal
     That is after the seconds that ``fetch`` is given, and so many for ``publish``, by default ``FSGATHER_JOIN_TIMEOUT``.
 
     Raises:
-        fsgather.Config: it has none.
+        fsgather.ConfigError: it has none.
     """
     whose = f"{type(bootstrap).__module__}.{type(bootstrap).__qualname__}"
 
     def carrier(name: str) -> Callable[[Any], Any]:
         call = getattr(bootstrap, name, None)
         if not callable(call):
-            raise Config(f"{whose} is no bootstrap: it has no method {name}")
+            raise ConfigError(f"{whose} is no bootstrap: it has no method {name}")
 
         def limited(argument: Any) -> Any:
             limit = argument if name == "fetch" else _fsgather.join_timeout() if seconds is None else seconds
             why = " (rank 0 has not come yet, or has ended before it did)" if name == "fetch" else ""
             result = _limits.apart(lambda: call(argument), limit, f"{name} of the bootstrap {whose}", why)
             if name == "fetch" and not isinstance(result, (bytes, bytearray, memoryview)):
-                raise Config(f"fetch of the bootstrap {whose} gives {type(result).__name__}, not the bytes that rank 0 has published")
+                raise ConfigError(f"fetch of the bootstrap {whose} gives {type(result).__name__}, not the bytes that rank 0 has published")
             return bytes(result) if name == "fetch" else result
 
         return limited

@@ -45,7 +45,7 @@ class Said(NamedTuple):
         """Refuses a process that was forked by the rank.
 
         Raises:
-            fsgather.Config: names the rank.
+            fsgather.ConfigError: names the rank.
         """
         if self.pid != os.getpid():
             raise _workers.refusal(self.rank)

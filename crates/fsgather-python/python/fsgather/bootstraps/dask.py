@@ -9,7 +9,7 @@ import uuid
 from typing import Any, Callable, Hashable, Optional, Sequence
 
 from fsgather import _arguments, _own
-from fsgather._errors import Config
+from fsgather._errors import ConfigError
 from fsgather.bootstraps._runs import ALONE, Said, is_task_of_dask
 from fsgather.bootstraps.key_value import KeyValue
 
@@ -32,7 +32,7 @@ def run(client: Any, function: Callable[..., Any], *args: Any, workers: Optional
         retries: how often Dask tries again when a rank fails or its worker is lost; the ranks meet anew then.
 
     Raises:
-        fsgather.Config: there is no worker with such an address, or none at all; the client is none, or not connected, or asynchronous;
+        fsgather.ConfigError: there is no worker with such an address, or none at all; the client is none, or not connected, or asynchronous;
             ``retries`` is no number of times.
     """
     retries = _arguments.whole("retries", retries)
@@ -57,28 +57,28 @@ def run(client: Any, function: Callable[..., Any], *args: Any, workers: Optional
 def _there(client: Any) -> Sequence[str]:
     """The addresses of the workers of a cluster."""
     if not callable(getattr(client, "nthreads", None)):
-        raise Config(f"client={reprlib.repr(client)} is no client of Dask; give a distributed.Client")
+        raise ConfigError(f"client={reprlib.repr(client)} is no client of Dask; give a distributed.Client")
     status = getattr(client, "status", "running")
     if status != "running":
-        raise Config(f"this Dask client is {status}, and not connected to a cluster; give one that is, such as distributed.Client(address)")
+        raise ConfigError(f"this Dask client is {status}, and not connected to a cluster; give one that is, such as distributed.Client(address)")
     if getattr(client, "asynchronous", False):
-        raise Config("this Dask client is asynchronous, and run waits for its ranks; give one of its own thread, distributed.Client(address)")
+        raise ConfigError("this Dask client is asynchronous, and run waits for its ranks; give one of its own thread, distributed.Client(address)")
     return sorted(client.nthreads())
 
 
 def _chosen(there: Sequence[str], workers: Optional[Sequence[str]]) -> Sequence[str]:
     if workers is None:
         if not there:
-            raise Config("no worker has come to this Dask cluster; client.wait_for_workers(...) waits for them")
+            raise ConfigError("no worker has come to this Dask cluster; client.wait_for_workers(...) waits for them")
         return there
     if isinstance(workers, (str, bytes)):
-        raise Config(f"workers={workers!r} is one text; give a list of addresses, rank 0's first")
+        raise ConfigError(f"workers={workers!r} is one text; give a list of addresses, rank 0's first")
     chosen = list(workers)
     unknown = [worker for worker in chosen if worker not in there]
     if unknown or not chosen:
         what = f"there is no worker {unknown[0]!r}" if unknown else "workers= is empty"
         known = ", ".join(there[:8]) + (f" and {len(there) - 8} more" if len(there) > 8 else "")
-        raise Config(f"{what}; this cluster has {known or 'none'}")
+        raise ConfigError(f"{what}; this cluster has {known or 'none'}")
     return chosen
 
 

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from typing import Callable, Optional
 
-from fsgather._errors import Config
+from fsgather._errors import ConfigError
 
 __all__ = ["KeyValue"]
 
@@ -180,7 +180,7 @@ class KeyValue:
             return None
         if not isinstance(found, (bytes, bytearray, memoryview)):
             # A client that decodes would damage the record.
-            raise Config(f"get of this store of keys gives {type(found).__name__}, not the bytes that were set")
+            raise ConfigError(f"get of this store of keys gives {type(found).__name__}, not the bytes that were set")
         seal, _, value = bytes(found).partition(b" ")
         is_whole = seal == _sealed(value).partition(b" ")[0]
         self.__is_damaging = self.__is_damaging or (len(found) > 0 and not is_whole)

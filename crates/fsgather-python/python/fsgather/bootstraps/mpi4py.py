@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import Any, Optional
 
-from fsgather._errors import Config
+from fsgather._errors import ConfigError
 from fsgather.bootstraps.key_value import KeyValue
 
 __all__ = ["Mpi", "find"]
@@ -20,13 +20,13 @@ class Mpi(KeyValue):
     is no part of another one.
 
     Raises:
-        fsgather.Config: it has no ranks, or this process is none of them.
+        fsgather.ConfigError: it has no ranks, or this process is none of them.
     """
 
     def __init__(self, comm: Any) -> None:
         wrong = _wrong(comm)
         if wrong is not None:
-            raise Config(f"comm= cannot introduce the ranks: {wrong}")
+            raise ConfigError(f"comm= cannot introduce the ranks: {wrong}")
         super().__init__(comm.Get_rank(), comm.Get_size(), "mpi")
         self._post = _post_of(comm)
         self._is_over = False

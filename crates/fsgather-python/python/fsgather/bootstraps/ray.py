@@ -189,10 +189,10 @@ def _check_loop(here: BeingRank) -> None:
     until a time-out.
 
     Raises:
-        fsgather.Config: names both runs.
+        fsgather.ConfigError: names both runs.
     """
     if here._beside is not None and _coroutine() is here._coroutine:
-        raise _errors.Config(
+        raise _errors.ConfigError(
             f"coroutines of this actor take part in the runs {here._said.name!r} and {here._beside!r} at once: a call of one keeps the other "
             "from going on, as it waits in their event loop; make the calls in threads, await asyncio.to_thread(fsgather.all_gather, ...)"
         )
@@ -202,7 +202,7 @@ def run_here() -> Optional[BeingRank]:
     """The run that this thread takes part in, by itself or as the helper of the only one.
 
     Raises:
-        fsgather.Config: a call here would keep another run from going on.
+        fsgather.ConfigError: a call here would keep another run from going on.
     """
     here = _here.get()
     if here not in _active:
@@ -219,7 +219,7 @@ def find() -> Optional[Ray]:
     """Whether this actor or task has said its rank, or is a worker of Ray Train.
 
     Raises:
-        fsgather.Config: it has said it, but not for here: gathering alone would be no result.
+        fsgather.ConfigError: it has said it, but not for here: gathering alone would be no result.
     """
     run = run_here()
     if run is not None:
@@ -228,7 +228,7 @@ def find() -> Optional[Ray]:
         return Ray(said.rank, said.world_size, said.name)
     if _last is not None and _last._said.pid == os.getpid() and _Task.here().is_same(_last._task):
         said = _last._said
-        raise _errors.Config(
+        raise _errors.ConfigError(
             f"this actor or task was rank {said.rank} of {said.world_size} in {said.name!r}, and is not here; gather in the block of "
             "`with be_rank(...):`, and in its own thread where there are several"
         )
