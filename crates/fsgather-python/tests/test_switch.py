@@ -17,8 +17,8 @@ from typing import Any, Iterator, Optional
 
 import numpy
 import pytest
-from fsgather import PeerFailedError, _leaving
-from fsgather._switch import blame, callers, custom, finder, groups, marks, meeting, notices, replacing, selection, trial
+from fsgather import ConfigError, PeerFailedError, TimeoutError, _leaving
+from fsgather._switch import blame, callers, custom, finder, groups, marks, meeting, notices, own_world, replacing, selection, trial
 
 
 @pytest.fixture(autouse=True)
@@ -239,6 +239,9 @@ class Store(dict[str, bytes]):
         self[key] = str(int(self.get(key, b"0")) + amount).encode()
         return int(self[key])
 
+    def delete_key(self, key: str) -> None:
+        del self[key]
+
     def compare_set(self, key: str, _expected: str, otherwise: str) -> bytes:
         return self.get(key, otherwise.encode())
 
@@ -279,6 +282,29 @@ def test_group_over_a_store_of_its_own_is_not_of_the_default_group(monkeypatch: 
         found = groups.describe(group)
         assert found is not None and found.is_of_world == is_of_world and found.store is store
         assert found.timeout == 77
+
+
+def test_rank_that_refuses_is_an_error_on_those_that_wait_for_it() -> None:
+    store = Store()
+    home = Process(store, 0, 2)
+
+    def group(rank: int) -> groups.Group:
+        return groups.Group(home, "0", rank, (0, 1), home, store, 0.2, "cpu:gloo")
+
+    def arrive(rank: int, can_be_refused: bool = True) -> None:
+        own_world.OwnWorld(group(rank)).ground_for(group(rank), None, "here", can_be_refused)
+
+    own_world._uses.clear()
+    own_world.OwnWorld(group(1)).refuse(group(1), "its number is another")
+    own_world._uses.clear()
+    with pytest.raises(ConfigError, match="^rank 1 of torch.distributed refused the call: its number is another$"):
+        arrive(0)
+    # The next group over this store, and a call that names the group.
+    with pytest.raises(TimeoutError, match="^rank 1 of process group"):
+        arrive(0)
+    own_world._uses.clear()
+    with pytest.raises(TimeoutError, match="^rank 1 of process group"):
+        arrive(0, can_be_refused=False)
 
 
 def test_marks_name_ranks_that_have_ended() -> None:

@@ -27,7 +27,8 @@ def communicator() -> Communicator:
     """Returns the communicator that lives; else one of torch's ranks where it is initialised, else one of the launcher's ranks.
 
     Raises:
-        fsgather.ConfigError: torch's world is another than the launcher's, and no communicator lives that would decide.
+        fsgather.ConfigError: torch's world is another than the launcher's, here or on another rank, and no communicator lives that
+            would decide.
     """
     living = _own.living()
     if living is not None:
@@ -35,10 +36,14 @@ def communicator() -> Communicator:
     distributed = _initialised_torch()
     if distributed is None:
         return _own.communicator()
-    _check(_World(distributed.get_rank(), distributed.get_world_size()))
     from fsgather._switch import meeting
 
-    return meeting.communicator_of(None)
+    try:
+        _check(_World(distributed.get_rank(), distributed.get_world_size()))
+    except ConfigError as error:
+        meeting.refuse(str(error))
+        raise
+    return meeting.communicator_of(None, can_be_refused=True)
 
 
 def close() -> None:

@@ -449,10 +449,11 @@ def the_launcher_names_the_rank_that_failed(directory: Path) -> None:
 @proof
 def engine_with_its_own_world_is_noticed(directory: Path) -> None:
     start("engine_world.py", directory / "first", SWITCH_CASE="at_once")
-    told = results(directory / "first")
-    assert all(f"rank 0 of 1, but this process is {rank.replace('-', ' ')} of 4" in said for rank, said in told.items()), told
+    for rank, said in results(directory / "first").items():
+        assert f"rank 0 of 1, but this process is {rank.replace('-', ' ')} of 4" in said, said
     start("engine_world.py", directory / "later", SWITCH_CASE="after_a_call")
     assert results(directory / "later") == {f"rank-{r}": f"['0', '1', '2', '3']\n['{r}']" for r in range(RANKS)}
+    start("renumbered.py", directory / "anew")
 
 
 @proof
@@ -473,8 +474,7 @@ def the_backend_works(directory: Path) -> None:
             continue
         said = start("backend.py", directory / case.replace(" ", "-"), SWITCH_CASE=case)
         assert said.count(f"used {case}") == RANKS * (2 if case == "directory" else 1), said
-    case = "directory, by the launcher"
-    start("backend.py", directory / "launcher", SWITCH_CASE=case, FSGATHER_PATCH="torch")
+    start("backend.py", directory / "launcher", SWITCH_CASE="directory, by the launcher", FSGATHER_PATCH="torch")
 
 
 @proof

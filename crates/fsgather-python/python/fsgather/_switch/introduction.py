@@ -18,7 +18,7 @@ from fsgather._switch import notices, stores
 from fsgather._switch.ground import Ground
 from fsgather._switch.groups import Group
 
-__all__ = ["TAKE_LONGER", "Introduction", "Patience", "Wait", "listed"]
+__all__ = ["TAKE_LONGER", "Introduction", "Patience", "Refusal", "Wait", "listed"]
 
 WARN_INTERVAL = 30.0
 """How often a waiting rank says whom it waits for, in seconds."""
@@ -38,6 +38,10 @@ _REFUSAL = b"-"
 
 Wait = Callable[[Callable[[], bool], Callable[[], list[int]]], None]
 """Returns once the first argument is true; the second returns the ranks that are waited for. Raises what keeps one of them."""
+
+
+class Refusal(Exception):
+    """A rank will not come to this call, but may come to the next one, which names the group."""
 
 
 class Introduction:
@@ -94,7 +98,8 @@ class Introduction:
             wait(have_all_come, absent)
             return Communicator.meet(0, size, lambda record: answer.pop()(record), _not_asked, **how)
         except BaseException as error:
-            if answer:
+            # Every rank finds a refusal in the store, and those that have said hello come to another call.
+            if answer and not isinstance(error, Refusal):
                 absent()
                 said = f"rank {self.ranks[0]} cannot let others join: {type(error).__name__}: {error}"
                 told = error if isinstance(error, _errors.Error) else _errors.RendezvousError(said)
@@ -146,10 +151,12 @@ class Introduction:
 
 
 class Patience:
-    """How long a first call waits for ranks of which nothing else is known, and what it reports meanwhile."""
+    """How long a first call waits for ranks of which nothing else is known, and what it reports meanwhile; ``refusal`` is the key where a rank
+    leaves the reason why it will not come."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, refusal: Optional[str] = None) -> None:
         self._group = group
+        self._refusal = refusal
         self._began = time.monotonic()
         self._warn_at = WARN_INTERVAL
         # The first rank knows best whom all wait for.
@@ -159,9 +166,10 @@ class Patience:
         """Waits until something holds of the store.
 
         Raises:
+            Refusal: a rank has left one.
             fsgather.TimeoutError: names the ranks that have not come.
         """
-        while not stores.wait_until(is_so, self._began + min(self._warn_at, self._limit)):
+        while not stores.wait_until(lambda: self._heed_refusal() or is_so(), self._began + min(self._warn_at, self._limit)):
             group, waited = self._group, time.monotonic() - self._began
             missing = absent() or [group.ranks[0]]
             named = f"{listed(missing)} of process group {group.name!r} ({len(group.ranks)} ranks)"
@@ -178,6 +186,12 @@ class Patience:
                     f"still waiting, for {waited:.0f} s now, for {named} to come to its first call; is FSGATHER_PATCH set to the same "
                     f"there? It times out in {self._limit - waited:.0f} s, by the time-out of the process group, {group.timeout:g} s"
                 )
+
+
+    def _heed_refusal(self) -> bool:
+        if self._refusal is not None and stores.holds(self._group.store, [self._refusal]):
+            raise Refusal(stores.text(self._group.store.get(self._refusal)))
+        return False
 
 
 def listed(ranks: list[int]) -> str:

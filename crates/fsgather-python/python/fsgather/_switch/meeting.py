@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fsgather._switch.own_world import OwnWorld
     from fsgather._switch.world import World
 
-__all__ = ["Membership", "begin", "communicator_of", "forget_destroyed", "give_up_failed", "of"]
+__all__ = ["Membership", "begin", "communicator_of", "forget_destroyed", "give_up_failed", "of", "refuse"]
 
 _lock = threading.Lock()
 _memberships: dict[int, Membership] = {}
@@ -56,17 +56,24 @@ def of(group: Any = None) -> Optional[Membership]:
     return known
 
 
-def _find_ground(group: groups.Group, site: str) -> Ground:
-    """Returns the world of which a group becomes a channel: that of all ranks, or one of its own."""
+def _own_world(group: groups.Group) -> OwnWorld:
+    """Returns the world of its own of a group."""
     from fsgather._switch.own_world import OwnWorld
 
+    key = (id(group.home), group.ranks)
+    with _lock:
+        if key not in _own_worlds:
+            _own_worlds[key] = OwnWorld(group)
+        return _own_worlds[key]
+
+
+def _find_ground(group: groups.Group, site: str, can_be_refused: bool) -> Ground:
+    """Returns the world of which a group becomes a channel: that of all ranks, or one of its own."""
     world = _world if group.is_of_world else None
     try:
         ground = all_ranks = None if world is None else world.await_ground(group.timeout)
         if ground is None or not ground.can_carry(group.ranks):
-            with _lock:
-                own = _own_worlds.setdefault((id(group.home), group.ranks), OwnWorld(group))
-            ground = own.ground_for(group, all_ranks, site)
+            ground = _own_world(group).ground_for(group, all_ranks, site, can_be_refused)
     except RuntimeError as error:
         if isinstance(error, _errors.Error):
             raise
@@ -163,17 +170,25 @@ def forget_destroyed(failure: Optional[str] = None) -> None:
         world.end(failure)
 
 
-def communicator_of(group: Any = None) -> Communicator:
+def refuse(problem: str) -> None:
+    """Has the ranks of the default group raise the error with which this rank refuses a call without a group, instead of waiting for it."""
+    group = groups.describe(None)
+    if group is not None:
+        _own_world(group).refuse(group, problem)
+
+
+def communicator_of(group: Any = None, can_be_refused: bool = False) -> Communicator:
     """Returns the communicator of a process group, for programs that call fsgather themselves.
 
     Raises:
+        fsgather.ConfigError: ``can_be_refused``, and another rank has refused.
         ValueError: this process is not a member of the group, or torch knows no such group.
     """
     from fsgather import Communicator
 
     membership = of(group)
     if membership is not None:
-        return membership.communicator(caller())
+        return membership.communicator(caller(), can_be_refused)
     process_group = groups.current(group)
     if process_group is None or not groups.exists(process_group):
         raise ValueError(f"group={group!r} is no process group of torch.distributed that this process is a member of")

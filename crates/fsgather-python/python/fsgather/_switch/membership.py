@@ -22,7 +22,7 @@ __all__ = ["Membership"]
 class Membership:
     """This process's part in one process group; its first call makes a communicator together with the other ranks."""
 
-    def __init__(self, group: groups.Group, find_ground: Callable[[groups.Group, str], Ground]) -> None:
+    def __init__(self, group: groups.Group, find_ground: Callable[[groups.Group, str, bool], Ground]) -> None:
         self.ranks = group.ranks
         """The number in the job of each member."""
         self.rank = group.rank
@@ -48,8 +48,8 @@ class Membership:
         """Returns the place in the group of a rank of the job."""
         return self.ranks.index(rank) if rank in self.ranks else None
 
-    def communicator(self, site: str) -> Communicator:
-        """Returns the communicator; ``site`` is the place of the call that needs it.
+    def communicator(self, site: str, can_be_refused: bool = False) -> Communicator:
+        """Returns the communicator; ``site`` is the place of the call that needs it, ``can_be_refused`` whether it names no group.
 
         Threads that use the same process group take turns in making it. After that they may call at the same time, if
         all ranks do so in the same order.
@@ -59,7 +59,7 @@ class Membership:
                 group = self._group
                 if group is None:
                     raise _errors.Error("the process group was destroyed while another thread made a call on it")
-                ground = self._find_ground(group, site)
+                ground = self._find_ground(group, site, can_be_refused)
                 self._communicator = ground.channel(group.ranks, group.name, group.timeout)
                 self._group, self._has_worked = None, False
             return self._communicator

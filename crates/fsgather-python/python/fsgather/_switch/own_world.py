@@ -7,6 +7,8 @@ Groups of the same ranks share one. It lasts as long as the process group in who
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import hashlib
 import threading
 import time
@@ -14,12 +16,15 @@ import weakref
 from typing import Optional
 
 from fsgather import _errors
-from fsgather._switch import groups
+from fsgather._switch import groups, stores
 from fsgather._switch.ground import Ground
 from fsgather._switch.groups import Group
-from fsgather._switch.introduction import Introduction, Patience
+from fsgather._switch.introduction import Introduction, Patience, Refusal
 
 __all__ = ["OwnWorld"]
+
+_uses: collections.Counter[str] = collections.Counter()
+"""How many worlds of the same ranks this process has taken part in: a store may outlive the process groups that meet through it."""
 
 
 class OwnWorld:
@@ -29,6 +34,8 @@ class OwnWorld:
         self._home = weakref.ref(group.home)
         self._lock = threading.Lock()
         self._name = hashlib.sha256(repr(group.ranks).encode()).hexdigest()[:16]
+        _uses[self._name] += 1
+        self._refusal = f"fsgather/v1/{self._name}/refusal/{_uses[self._name]}"
         # The store is torch's to end: it is kept until the ranks have met.
         self._introduction: Optional[Introduction] = Introduction(group.store, self._name, group.ranks, group.rank)
         self._ground: Optional[Ground] = None
@@ -37,10 +44,11 @@ class OwnWorld:
         """Whether its process group has not been destroyed."""
         return groups.exists(self._home())
 
-    def ground_for(self, group: Group, all_ranks: Optional[Ground], site: str) -> Ground:
+    def ground_for(self, group: Group, all_ranks: Optional[Ground], site: str, can_be_refused: bool) -> Ground:
         """Returns the world; ``all_ranks`` is that of all ranks, by whose connections members learn which of them will not come.
 
         Raises:
+            fsgather.ConfigError: ``can_be_refused``, and one of them has refused.
             fsgather.Error: one of them will not come.
             RuntimeError: the store is gone.
         """
@@ -51,9 +59,18 @@ class OwnWorld:
                     raise _errors.Error("the process group was destroyed while another thread made a call on it")
                 if all_ranks is not None:
                     self._await_members(group, all_ranks, site)
-                self._ground = introduction.meet(Patience(group).wait, group.timeout)
+                patience = Patience(group, self._refusal if can_be_refused else None)
+                try:
+                    self._ground = introduction.meet(patience.wait, group.timeout)
+                except Refusal as refusal:
+                    raise _errors.ConfigError(str(refusal)) from None
                 self._introduction = None
             return self._ground
+
+    def refuse(self, group: Group, problem: str) -> None:
+        """Leaves an error for the ranks that wait for this one, or will."""
+        with contextlib.suppress(RuntimeError):
+            stores.put(group.store, self._refusal, f"rank {group.ranks[group.rank]} of torch.distributed refused the call: {problem}")
 
     def leave(self, failure: Optional[str]) -> None:
         """Leaves it without waiting for the others; ``failure`` is what they are told, if this rank fails."""
