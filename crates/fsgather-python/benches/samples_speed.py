@@ -73,7 +73,7 @@ def by_objects(directory: Path, count: int, result: Result) -> Iterator[Any]:
     yield
     own = {number: result(number) for number in share}
     yield
-    parts: Iterable[Any] = fsgather.all_gather_object(own)
+    parts: Iterable[Any] = fsgather.all_gather(own)
     results: dict[int, Any] = {}
     for part in parts:
         results.update(part)

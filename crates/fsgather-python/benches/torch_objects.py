@@ -56,13 +56,13 @@ def torch_root(value: Any) -> Optional[list[Any]]:
 
 SIDES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "torch": (torch_all, torch_root),
-    "fsgather": (fsgather.all_gather_object, fsgather.gather_object),
+    "fsgather": (fsgather.all_gather, fsgather.gather_object),
 }
 
 
 def slowest(seconds: float) -> float:
     """The longest time that any rank has taken."""
-    return max(fsgather.all_gather_object(seconds))
+    return max(fsgather.all_gather(seconds))
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ mod _fsgather {
         pending::Pending,
         places::{interface_of, list_afresh, make_rendezvous, own_addresses},
         samples::{SampleResults, Samples, gather_samples, read_samples},
-        switches::{choose_path, join_timeout, launched_rank, warn_of_empty_lists},
+        switches::{choose_path, join_timeout, launched_rank},
         tracing::draw_trace,
         waiting::Stop,
     };

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 
 use crate::{communicator::Communicator, errors};
 
-/// The way of one call: `"solo"`, `"filesys_root_only"`, `"filesys"`, `"memory"` or `"auto"`.
+/// Returns the path of one call: `"solo"`, `"filesys_root_only"`, `"filesys"`, `"memory"` or `"auto"`.
 #[pyfunction]
 pub(crate) fn choose_path(
     py: Python<'_>,
@@ -33,21 +33,15 @@ pub(crate) fn choose_path(
     };
     let member = communicator.member()?;
     let switches = switches.agreed(member.transport());
-    Ok(
-        match switches.path(member.world_size(), force_filesys, force_cpu) {
-            GatherPath::Solo => "solo",
-            GatherPath::FilesysRootOnly => "filesys_root_only",
-            GatherPath::Filesys => "filesys",
-            GatherPath::Memory => "memory",
-            GatherPath::Auto => "auto",
-        },
-    )
-}
-
-/// Warns of the lists that are empty because rank 0 alone gets them: once for the whole job.
-#[pyfunction]
-pub(crate) fn warn_of_empty_lists(rank: u32) {
-    GatherPath::FilesysRootOnly.warn_of_empty_lists(Rank::new(rank));
+    let path = switches.path(member.world_size(), force_filesys, force_cpu);
+    path.warn_of_empty_lists(member.rank());
+    Ok(match path {
+        GatherPath::Solo => "solo",
+        GatherPath::FilesysRootOnly => "filesys_root_only",
+        GatherPath::Filesys => "filesys",
+        GatherPath::Memory => "memory",
+        GatherPath::Auto => "auto",
+    })
 }
 
 /// How long ranks may take to meet where the program says nothing, in seconds.

@@ -86,12 +86,12 @@ def test_nothing_is_sent_and_the_communicator_goes_on(world: World) -> None:
             lambda: communicator.group([0, -1]),
             lambda: communicator.split(-1),
             lambda: communicator.split(0, key="x"),
-            lambda: communicator.all_gather_list(1, max_size=-1),
-            lambda: communicator.all_gather_list(1, max_size=2**64),
-            lambda: communicator.all_gather_list(1, max_size=0.5),
+            lambda: communicator.all_gather(1, max_size=-1),
+            lambda: communicator.all_gather(1, max_size=2**64),
+            lambda: communicator.all_gather(1, max_size=0.5),
             lambda: communicator.all_gather(1, timeout="5"),
             lambda: communicator.barrier(timeout=1e300),
-            lambda: fsgather.all_gather(1, filesys_save_dir=""),
+            lambda: fsgather.compat.all_gather(1, filesys_save_dir=""),
         ]
         said = []
         # One rank alone: the other waits in the next call, and would hear of anything that was sent.
@@ -100,7 +100,7 @@ def test_nothing_is_sent_and_the_communicator_goes_on(world: World) -> None:
                 call()
             except fsgather.ConfigError as error:
                 said.append(str(error))
-        tell([said, communicator.all_gather(rank), communicator.all_gather_list(rank, max_size=2**63 - 1)])
+        tell([said, communicator.all_gather(rank), communicator.all_gather(rank, max_size=2**63 - 1)])
         """,
     ).told()
     ((said, first, second),) = told[0]
@@ -116,18 +116,19 @@ def test_nothing_is_sent_and_the_communicator_goes_on(world: World) -> None:
 def test_numbers_of_other_types_are_numbers() -> None:
     communicator = fsgather.Communicator.solo()
     assert communicator.gather_object(1, numpy.int64(0), timeout=numpy.float32(5)) == [1]
-    assert communicator.all_gather_list(1, max_size=numpy.uint8(200), allow_pickle=numpy.bool_(True)) == [1]
+    assert communicator.all_gather(1, max_size=numpy.uint8(200), allow_pickle=numpy.bool_(True)) == [1]
 
 
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: fsgather.all_gather(1, tag=cast(Any, 3)), "tag=3 is not a text"),
-    (lambda: fsgather.all_gather_object(1, timeout=cast(Any, "soon")), "timeout='soon' is not a number"),
-    (lambda: fsgather.all_gather_via_filesys(1, timeout=-1), "timeout=-1 is not a number"),
+    (lambda: fsgather.compat.all_gather_object(1, timeout=cast(Any, "soon")), "timeout='soon' is not a number"),
+    (lambda: fsgather.compat.all_gather_via_filesys(1, timeout=-1), "timeout=-1 is not a number"),
     (lambda: fsgather.gather_object(1, dst=7), "dst=7 is not a rank of a world of 1; give 0"),
     (lambda: fsgather.gather_object(1, allow_pickle=cast(Any, "no")), "allow_pickle='no' is not True or False"),
     (lambda: fsgather.gather(numpy.zeros(2), dim=cast(Any, "x")), "dim='x' is not a whole number"),
     (lambda: fsgather.default_communicator().group(cast(Any, 5)), "ranks=5 is not a list of numbers"),
     (lambda: cast(Any, fsgather.barrier)(1, 2, 3), "barrier() takes from 0 to 1 positional arguments but 3 were given"),
+    (lambda: cast(Any, fsgather.all_gather)(1, time_out=1), "all_gather() got an unexpected keyword argument 'time_out'"),
     (lambda: cast(Any, fsgather.barrier)(ranks=1), "barrier() got an unexpected keyword argument 'ranks'"),
     (lambda: cast(Any, fsgather.Communicator)(ranks=1), "Communicator.__init__() got an unexpected keyword argument 'ranks'"),
     (lambda: cast(Any, fsgather.Communicator.solo().barrier)(1), "barrier() takes 1 positional argument but 2 were given"),
@@ -143,10 +144,10 @@ def test_world_of_one_refuses_the_same_arguments(call: Callable[[], Any], said: 
 
 
 TORCH_ORDER: list[tuple[Callable[[], Any], str]] = [
-    (lambda: fsgather.all_gather_object([None], {"r": 0}), "write out = fsgather.all_gather_object(obj)"),
-    (lambda: fsgather.all_gather_object([None], None), "write out = fsgather.all_gather_object(obj)"),
-    (lambda: fsgather.all_gather_object([None], obj=1), "write out = fsgather.all_gather_object(obj)"),
-    (lambda: fsgather.all_gather_object(object_list=[None], obj=1), "write out = fsgather.all_gather_object(obj)"),
+    (lambda: fsgather.compat.all_gather_object([None], {"r": 0}), "write out = fsgather.all_gather(obj)"),
+    (lambda: fsgather.compat.all_gather_object([None], None), "write out = fsgather.all_gather(obj)"),
+    (lambda: fsgather.compat.all_gather_object([None], obj=1), "write out = fsgather.all_gather(obj)"),
+    (lambda: fsgather.compat.all_gather_object(object_list=[None], obj=1), "write out = fsgather.all_gather(obj)"),
     (lambda: fsgather.gather_object(1, [None]), "write out = fsgather.gather_object(obj, dst=0)"),
     (lambda: fsgather.gather_object(1, None), "write out = fsgather.gather_object(obj, dst=0)"),
     (lambda: fsgather.gather_object(1, [None], 0), "write out = fsgather.gather_object(obj, dst=0)"),
@@ -165,14 +166,23 @@ def test_argument_order_of_torch_is_recognised(call: Callable[[], Any], hint: st
 
 
 def test_lists_of_none_are_data_like_any_other() -> None:
-    assert fsgather.all_gather_object([None]) == [[None]]
-    assert fsgather.all_gather_object([None, 1], group=None) == [[None, 1]]
-    assert str(inspect.signature(fsgather.all_gather_object)).startswith("(data: 'T', group: 'Any' = None, ")
+    assert fsgather.compat.all_gather_object([None]) == [[None]]
+    assert fsgather.compat.all_gather_object([None, 1], group=None) == [[None, 1]]
+
+
+def test_signatures_list_the_options() -> None:
+    options = "timeout: 'Seconds' = None, tag: 'Optional[str]' = None, site: 'Optional[str]' = None, allow_pickle: 'Optional[bool]' = None"
+    assert str(inspect.signature(fsgather.all_gather)) == f"(data: 'T', group: 'Any' = None, *, {options}) -> 'list[T]'"
+    assert str(inspect.signature(fsgather.Communicator.gather_iter)) == f"(self, data: 'T', dst: 'int' = 0, *, {options}) -> 'Gathering[T]'"
 
 
 def test_functions_of_torch_that_are_missing_name_the_way() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'broadcast_object_list'; .*write objects = fsgather.broadcast_object\(objects, src=0\)"):
         fsgather.broadcast_object_list([1])  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"no attribute 'all_gather_object'; .*write out = fsgather.all_gather\(obj\)"):
+        fsgather.all_gather_object([None], 1)  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="no attribute 'all_gather_list'; write from fsgather.compat import all_gather_list$"):
+        fsgather.all_gather_list(1)  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="no attribute 'nonsense'$"):
         fsgather.nonsense  # type: ignore[attr-defined]  # noqa: B018
 
@@ -184,8 +194,8 @@ def test_functions_of_torch_that_are_missing_name_the_way() -> None:
         lambda: fsgather.gather(numpy.array(7)),
         lambda: fsgather.gather(numpy.ones(2), 1),
         lambda: fsgather.barrier(group=7),
-        lambda: fsgather.all_gather(1, force_cpu="yes"),  # type: ignore[arg-type]
-        lambda: fsgather.all_gather_object(),  # type: ignore[call-arg]
+        lambda: fsgather.compat.all_gather(1, force_cpu="yes"),  # type: ignore[arg-type]
+        lambda: fsgather.compat.all_gather_object(),  # type: ignore[call-arg]
         lambda: fsgather.trace("file.txt"),
         lambda: copy.copy(fsgather.Communicator.solo()),
     ],

@@ -28,7 +28,7 @@ def test_communicator_outlives_a_later_world_of_torch(world: World) -> None:
         + """
 fsgather.barrier()
 make_engine()
-tell([fsgather.all_gather_object(rank), fsgather.all_gather([rank]), fsgather.default_communicator().world_size])
+tell([fsgather.all_gather(rank), fsgather.compat.all_gather_object([rank]), fsgather.default_communicator().world_size])
 """,
     ).told()
     assert told == [[[[0, 1], [[0], [1]], 2]]] * 2
@@ -41,9 +41,9 @@ def test_other_world_of_torch_is_an_error_before_the_first_call(world: World) ->
         + """
 make_engine()
 try:
-    fsgather.all_gather_object(rank)
+    fsgather.all_gather(rank)
 except fsgather.ConfigError as error:
-    tell([str(error), fsgather.all_gather_object(rank, group=fsgather.Communicator())])
+    tell([str(error), fsgather.all_gather(rank, group=fsgather.Communicator())])
 """,
     ).told()
     for rank, ((said, gathered),) in enumerate(told):

@@ -93,10 +93,10 @@ def test_close_after_a_failure_ends_results_that_were_not_read(world: World) -> 
                 raise RuntimeError("cannot be pickled")
 
         try:
-            fsgather.all_gather_object(Unpicklable() if rank == 1 else 1)
+            fsgather.all_gather(Unpicklable() if rank == 1 else 1)
         except fsgather.PeerFailedError:
             fsgather.close()
-        tell(fsgather.all_gather_object(rank))
+        tell(fsgather.all_gather(rank))
         """,
     ).told()
     assert told == [[[0, 1]]] * 2

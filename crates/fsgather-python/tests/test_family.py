@@ -15,7 +15,7 @@ def test_what_takes_a_group_is_a_method_of_a_communicator_too() -> None:
     take_a_group = {name for name in functions if "group" in inspect.signature(getattr(fsgather, name)).parameters}
     # Samples are not made by a communicator: they outlive it on disk.
     assert {name for name in take_a_group if not hasattr(fsgather.Communicator, name)} == {"gather_samples", "samples"}
-    assert {"all_gather_object", "barrier", "gather_object"} <= take_a_group
+    assert {"all_gather", "barrier", "gather_object"} <= take_a_group
 
 
 @pytest.mark.parametrize("transport", ["filesys", "memory"])
@@ -26,10 +26,9 @@ def test_functions_return_what_the_originals_do(world: World, transport: str) ->
         value = {"rank": rank, "text": "ä" * rank, "blob": bytes([rank]) * 200_000}
         expected = [{"rank": r, "text": "ä" * r, "blob": bytes([r]) * 200_000} for r in range(3)]
         assert fsgather.all_gather(value) == expected
-        assert fsgather.all_gather(value, True) == expected
-        assert fsgather.all_gather_object(value) == expected
-        assert fsgather.default_communicator().all_gather_object(value) == expected
-        assert fsgather.all_gather_list(rank) == [0, 1, 2]
+        assert fsgather.compat.all_gather(value, True) == expected
+        assert fsgather.compat.all_gather_object(value) == expected
+        assert fsgather.compat.all_gather_list(rank) == [0, 1, 2]
         assert fsgather.gather_object(value, dst=1) == (expected if rank == 1 else None)
         assert fsgather.broadcast_object(value, src=2) == expected[2]
         assert list(fsgather.gather_iter(value, dst=2)) == (expected if rank == 2 else [])
@@ -83,9 +82,9 @@ def test_via_filesys_uses_the_directory_that_is_named_and_leaves_it_empty(world:
         place = os.environ["FSGATHER_DIR"] + "/elsewhere"
         os.makedirs(place, exist_ok=True)
         value = [rank] * 100_000
-        gathered = fsgather.all_gather_via_filesys(value, place)
+        gathered = fsgather.compat.all_gather_via_filesys(value, place)
         assert gathered == [[0] * 100_000, [1] * 100_000]
-        gathered = fsgather.all_gather_via_filesys(value, filesys_save_dir=place, gather_to_rank_0_only=True)
+        gathered = fsgather.compat.all_gather_via_filesys(value, filesys_save_dir=place, gather_to_rank_0_only=True)
         tell(len(gathered))
         fsgather.close()
         """,
@@ -99,7 +98,7 @@ def test_variables_of_the_originals_switch(world: World) -> None:
         2,
         """
         tell(fsgather.all_gather(rank))
-        tell(fsgather.all_gather(rank, force_cpu=True))
+        tell(fsgather.compat.all_gather(rank, force_cpu=True))
         """,
         MDETR_FILESYS_REDUCE_RANK_0_ONLY="1",
     ).ends()
@@ -124,7 +123,7 @@ def test_groups_gather_at_the_same_time(world: World) -> None:
                 assert a.result() == [(r, turn) for r in ((2, 0) if rank % 2 == 0 else (3, 1))]
                 assert [blob[0] for blob in b.result()] == ([0, 3] if rank in (0, 3) else [1, 2])
         assert world.split(None) is None if rank == 3 else world.split(7).world_size == 3
-        assert fsgather.all_gather_object(rank, group=half) == ([2, 0] if rank % 2 == 0 else [3, 1])
+        assert fsgather.all_gather(rank, group=half) == ([2, 0] if rank % 2 == 0 else [3, 1])
         world.close()
         tell("done")
         """,
@@ -138,8 +137,8 @@ def test_a_world_of_one_touches_nothing(world: World) -> None:
         """
         value = {"a": [1]}
         assert fsgather.all_gather(value)[0] is value
-        assert fsgather.all_gather_via_filesys(value)[0] is value
-        assert fsgather.all_gather_object(value)[0] is value
+        assert fsgather.compat.all_gather_via_filesys(value)[0] is value
+        assert fsgather.compat.all_gather_object(value)[0] is value
         assert fsgather.broadcast_object(value) is value
         assert list(fsgather.gather_iter(value)) == [value]
         with fsgather.Communicator.solo() as alone:
@@ -157,13 +156,13 @@ def test_the_bound_of_a_list_is_told_to_all_ranks(world: World) -> None:
         3,
         """
         fits = b"x" * 16_300
-        assert [len(part) for part in fsgather.all_gather_list(fits)] == [16_300] * 3
+        assert [len(part) for part in fsgather.compat.all_gather_list(fits)] == [16_300] * 3
         try:
-            fsgather.all_gather_list(b"x" * (20_000 if rank == 1 else 5), max_size=10_000)
+            fsgather.compat.all_gather_list(b"x" * (20_000 if rank == 1 else 5), max_size=10_000)
         except fsgather.TooLargeError as error:
             tell([error.rank, error.size, error.bound, str(error)])
         # As callers of the original do, which raises before anything moves.
-        tell([len(part) for part in fsgather.all_gather_list(b"x" * (20_000 if rank == 1 else 5), max_size=30_000)])
+        tell([len(part) for part in fsgather.compat.all_gather_list(b"x" * (20_000 if rank == 1 else 5), max_size=30_000)])
         """,
     ).told()
     # What counts are the object's own bytes: seven before 20,000 others, and none of the header.

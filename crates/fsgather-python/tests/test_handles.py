@@ -52,7 +52,7 @@ def test_relative_directories_outlive_chdir(world: World) -> None:
         """
         start = os.getcwd()
         os.chdir("/")
-        sizes = [[len(part) for part in fsgather.all_gather_object(bytes(300_000))]]
+        sizes = [[len(part) for part in fsgather.all_gather(bytes(300_000))]]
         os.chdir(start)
         other = fsgather.default_communicator().with_options(directory=os.environ["FSGATHER_DIR"] + "/other")
         if rank == 0:
@@ -61,7 +61,7 @@ def test_relative_directories_outlive_chdir(world: World) -> None:
         os.chdir("/")
         sizes.append([len(part) for part in other.all_gather(bytes(300_000))])
         os.chdir("/proc")
-        sizes.append([len(part) for part in fsgather.all_gather_object(bytes(3_000_000))])
+        sizes.append([len(part) for part in fsgather.all_gather(bytes(3_000_000))])
         fsgather.close()
         tell(sizes)
         """,
@@ -78,10 +78,10 @@ def test_missing_directory_of_a_call_is_made(world: World) -> None:
         2,
         """
         new = os.environ["FSGATHER_DIR"] + "/new/deep"
-        assert fsgather.all_gather_via_filesys(bytes(100_000), new)[1] == bytes(100_000)
+        assert fsgather.compat.all_gather_via_filesys(bytes(100_000), new)[1] == bytes(100_000)
         tell(os.listdir(new))
         try:
-            fsgather.all_gather_via_filesys(bytes(100_000), "/proc/new")
+            fsgather.compat.all_gather_via_filesys(bytes(100_000), "/proc/new")
         except fsgather.StorageError as error:
             tell(str(error))
         """,
@@ -97,7 +97,7 @@ def test_missing_directory_of_the_originals_variable_is_made(world: World) -> No
     told = world.start(
         2,
         """
-        assert fsgather.all_gather_via_filesys(bytes(100_000))[1] == bytes(100_000)
+        assert fsgather.compat.all_gather_via_filesys(bytes(100_000))[1] == bytes(100_000)
         tell(os.listdir(os.environ["EXP_DIR"]))
         """,
         FSGATHER_DIR="",

@@ -31,7 +31,7 @@ calls = [
 for call in calls:
     found, _ = frames(call)
     tell(found)
-tell(frames(lambda: fsgather.all_gather_object(Stubborn() if rank == 1 else rank)))
+tell(frames(lambda: fsgather.all_gather(Stubborn() if rank == 1 else rank)))
 """
 
 
@@ -41,7 +41,7 @@ def test_traceback_has_one_frame_of_ours(world: World) -> None:
     for rank, lines in enumerate(told):
         assert lines[:6] == [ours] * 6, (rank, lines)
     # An exception of the program's own keeps the frames of the program.
-    assert told[0][6] == [ours, "all_gather_object"]
+    assert told[0][6] == [ours, "all_gather"]
     assert told[1][6][0][:3] == ours and told[1][6][0].count(True) == 1, told[1][6]
 
 

@@ -63,7 +63,7 @@ ALONE = """
 import fsgather
 
 for number in range(2):
-    print(fsgather.all_gather_object(number))
+    print(fsgather.all_gather(number))
     fsgather.close()
 """
 
@@ -111,7 +111,7 @@ def test_ranks_that_end_without_closing_leave_nothing_behind(world: World) -> No
     told = world.start(
         3,
         """
-        gathered = fsgather.all_gather_via_filesys(bytes([rank]) * 100_000)
+        gathered = fsgather.compat.all_gather_via_filesys(bytes([rank]) * 100_000)
         tell([part[0] for part in gathered])
         """,
     ).told()

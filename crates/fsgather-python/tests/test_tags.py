@@ -15,7 +15,7 @@ def test_ranks_that_come_to_one_line_with_different_tags_are_told_both(world: Wo
         scores = {"bleu": 1, "rouge": 2} if rank == 0 else {"rouge": 2, "bleu": 1}
         try:
             for name, score in scores.items():
-                fsgather.all_gather_object(score, tag=name)
+                fsgather.all_gather(score, tag=name)
         except fsgather.DesyncError as error:
             tell(str(error))
         """,

@@ -6,12 +6,13 @@ import datetime
 from typing import Optional
 
 import fsgather
+from fsgather import compat
 
 world = fsgather.Communicator(rank=0, world_size=1, timeout=datetime.timedelta(minutes=5))
 scores: list[float] = world.all_gather(0.5)
 made_later: fsgather.Parts[float] = world.all_gather_parts(0.5)
 best: float = max(made_later[0], *made_later[1:])
-few: list[float] = world.all_gather_list(0.5, max_size=100, timeout=datetime.timedelta(minutes=5))
+few: list[float] = world.all_gather(0.5, max_size=100, timeout=datetime.timedelta(minutes=5))
 names: Optional[list[str]] = world.gather_object("n7", dst=0, site="eval.py:12")
 for part in world.gather_iter({"boxes": 3}):
     count: int = part["boxes"] + 1
@@ -26,8 +27,8 @@ async def sum_of(call: fsgather.Pending[list[int]]) -> int:
 on_root: Optional[list[int]] = world.start_gather(3).wait()
 same: str = world.with_options(transport="memory").broadcast_object("model.pt")
 half: Optional[fsgather.Communicator] = world.split(0)
-listed: list[bytes] = fsgather.all_gather(b"x", force_cpu=True)
-object_list: list[int] = fsgather.all_gather_object(3, timeout=5)
+listed: list[bytes] = compat.all_gather(b"x", force_cpu=True)
+object_list: list[int] = fsgather.all_gather(3, timeout=5)
 
 with fsgather.samples("runs/mmlu", expected=["a", "b"], config={"seed": 0}) as samples:
     samples.add(samples.share, [0.5 for _ in samples.share])

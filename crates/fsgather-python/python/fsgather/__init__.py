@@ -8,12 +8,22 @@ results, and one or all of them need everything. Correct under failure, and need
 ...     print(part)
 {'accuracy': 0.97}
 
-Existing jobs of torch can be switched without a change in them: ``FSGATHER_PATCH=torch torchrun ... eval.py``.
+Every call is *collective*: all ranks make it, in the same order. It returns the data of every rank, or raises the same
+:class:`fsgather.Error` on all of them. All calls take these options:
+
+- ``timeout``: the seconds without progress after which the call fails, as a number or a ``timedelta``; by default 30 minutes.
+- ``tag``: the purpose of the call; ranks with different tags get a :class:`fsgather.DesyncError`.
+- ``site``: the place of the call in messages; by default the file and line of the caller.
+- ``allow_pickle``: ``False`` refuses objects that have to be pickled, on both sides.
+
+Existing jobs of torch can be switched without a change in them: ``FSGATHER_PATCH=torch torchrun ... eval.py``. :mod:`fsgather.compat` has the
+functions of other existing jobs, :mod:`fsgather.bootstraps` the engines that start ranks from Python.
 """
 
-from typing import NoReturn
+import typing as _typing
 
 from fsgather import _errors, _functions, _results
+from fsgather import compat as compat
 from fsgather import torch as torch
 from fsgather._communicator import Communicator
 from fsgather._errors import *
@@ -24,10 +34,12 @@ from fsgather._samples import SampleResults, Samples, gather_samples, read_sampl
 from fsgather._tracing import trace
 
 
-def __getattr__(name: str) -> NoReturn:
-    from fsgather import _torch_order
+if not _typing.TYPE_CHECKING:
+    # Type checkers would take every name for one of ours.
+    def __getattr__(name):
+        from fsgather import _torch_order
 
-    raise _torch_order.missing(name)
+        raise _torch_order.missing(name)
 
 
 __all__ = [

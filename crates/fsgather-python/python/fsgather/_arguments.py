@@ -11,7 +11,7 @@ import math
 import operator
 import os
 import reprlib
-from typing import Any, Literal, Optional, Union
+from typing import Any, Literal, Optional, TypedDict, Union
 
 from fsgather._errors import ConfigError
 
@@ -25,6 +25,21 @@ Transport = Literal["auto", "filesys", "memory"]
 Control = Literal["auto", "tcp", "markers"]
 
 Verify = Literal["always", "host", "off"]
+
+
+class CallOptions(TypedDict, total=False):
+    """Options of every collective call; the documentation of the package describes them."""
+
+    timeout: Seconds
+    tag: Optional[str]
+    site: Optional[str]
+
+
+class ObjectOptions(CallOptions, total=False):
+    """Options of calls that carry objects."""
+
+    allow_pickle: Optional[bool]
+
 
 LARGEST = 2**63 - 1
 """Larger numbers are none that anybody means."""

@@ -6,14 +6,19 @@ import contextlib
 import itertools
 import os
 from types import TracebackType
-from typing import Any, Callable, NoReturn, Optional, Sequence, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, Sequence, TypeVar, Union
 
 from fsgather import _arguments, _arrays, _errors, _fsgather, _leaving, _tracebacks, _trust, _workers
 from fsgather._arguments import PathLike, Seconds, Transport
-from fsgather._later import LaterResults
+from fsgather._results import Gathering, Parts, Pending
 from fsgather._sites import caller
 from fsgather.bootstraps import Bootstrap, carriers, introducing
 from fsgather.bootstraps.key_value import KeyValue
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fsgather._arguments import CallOptions, ObjectOptions
 
 __all__ = ["Communicator"]
 
@@ -26,7 +31,7 @@ _MOST_RANKS = 2**32 - 1
 """What the library counts to; it says itself how many a world may have."""
 
 
-class Communicator(LaterResults):
+class Communicator:
     """One rank's membership of a group of ranks.
 
     Every method that communicates is *collective*: all ranks call it, in the same order. A call that returns has
@@ -161,11 +166,6 @@ class Communicator(LaterResults):
         return communicator
 
     @classmethod
-    def from_env(cls) -> Communicator:
-        """Joins the world that the launcher and the variables ``FSGATHER_*`` describe."""
-        return cls()
-
-    @classmethod
     def solo(cls) -> Communicator:
         """A world of one: no file, no socket, no thread."""
         return cls._of(_fsgather.Communicator.solo(), _trust.allows_pickle(None, is_introduced=True))
@@ -231,119 +231,81 @@ class Communicator(LaterResults):
         _leaving.living.add(handle)
         return handle
 
-    def barrier(self, *, timeout: Seconds = None, tag: Optional[str] = None, site: Optional[str] = None) -> None:
-        """Waits until every rank has come here.
+    def barrier(self, **options: Unpack[CallOptions]) -> None:
+        """Waits until every rank has called it."""
+        self._member.barrier(self._how(options))
+
+    def all_gather(self, data: T, *, max_size: Optional[int] = None, **options: Unpack[ObjectOptions]) -> list[T]:
+        """Gathers all ranks' objects on every rank.
 
         Args:
-            timeout: how long nothing may move, in seconds; by default the communicator's.
-            tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.DesyncError`, which has both.
-            site: what messages call the place of the call; by default the caller's file and line.
-        """
-        self._member.barrier(self._how(site, timeout, tag=tag))
-
-    def all_gather(
-        self,
-        data: T,
-        *,
-        timeout: Seconds = None,
-        tag: Optional[str] = None,
-        site: Optional[str] = None,
-        allow_pickle: Optional[bool] = None,
-    ) -> list[T]:
-        """Gathers everybody's object on every rank.
-
-        Args:
-            data: any object; see :func:`fsgather.all_gather` for how it travels.
-            timeout: how long nothing may move, in seconds; by default the communicator's.
-            tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.DesyncError`, which has both.
-            site: what messages call the place of the call; by default the caller's file and line.
-            allow_pickle: ``False`` refuses objects that would have to be pickled, on both sides.
+            data: any object; see :func:`fsgather.all_gather`.
+            max_size: the most bytes that an encoded object may have; a larger one is a :class:`fsgather.TooLargeError` on every rank.
 
         Returns:
             One object for each rank, in rank order. This rank's own is a copy as well.
         """
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
-        return self._member.all_gather(data, how)
+        if max_size is not None:
+            max_size = _arguments.whole("max_size", max_size)
+        return self._member.all_gather(data, self._how(options, max_size=max_size))
 
-    all_gather_object = all_gather
-    """The same, by the name of the function."""
+    def all_gather_parts(self, data: T, **options: Unpack[ObjectOptions]) -> Parts[T]:
+        """Gathers all ranks' objects on every rank, where each is decoded on first access.
 
-    def all_gather_list(
-        self,
-        data: T,
-        *,
-        max_size: int = 16384,
-        timeout: Seconds = None,
-        tag: Optional[str] = None,
-        site: Optional[str] = None,
-        allow_pickle: Optional[bool] = None,
-    ) -> list[T]:
-        """Gathers everybody's small object on every rank, if each fits into ``max_size`` bytes.
+        For large lists and dictionaries that not every rank reads: an object that is not read costs no decoding, and no memory except for the
+        received bytes, which ranks of a host share if there is room.
 
-        Raises:
-            fsgather.TooLargeError: on every rank; names the rank whose object does not fit, and what it needs.
+        Returns:
+            A sequence of one object for each rank, in rank order.
         """
-        bound = _arguments.whole("max_size", max_size)
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
-        return self._member.all_gather(data, {**how, "max_size": bound})
+        return Parts(self._member.all_gather_payloads(data, self._how(options)))
 
-    def gather(
-        self,
-        tensor: Any,
-        dim: int = 0,
-        dst: Optional[int] = None,
-        *,
-        timeout: Seconds = None,
-        tag: Optional[str] = None,
-        site: Optional[str] = None,
-        allow_pickle: Optional[bool] = None,
-    ) -> Any:
+    def gather(self, tensor: Any, dim: int = 0, dst: Optional[int] = None, **options: Unpack[ObjectOptions]) -> Any:
         """Joins the tensors or arrays of all ranks along ``dim``; see :func:`fsgather.gather`.
 
-        Objects are gathered by :meth:`gather_object`.
+        :meth:`gather_object` gathers other objects.
         """
         if dst is not None:
             dst = self._rank("dst", dst)
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
-        return _arrays.gather(self, tensor, dim, dst, how)
+        return _arrays.gather(self, tensor, dim, dst, self._how(options))
 
-    def gather_object(
-        self,
-        data: T,
-        dst: int = 0,
-        *,
-        timeout: Seconds = None,
-        tag: Optional[str] = None,
-        site: Optional[str] = None,
-        allow_pickle: Optional[bool] = None,
-    ) -> Optional[list[T]]:
-        """Gathers everybody's object on rank ``dst``.
+    def gather_object(self, data: T, dst: int = 0, **options: Unpack[ObjectOptions]) -> Optional[list[T]]:
+        """Gathers all ranks' objects on rank ``dst``.
 
         Returns:
             On ``dst`` one object for each rank, in rank order; ``None`` elsewhere.
         """
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
-        parts = self._member.gather(data, self._rank("dst", dst), how)
+        parts = self._member.gather(data, self._rank("dst", dst), self._how(options))
         return None if parts is None else list(parts)
 
-    def broadcast_object(
-        self,
-        data: T,
-        src: int = 0,
-        *,
-        timeout: Seconds = None,
-        tag: Optional[str] = None,
-        site: Optional[str] = None,
-        allow_pickle: Optional[bool] = None,
-    ) -> T:
-        """Hands rank ``src``'s object to every rank; what the others pass in is not looked at.
+    def gather_iter(self, data: T, dst: int = 0, **options: Unpack[ObjectOptions]) -> Gathering[T]:
+        """Gathers all ranks' objects on rank ``dst``, which holds one rank's at a time.
+
+        The other ranks continue as soon as all have called it; their objects wait in files.
 
         Returns:
-            The object; on ``src`` itself the very one that was passed in.
+            On ``dst`` an iterator over one object for each rank, in rank order, each read on demand; elsewhere an empty one.
         """
-        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle)
-        received: T = self._member.broadcast(data, self._rank("src", src), how)
+        return Gathering(self._member.gather(data, self._rank("dst", dst), self._how(options)), self._size)
+
+    def broadcast_object(self, data: T, src: int = 0, **options: Unpack[ObjectOptions]) -> T:
+        """Returns rank ``src``'s object on every rank, on ``src`` the very one; the objects of the others are ignored."""
+        received: T = self._member.broadcast(data, self._rank("src", src), self._how(options))
         return received
+
+    def start_all_gather(self, data: T, **options: Unpack[ObjectOptions]) -> Pending[list[T]]:
+        """Starts an :meth:`all_gather`, and returns once ``data`` is published, so that this rank can compute on.
+
+        All ranks start their calls in the same order, and wait for them in any.
+        """
+        how = self._how(options)
+        return Pending(self._member.start_all_gather(data, how), as_list=False, name=f"all_gather at {how['site']}")
+
+    def start_gather(self, data: T, dst: int = 0, **options: Unpack[ObjectOptions]) -> Pending[Optional[list[T]]]:
+        """Starts a :meth:`gather_object`, as :meth:`start_all_gather` does."""
+        how = self._how(options)
+        call = self._member.start_gather(data, self._rank("dst", dst), how)
+        return Pending(call, as_list=True, name=f"gather to rank {dst} at {how['site']}")
 
     def group(self, ranks: Sequence[int]) -> Communicator:
         """Makes a communicator of some of this one's ranks, in the order given.
@@ -351,7 +313,7 @@ class Communicator(LaterResults):
         Collective over these ranks alone. Several groups may gather at the same time, from several threads.
         """
         members = [self._rank("ranks", rank) for rank in _arguments.several("ranks", ranks)]
-        return Communicator._of(self._member.group(members, self._how()), self._allow_pickle)
+        return Communicator._of(self._member.group(members, self._how({})), self._allow_pickle)
 
     def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
         """Parts all ranks into groups, one for each color; ``None`` for a rank that gave none.
@@ -361,7 +323,7 @@ class Communicator(LaterResults):
         if color is not None:
             color = _arguments.whole("color", color, high=2**32 - 1)
         key = _arguments.whole("key", key, low=-_arguments.LARGEST)
-        group = self._member.split(color, key, self._how())
+        group = self._member.split(color, key, self._how({}))
         return None if group is None else Communicator._of(group, self._allow_pickle)
 
     def _group_of_all(self) -> Communicator:
@@ -378,7 +340,7 @@ class Communicator(LaterResults):
         _leaving.living.discard(self)
         # A call has raised that failure; this one only ends what is left.
         with contextlib.suppress(_errors.PoisonedError):
-            self._member.close(self._how())
+            self._member.close(self._how({}))
 
     def fail(self, cause: Union[BaseException, str]) -> None:
         """Leaves and tells all other ranks why: they raise :class:`fsgather.PeerFailedError`.
@@ -395,54 +357,35 @@ class Communicator(LaterResults):
         if self._pid == os.getpid():
             self._member.leave(None)
 
-    def _call_like(
-        self, like: str, name: str, *arguments: Any, site: Optional[str] = None, max_size: Optional[int] = None
-    ) -> Any:
+    def _call_like(self, like: str, name: str, *arguments: Any, site: Optional[str] = None, max_size: Optional[int] = None) -> Any:
         """Makes a call for a replaced function, whose result has to be like that function's."""
-        how = self._how(site, like=like)
-        if max_size is not None:
-            how["max_size"] = _arguments.whole("max_size", max_size)
-        result = getattr(self._member, name)(*arguments, how)
+        bound = None if max_size is None else _arguments.whole("max_size", max_size)
+        result = getattr(self._member, name)(*arguments, self._how({"site": site}, like=like, max_size=bound))
         return list(result) if isinstance(result, _fsgather.Parts) else result
 
-    def _check_call(self, dst: int = 0, **how: Any) -> None:
+    def _check_call(self, dst: int = 0, **options: Unpack[ObjectOptions]) -> None:
         """Refuses wrong arguments of a call that has nothing to do in a world of one."""
         self._rank("dst", dst)
-        self._how(**how)
+        self._how(options)
 
     def _rank(self, name: str, value: Any) -> int:
         return _arguments.rank(name, value, self.world_size)
 
-    def _how(
-        self,
-        site: Optional[str] = None,
-        timeout: Seconds = None,
-        *,
-        tag: Optional[str] = None,
-        allow_pickle: Optional[bool] = None,
-        like: Optional[str] = None,
-    ) -> dict[str, Any]:
-        """How one call is made, for the extension module: what is said of it.
+    def _how(self, options: ObjectOptions, **more: Any) -> dict[str, Any]:
+        """Returns the options of one call as the extension module takes them.
 
         ``like``, for replaced functions, says what the result has to be like: see :mod:`fsgather._pickling`.
         """
         if self._pid != os.getpid() and self.world_size > 1:
             raise _workers.refusal(self._rank_of_process, "have it make a communicator with rank= and world_size=")
-        how: dict[str, Any] = {
+        site, allow_pickle = options.get("site"), options.get("allow_pickle")
+        return {
             "site": caller() if site is None else _arguments.text("site", site),
-            "allow_pickle": self._allow_pickle
-            if allow_pickle is None
-            else _arguments.switch("allow_pickle", allow_pickle),
+            "timeout": _arguments.seconds("timeout", options.get("timeout")) or self._timeout,
+            "tag": _arguments.text("tag", options.get("tag")),
+            "allow_pickle": self._allow_pickle if allow_pickle is None else _arguments.switch("allow_pickle", allow_pickle),
+            **more,
         }
-        if timeout is not None:
-            how["timeout"] = _arguments.seconds("timeout", timeout)
-        elif self._timeout is not None:
-            how["timeout"] = self._timeout
-        if tag is not None:
-            how["tag"] = _arguments.text("tag", tag)
-        if like is not None:
-            how["like"] = like
-        return how
 
     def __copy__(self) -> NoReturn:
         raise _errors.ConfigError("a communicator is this process's membership and cannot be copied; use split() or group() for another")
@@ -453,12 +396,7 @@ class Communicator(LaterResults):
     def __enter__(self) -> Communicator:
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType]) -> None:
         if error is None:
             self.close()
         else:

@@ -1,12 +1,11 @@
-"""The functions that existing jobs call, on the process's own communicator or on a group of it."""
+"""The functions of the package, on the process's own communicator or on a group."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any, Optional, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
-from fsgather import _arguments, _default, _fsgather, _torch_order, _tracebacks
-from fsgather._arguments import PathLike, Seconds
+from fsgather import _default, _fsgather, _torch_order, _tracebacks
 from fsgather._communicator import Communicator
 from fsgather._errors import ConfigError, Error
 from fsgather._results import Gathering, Parts, Pending
@@ -14,10 +13,7 @@ from fsgather._torch_order import ALL
 
 __all__ = [
     "all_gather",
-    "all_gather_list",
-    "all_gather_object",
     "all_gather_parts",
-    "all_gather_via_filesys",
     "barrier",
     "broadcast_object",
     "close",
@@ -29,15 +25,12 @@ __all__ = [
     "start_gather",
 ]
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fsgather._arguments import CallOptions, ObjectOptions
+
 T = TypeVar("T")
-
-
-class How(TypedDict, total=False):
-    """What calls of this module have in common."""
-
-    timeout: Seconds
-    tag: Optional[str]
-    allow_pickle: Optional[bool]
 
 
 def default_communicator() -> Communicator:
@@ -67,187 +60,78 @@ def _communicator_of(group: Any) -> Communicator:
         raise error if isinstance(error, Error) else ConfigError(str(error)) from None
 
 
-def _is_group(group: Any) -> bool:
-    """Whether this may be meant as a group."""
-    return group is None or group is ALL or isinstance(group, Communicator) or "Group" in type(group).__name__
+def all_gather(data: T, group: Any = ALL, **options: Unpack[ObjectOptions]) -> list[T]:
+    """Gathers all ranks' objects on every rank, in rank order.
 
+    >>> import fsgather
+    >>> fsgather.all_gather({"accuracy": 0.97})
+    [{'accuracy': 0.97}]
 
-def all_gather(
-    data: T,
-    force_cpu: bool = False,
-    force_filesys: bool = False,
-    filesys_save_dir: Optional[PathLike] = None,
-    *,
-    timeout: Seconds = None,
-    tag: Optional[str] = None,
-    allow_pickle: Optional[bool] = None,
-) -> list[T]:
-    """Gathers everybody's object on every rank, in rank order, by whichever path is asked for.
+    Variables choose the path of large objects; the first that applies counts:
 
-    The first that applies decides:
-
-    ================================================================================= ==========================
-    the world has one rank                                                            none: ``[data]``
-    ``FSGATHER_ROOT_ONLY=1`` or ``MDETR_FILESYS_REDUCE_RANK_0_ONLY=1``                files; an empty list on all
-                                                                                      ranks but 0
-    ``FSGATHER_TRANSPORT=filesys``, ``MDETR_FILESYS_REDUCE=1`` or ``force_filesys``   files
-    ``FSGATHER_TRANSPORT=memory``, ``MDETR_CPU_REDUCE=1`` or ``force_cpu``            memory
-    otherwise                                                                         files where ranks share a
-                                                                                      directory, else memory
-    ================================================================================= ==========================
-
-    Plain data (``None``, numbers, strings, bytes, lists, tuples, dicts, sets, dates, arrays of numpy, tensors of
-    torch) travels by a codec of our own that cannot run code; everything else is pickled.
+    ============================================================================ ==========================
+    the world has one rank                                                       none: ``[data]``
+    ``FSGATHER_ROOT_ONLY=1`` or ``MDETR_FILESYS_REDUCE_RANK_0_ONLY=1``           files; an empty list on all
+                                                                                 ranks but 0
+    ``FSGATHER_TRANSPORT=filesys`` or ``MDETR_FILESYS_REDUCE=1``                 files
+    ``FSGATHER_TRANSPORT=memory`` or ``MDETR_CPU_REDUCE=1``                      memory
+    otherwise                                                                    files if ranks share a
+                                                                                 directory, else memory
+    ============================================================================ ==========================
 
     Args:
-        data: any object that can be pickled.
-        force_cpu: through memory rather than files.
-        force_filesys: through files of the shared directory.
-        filesys_save_dir: the shared directory; else ``FSGATHER_DIR``, ``EXP_DIR``, the default.
-        timeout: how long nothing may move, in seconds; by default 30 minutes.
-        tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.DesyncError`, which has both.
-        allow_pickle: ``False`` refuses objects that would have to be pickled, on both sides.
+        data: any object that can be pickled. Plain data (``None``, numbers, strings, bytes, lists, tuples, dicts, sets, dates, arrays of
+            numpy, tensors of torch) travels by a codec that cannot run code; everything else is pickled.
+        group: a :class:`fsgather.Communicator`, a group of ``torch.distributed``, or ``None`` for all ranks.
+        options: ``timeout``, ``tag``, ``site`` and ``allow_pickle``, as in the description of :mod:`fsgather`.
 
     Returns:
-        One object for each rank, in rank order; this rank's own is a copy, but in a world of one.
+        One object for each rank, in rank order; this rank's own is a copy, except in a world of one.
 
     Raises:
         fsgather.Error: on every rank alike.
     """
-    if not isinstance(force_cpu, int) and hasattr(force_cpu, "shape"):
-        raise _torch_order.refusal("all_gather", "all_gather(list, tensor)")
-    filesys_save_dir = _arguments.path("filesys_save_dir", filesys_save_dir)
-    force_cpu, force_filesys = _arguments.switch("force_cpu", force_cpu), _arguments.switch("force_filesys", force_filesys)
-    how: How = {"timeout": timeout, "tag": tag, "allow_pickle": allow_pickle}
-    return all_gather_by_path(_communicator_of(None), data, force_cpu, force_filesys, filesys_save_dir, how)
+    communicator = communicator_for("all_gather", data, group)
+    return gather_by_path(communicator, _fsgather.choose_path(communicator._member, False, False), data, None, options)
 
 
-def all_gather_by_path(
-    communicator: Communicator, data: T, force_cpu: bool, force_filesys: bool, filesys_save_dir: Optional[PathLike], how: How
-) -> list[T]:
-    """:func:`all_gather` on a communicator."""
-    path = _fsgather.choose_path(communicator._member, force_cpu, force_filesys)
+def communicator_for(name: str, data: Any, group: Any) -> Communicator:
+    """Returns the communicator of a call that takes an object and a group, and refuses torch's order of arguments."""
+    is_group = group is None or group is ALL or isinstance(group, Communicator) or "Group" in type(group).__name__
+    if isinstance(data, list) and not is_group:
+        raise _torch_order.refusal(name, f"{name}(list, {type(group).__name__})")
+    communicator = _communicator_of(group)
+    _torch_order.check_list(name, communicator.world_size, data, group)
+    return communicator
+
+
+def gather_by_path(communicator: Communicator, path: str, data: T, directory: Optional[str], options: ObjectOptions) -> list[T]:
+    """Gathers objects by a path of ``choose_path``; the list is empty on ranks that do not receive them."""
     if path == "solo":
-        communicator._check_call(**how)
+        communicator._check_call(**options)
         return [data]
     if path == "memory":
-        return communicator.with_options(transport="memory").all_gather(data, **how)
-    if path == "auto":
-        if filesys_save_dir is not None:
-            communicator = communicator.with_options(directory=filesys_save_dir)
-        return communicator.all_gather(data, **how)
-    files = communicator.with_options(transport="filesys", directory=filesys_save_dir)
-    if path == "filesys":
-        return files.all_gather(data, **how)
-    _fsgather.warn_of_empty_lists(communicator.rank)
-    return files.gather_object(data, **how) or []
+        communicator = communicator.with_options(transport="memory")
+    elif path != "auto" or directory is not None:
+        communicator = communicator.with_options(transport=None if path == "auto" else "filesys", directory=directory)
+    if path == "filesys_root_only":
+        return communicator.gather_object(data, **options) or []
+    return communicator.all_gather(data, **options)
 
 
-def all_gather_via_filesys(
-    data: T,
-    filesys_save_dir: Optional[PathLike] = None,
-    gather_to_rank_0_only: bool = False,
-    *,
-    timeout: Seconds = None,
-    tag: Optional[str] = None,
-    allow_pickle: Optional[bool] = None,
-) -> list[T]:
-    """Gathers everybody's object through files of a shared directory, in rank order.
-
-    Objects that fit into the control messages make no file; a world of one rank touches none.
-
-    Args:
-        data: any object that can be pickled.
-        filesys_save_dir: the shared directory; else ``FSGATHER_DIR``, ``EXP_DIR``, the default.
-        gather_to_rank_0_only: all ranks but 0 get an empty list.
-        timeout: how long nothing may move, in seconds.
-        allow_pickle: ``False`` refuses objects that would have to be pickled.
-
-    Raises:
-        fsgather.NotSharedError: ranks do not see one directory.
-        fsgather.Error: on every rank alike.
-    """
-    filesys_save_dir = _arguments.path("filesys_save_dir", filesys_save_dir)
-    how: How = {"timeout": timeout, "tag": tag, "allow_pickle": allow_pickle}
-    return all_gather_by_files(_communicator_of(None), data, filesys_save_dir, gather_to_rank_0_only, how)
-
-
-def all_gather_by_files(
-    communicator: Communicator, data: T, filesys_save_dir: Optional[PathLike], gather_to_rank_0_only: bool, how: How
-) -> list[T]:
-    """:func:`all_gather_via_filesys` on a communicator."""
-    if communicator.world_size == 1:
-        communicator._check_call(**how)
-        return [data]
-    files = communicator.with_options(transport="filesys", directory=filesys_save_dir)
-    if gather_to_rank_0_only:
-        return files.gather_object(data, **how) or []
-    return files.all_gather(data, **how)
-
-
-def all_gather_object(
-    data: T, group: Any = ALL, *, timeout: Seconds = None, tag: Optional[str] = None, allow_pickle: Optional[bool] = None
-) -> list[T]:
-    """Gathers everybody's object on every rank of a group, in the order of the group.
-
-    Args:
-        data: any object that can be pickled.
-        group: a :class:`fsgather.Communicator`, a group of ``torch.distributed``, or ``None`` for all ranks.
-        timeout: how long nothing may move, in seconds.
-        allow_pickle: ``False`` refuses objects that would have to be pickled.
-    """
-    if isinstance(data, list) and not _is_group(group):
-        raise _torch_order.refusal("all_gather_object", f"all_gather_object(list, {type(group).__name__})")
-    communicator = _communicator_of(group)
-    _torch_order.check_list("all_gather_object", communicator.world_size, data, group)
-    if communicator.world_size == 1:
-        communicator._check_call(timeout=timeout, tag=tag, allow_pickle=allow_pickle)
-        return [data]
-    return communicator.all_gather(data, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
-
-
-def all_gather_parts(
-    data: T, group: Any = ALL, *, timeout: Seconds = None, tag: Optional[str] = None, allow_pickle: Optional[bool] = None
-) -> Parts[T]:
-    """Gathers everybody's object on every rank of a group, where each is made when it is first looked at.
+def all_gather_parts(data: T, group: Any = ALL, **options: Unpack[ObjectOptions]) -> Parts[T]:
+    """Gathers all ranks' objects on every rank, where each is decoded on first access.
 
     >>> parts = fsgather.all_gather_parts({"accuracy": 0.97})
     >>> parts[0]["accuracy"]
     0.97
 
-    For large lists and dictionaries that not every rank looks through; :class:`fsgather.Parts` is used as a list is.
-
-    Args:
-        data: any object that can be pickled.
-        group: a :class:`fsgather.Communicator`, a group of ``torch.distributed``, or ``None`` for all ranks.
-        timeout: how long nothing may move, in seconds.
-        tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.DesyncError`, which has both.
-        allow_pickle: ``False`` refuses objects that would have to be pickled.
+    For large lists and dictionaries that not every rank reads; :class:`fsgather.Parts` is used as a list.
     """
-    return _communicator_of(group).all_gather_parts(data, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
+    return _communicator_of(group).all_gather_parts(data, **options)
 
 
-def all_gather_list(
-    data: T,
-    group: Any = ALL,
-    max_size: int = 16384,
-    *,
-    timeout: Seconds = None,
-    tag: Optional[str] = None,
-    allow_pickle: Optional[bool] = None,
-) -> list[T]:
-    """Gathers everybody's small object on every rank, if each fits into ``max_size`` bytes.
-
-    Always one entry for each rank.
-
-    Raises:
-        fsgather.TooLargeError: on every rank; ``rank`` is whose object does not fit, ``size`` what it needs.
-    """
-    communicator = _communicator_of(group)
-    return communicator.all_gather_list(data, max_size=max_size, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
-
-
-def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Seconds = None, tag: Optional[str] = None) -> Any:
+def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, **options: Unpack[ObjectOptions]) -> Any:
     """Joins the tensors of all ranks along ``dim``, without padding.
 
     Args:
@@ -255,7 +139,6 @@ def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Sec
             ``dim``, may differ between ranks and be 0, everything else may not.
         dim: the dimension; negative ones count from the end.
         dst: the rank that receives the result; ``None`` for all ranks.
-        timeout: how long nothing may move, in seconds.
 
     Returns:
         The joined tensor where it is received, on the device of this rank's own, ``None`` elsewhere. In a world of one the
@@ -266,19 +149,11 @@ def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Sec
     """
     if dim is None or isinstance(dim, list):
         raise _torch_order.refusal("gather", "gather(tensor, list)")
-    return _communicator_of(None).gather(tensor, dim, dst, timeout=timeout, tag=tag)
+    return _communicator_of(None).gather(tensor, dim, dst, **options)
 
 
-def gather_object(
-    data: T,
-    dst: int = 0,
-    group: Any = ALL,
-    *,
-    timeout: Seconds = None,
-    tag: Optional[str] = None,
-    allow_pickle: Optional[bool] = None,
-) -> Optional[list[T]]:
-    """Gathers everybody's object on rank ``dst`` of a group.
+def gather_object(data: T, dst: int = 0, group: Any = ALL, **options: Unpack[ObjectOptions]) -> Optional[list[T]]:
+    """Gathers all ranks' objects on rank ``dst`` of a group.
 
     Returns:
         On ``dst`` one object for each rank, in rank order; ``None`` elsewhere.
@@ -287,21 +162,13 @@ def gather_object(
         raise _torch_order.refusal("gather_object", f"gather_object(obj, {'None' if dst is None else 'list'})")
     communicator = _communicator_of(group)
     if communicator.world_size == 1:
-        communicator._check_call(dst, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
+        communicator._check_call(dst, **options)
         return [data]
-    return communicator.gather_object(data, dst, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
+    return communicator.gather_object(data, dst, **options)
 
 
-def gather_iter(
-    data: T,
-    dst: int = 0,
-    group: Any = ALL,
-    *,
-    timeout: Seconds = None,
-    tag: Optional[str] = None,
-    allow_pickle: Optional[bool] = None,
-) -> Gathering[T]:
-    """Gathers everybody's object on rank ``dst`` of a group, which holds one rank's at a time.
+def gather_iter(data: T, dst: int = 0, group: Any = ALL, **options: Unpack[ObjectOptions]) -> Gathering[T]:
+    """Gathers all ranks' objects on rank ``dst`` of a group, which holds one rank's at a time.
 
     >>> import fsgather
     >>> for part in fsgather.gather_iter([0.97]):
@@ -311,45 +178,27 @@ def gather_iter(
     Returns:
         On ``dst`` an iterator in rank order, elsewhere an empty one.
     """
-    return _communicator_of(group).gather_iter(data, dst, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
+    return _communicator_of(group).gather_iter(data, dst, **options)
 
 
-def broadcast_object(
-    data: T,
-    src: int = 0,
-    group: Any = ALL,
-    *,
-    timeout: Seconds = None,
-    tag: Optional[str] = None,
-    allow_pickle: Optional[bool] = None,
-) -> T:
-    """Hands rank ``src``'s object to every rank of a group; what the others pass in is not looked at."""
-    return _communicator_of(group).broadcast_object(data, src, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
+def broadcast_object(data: T, src: int = 0, group: Any = ALL, **options: Unpack[ObjectOptions]) -> T:
+    """Returns rank ``src``'s object on every rank of a group; the objects of the others are ignored."""
+    return _communicator_of(group).broadcast_object(data, src, **options)
 
 
-def barrier(group: Any = ALL, *, timeout: Seconds = None, tag: Optional[str] = None) -> None:
-    """Waits until every rank of a group has come here."""
-    _communicator_of(group).barrier(timeout=timeout, tag=tag)
+def barrier(group: Any = ALL, **options: Unpack[CallOptions]) -> None:
+    """Waits until every rank of a group has called it."""
+    _communicator_of(group).barrier(**options)
 
 
-def start_all_gather(
-    data: T, group: Any = ALL, *, timeout: Seconds = None, tag: Optional[str] = None, allow_pickle: Optional[bool] = None
-) -> Pending[list[T]]:
-    """Starts an :func:`all_gather_object` whose result is asked for later; ``wait()`` gives the list."""
-    return _communicator_of(group).start_all_gather(data, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
+def start_all_gather(data: T, group: Any = ALL, **options: Unpack[ObjectOptions]) -> Pending[list[T]]:
+    """Starts an :func:`all_gather`; ``wait()`` or ``await`` of its result returns the list."""
+    return _communicator_of(group).start_all_gather(data, **options)
 
 
-def start_gather(
-    data: T,
-    dst: int = 0,
-    group: Any = ALL,
-    *,
-    timeout: Seconds = None,
-    tag: Optional[str] = None,
-    allow_pickle: Optional[bool] = None,
-) -> Pending[Optional[list[T]]]:
-    """Starts a :func:`gather_object` whose result is asked for later; ``wait()`` gives the list, or ``None``."""
-    return _communicator_of(group).start_gather(data, dst, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
+def start_gather(data: T, dst: int = 0, group: Any = ALL, **options: Unpack[ObjectOptions]) -> Pending[Optional[list[T]]]:
+    """Starts a :func:`gather_object`; ``wait()`` or ``await`` of its result returns the list, or ``None``."""
+    return _communicator_of(group).start_gather(data, dst, **options)
 
 
 def close() -> None:

@@ -43,7 +43,7 @@ def communicator() -> Communicator:
     place = _place()
     with place.lock:
         if place.communicator is None or place.communicator.closed:
-            place.communicator = Communicator.from_env()
+            place.communicator = Communicator()
         return place.communicator
 
 

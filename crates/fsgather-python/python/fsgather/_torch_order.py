@@ -11,8 +11,8 @@ __all__ = ["ALL", "check_list", "hint", "missing", "refusal"]
 _OR_SWITCH = "or keep torch.distributed in the program and set FSGATHER_PATCH=torch"
 
 _WRITE = {
-    "all_gather": "parts = fsgather.all_gather(tensor)",
-    "all_gather_object": "out = fsgather.all_gather_object(obj)",
+    "all_gather": "parts = fsgather.all_gather(tensor), or import the all_gather of SAM and MDETR from fsgather.compat",
+    "all_gather_object": "out = fsgather.all_gather(obj)",
     "broadcast_object_list": "objects = fsgather.broadcast_object(objects, src=0)",
     "gather": "joined = fsgather.gather(tensor, dst=0)",
     "gather_object": "out = fsgather.gather_object(obj, dst=0)",
@@ -49,8 +49,9 @@ def refusal(name: str, call: str) -> ConfigError:
 
 
 def missing(name: str) -> AttributeError:
-    """The error of a function that torch has and fsgather has not."""
-    return AttributeError(f"module 'fsgather' has no attribute {name!r}{hint(name)}")
+    """The error of a function that torch or ``fsgather.compat`` has and fsgather has not."""
+    way = f"; write from fsgather.compat import {name}" if name in ("all_gather_list", "all_gather_via_filesys") else hint(name)
+    return AttributeError(f"module 'fsgather' has no attribute {name!r}{way}")
 
 
 def hint(name: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import logging
 from types import FunctionType, TracebackType
-from typing import Any, Callable, Iterable, Optional, TypeVar
+from typing import Any, Callable, Collection, Iterable, Optional, TypeVar
 
-from fsgather import _torch_order
+from fsgather import _arguments, _torch_order
 from fsgather._errors import ConfigError, Error
 
 __all__ = ["public", "shorten", "shortened", "without_our_frames"]
@@ -18,9 +19,11 @@ E = TypeVar("E", bound=BaseException)
 _PACKAGE = __name__.partition(".")[0]
 
 _WRAPPER = """
-def wrap(function, name):
+def wrap(function, name, known):
     def call(*arguments, **named):
         try:
+            if known is not None and not named.keys() <= known:
+                raise unknown_argument(function, named, known)
             return function(*arguments, **named)
         except Exception as error:
             raise exception_of(error, name)
@@ -42,11 +45,35 @@ def without_our_frames(error: E) -> E:
 
 
 def shortened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function whose exceptions have one frame of ours, with its name, file and line, and whose wrong arguments are ours to refuse."""
-    call: FunctionType = _wrap(function, function.__name__)
+    """Returns a function whose exceptions have one frame of ours, with its name, file and line, and whose wrong arguments are ours to refuse.
+
+    Its signature lists the options of a ``TypedDict`` one by one.
+    """
+    signature = _listed_options(inspect.signature(function))
+    call: FunctionType = _wrap(function, function.__name__, signature and signature.parameters.keys())
     own = function.__code__
     call.__code__ = call.__code__.replace(co_filename=own.co_filename, co_name=own.co_name, co_firstlineno=own.co_firstlineno)
-    return functools.wraps(function)(call)
+    functools.update_wrapper(call, function)
+    if signature is not None:
+        call.__dict__["__signature__"] = signature
+    return call
+
+
+def _listed_options(signature: inspect.Signature) -> Optional[inspect.Signature]:
+    """Returns the same signature with keyword arguments in place of ``**options``; ``None`` if it has no options."""
+    *parameters, last = signature.parameters.values() or [None]
+    if last is None or last.kind is not last.VAR_KEYWORD or not str(last.annotation).startswith("Unpack["):
+        return None
+    options = getattr(_arguments, str(last.annotation)[len("Unpack[") : -1]).__annotations__
+    for name, annotation in options.items():
+        kind = getattr(annotation, "__forward_arg__", annotation)
+        parameters.append(inspect.Parameter(name, last.KEYWORD_ONLY, default=None, annotation=kind))
+    return signature.replace(parameters=parameters)
+
+
+def _unknown_argument(function: Callable[..., Any], named: dict[str, Any], known: Collection[str]) -> TypeError:
+    name = next(name for name in named if name not in known)
+    return TypeError(f"{function.__qualname__}() got an unexpected keyword argument {name!r}")
 
 
 def shorten(place: Any, names: Iterable[str]) -> None:
@@ -87,7 +114,7 @@ def _make_wrap() -> Any:
     for node in ast.walk(tree):
         if hasattr(node, "lineno"):
             vars(node).update(lineno=1, end_lineno=1, col_offset=-1, end_col_offset=-1)
-    made: dict[str, Any] = {"__name__": __name__, "exception_of": _exception_of}
+    made: dict[str, Any] = {"__name__": __name__, "exception_of": _exception_of, "unknown_argument": _unknown_argument}
     exec(compile(tree, __file__, "exec"), made)
     return made["wrap"]
 

@@ -15,10 +15,10 @@ def main() -> None:
         fsgather.barrier()
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
-        said = str(fsgather.all_gather_object(rank))
+        said = str(fsgather.all_gather(rank))
     except fsgather.ConfigError as error:
         said = str(error)
-    said += f"\n{fsgather.all_gather_object(rank, group=dist.group.WORLD)}"
+    said += f"\n{fsgather.all_gather(rank, group=dist.group.WORLD)}"
     with open(os.path.join(os.environ["SWITCH_OUTPUT"], f"rank-{rank}"), "w") as output:
         output.write(said)
 

@@ -58,10 +58,10 @@ def main() -> None:
     some = dist.new_group([1, 2, 3])
     for group, members in ((None, [0, 1, 2, 3]), (some, [1, 2, 3])):
         if rank in members:
-            expect(fsgather.PeerFailedError, "rank 2", fsgather.all_gather_object, Stubborn() if rank == 2 else rank, group)
-            expect(fsgather.PoisonedError, "rank 2", fsgather.all_gather_object, rank, group)
+            expect(fsgather.PeerFailedError, "rank 2", fsgather.all_gather, Stubborn() if rank == 2 else rank, group)
+            expect(fsgather.PoisonedError, "rank 2", fsgather.all_gather, rank, group)
             fsgather.close()
-            assert fsgather.all_gather_object(rank, group) == members
+            assert fsgather.all_gather(rank, group) == members
 
     dist.barrier()
     if rank == 1:

@@ -63,7 +63,7 @@ def every_function() -> None:
     def check(part: Any, rank: int) -> None:
         on_host(part["scores"], torch.full((40_000,), float(rank)))
 
-    for gather in (fsgather.all_gather, fsgather.all_gather_object, fsgather.all_gather_parts, fsgather.all_gather_via_filesys):
+    for gather in (fsgather.all_gather, fsgather.all_gather_parts, fsgather.compat.all_gather_via_filesys):
         for rank, part in enumerate(gather(mine)):
             check(part, rank)
     for rank, part in enumerate(fsgather.gather_object(mine, 1) or []):

@@ -7,9 +7,9 @@ call shows whether it is one (:mod:`~fsgather._switch.trial`).
 parameters                                 name                         result
 ========================================== ============================ ==================================
 ``(object_list, obj, group, ...)``         any                          None, the list is filled
-``(data, force_cpu, ...)``                 any                          as ``fsgather.all_gather``
-``(data, filesys_save_dir, ...)``          any                          as ``fsgather.all_gather_via_filesys``
-``(data, group, max_size)``                any                          as ``fsgather.all_gather_list``
+``(data, force_cpu, ...)``                 any                          as ``compat.all_gather``
+``(data, filesys_save_dir, ...)``          any                          as ``compat.all_gather_via_filesys``
+``(data, group, max_size)``                any                          as ``compat.all_gather_list``
 ``(data)``, ``(data, group)``              with ``gather`` in it, and   the list, on every rank
                                            ``all`` before it
 ``(data, dst, group)``                     with ``gather`` in it        the list on ``dst``; elsewhere ``None``

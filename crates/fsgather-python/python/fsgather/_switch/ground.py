@@ -54,7 +54,7 @@ class Ground:
 
     def arrive(self, ranks: Sequence[int], name: str, site: str, timeout: float) -> Any:
         """Reports to the others of these ranks that this one waits for them, and returns what tells whether they will come."""
-        how = self._communicator._how(site=site, timeout=timeout)
+        how = self._communicator._how({"site": site, "timeout": timeout})
         return self._communicator._member.arrive(self._places(ranks), self._number(f"arrival {name}"), how)
 
     def leave(self, failure: Optional[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, Optional
 
-from fsgather import _arguments, _functions
+from fsgather import compat
 from fsgather._switch import meeting, replacing
 from fsgather._switch.replacing import Call
 from fsgather._switch.selection import Selection
@@ -44,8 +44,7 @@ def all_gather(
     member = meeting.of(None)
     if member is None:
         return call.original()
-    filesys_save_dir = _arguments.path("filesys_save_dir", filesys_save_dir)
-    return _functions.all_gather_by_path(member.communicator(call.site), data, force_cpu, force_filesys, filesys_save_dir, {})
+    return compat.by_path(lambda: member.communicator(call.site), data, force_cpu, force_filesys, filesys_save_dir, {})
 
 
 def all_gather_via_filesys(
@@ -58,8 +57,7 @@ def all_gather_via_filesys(
     member = meeting.of(None)
     if member is None:
         return call.original()
-    filesys_save_dir = _arguments.path("filesys_save_dir", filesys_save_dir)
-    return _functions.all_gather_by_files(member.communicator(call.site), data, filesys_save_dir, gather_to_rank_0_only, {})
+    return compat.by_files(lambda: member.communicator(call.site), data, filesys_save_dir, gather_to_rank_0_only, {})
 
 
 def gather_to_rank_0_via_filesys(
