@@ -200,7 +200,7 @@ impl<D: Carrier> RankExchange<D> {
             {
                 let activity = member.doing();
                 let cause = Error::raised(me, activity.clone(), cause.to_string());
-                member.fail(channel, None, cause, activity);
+                member.fail(channel, cause, activity);
             }
             member.retire(channel, now);
         });
@@ -424,7 +424,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
         let carrier = self.carrier();
         carrier.act(|member, _| {
             if member.failure(channel).is_none() {
-                member.fail(channel, Some(ticket.epoch), cause.clone(), activity);
+                member.fail(channel, cause.clone(), activity);
             }
         });
         let agreed = self.wait_until(Some(FAILURE_LIMIT), |member| {

@@ -16,7 +16,7 @@ use crate::{
     join::job_credentials::JobFingerprint,
     machines::{Machines, Outlet},
     member::Member,
-    message::{Join, ToCoordinator, ToMember},
+    message::{EndRequest, Join, ToCoordinator, ToMember},
     node::{Condvars, Medium, Node, NodeState},
     rank_exchange::RankExchange,
 };
@@ -206,7 +206,7 @@ impl Carrier for ThreadCarrier {
                 coordinator.abandon();
             } else {
                 // Members that have left already are not heard.
-                let leave = ToCoordinator::Leave { cause: None };
+                let leave = ToCoordinator::End(EndRequest::Leave { cause: None });
                 coordinator.on_message(self.rank, leave, now);
             }
         });

@@ -17,8 +17,8 @@ use serde::{Serialize, de::DeserializeOwned};
 /// rank; keys and secrets that were given; links between hosts are encrypted. 6: numbers and places of calls. 7: stacks.
 /// 8: tags of calls. 9: how many ranks a roll-call leaves out. 10: stacks of ranks in different calls. 11: transfers of
 /// links follow each other, and payloads go host by host. 12: hand-overs through memory of a host. 13: fewer messages, held
-/// locks of interpreters.
-pub const VERSION: u16 = 13;
+/// locks of interpreters. 14: messages in families.
+pub const VERSION: u16 = 14;
 
 /// The largest frame, in bytes without its length: the welcome to the largest world has room in it.
 pub const FRAME_LIMIT: usize = 32 << 20;
@@ -211,11 +211,11 @@ impl Deframer {
 
 #[cfg(test)]
 mod tests {
-    use fsgather_core::{ChannelId, Epoch, Error, Step};
+    use fsgather_core::{ChannelId, Epoch, Error, Step, Table, Verdict};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::message::{ToCoordinator, ToMember};
+    use crate::message::{CallReply, EndRequest, ToCoordinator, ToMember};
 
     proptest! {
         #[test]
@@ -264,13 +264,17 @@ mod tests {
     fn release(lengths: &[usize]) -> ToMember {
         let bodies = lengths.iter().zip(1..);
         let bodies = bodies.map(|(length, byte)| vec![byte; *length].into());
-        ToMember::Release {
+        ToMember::Call(CallReply::Release {
             step: Step::verdict(ChannelId::WORLD, Epoch::FIRST),
-            bodies: Some(bodies.collect()),
-            acknowledge: true,
-            further_rounds: 0,
-            last: None,
-        }
+            verdict: Verdict {
+                table: Some(Table {
+                    bodies: bodies.collect(),
+                    acknowledge: true,
+                }),
+                further_rounds: 0,
+                last: None,
+            },
+        })
     }
 
     proptest! {
@@ -293,11 +297,11 @@ mod tests {
                 deframer.push(piece);
                 while let Some(message) = deframer.next_message::<ToMember>().unwrap() {
                     prop_assert_eq!(&message, &releases[read]);
-                    let ToMember::Release { bodies: Some(bodies), .. } = message else {
+                    let ToMember::Call(CallReply::Release { verdict: Verdict { table: Some(table), .. }, .. }) = message else {
                         unreachable!("equal to one");
                     };
                     // A program drops what it has got, but for what it goes on with.
-                    kept.extend(bodies.into_iter().zip(1_u8..).skip(calls[read].1));
+                    kept.extend(table.bodies.into_iter().zip(1_u8..).skip(calls[read].1));
                     read += 1;
                 }
             }
@@ -319,10 +323,14 @@ mod tests {
                 deframer.push(piece);
             }
             match deframer.next_message().unwrap() {
-                Some(ToMember::Release {
-                    bodies: Some(mut bodies),
+                Some(ToMember::Call(CallReply::Release {
+                    verdict:
+                        Verdict {
+                            table: Some(mut table),
+                            ..
+                        },
                     ..
-                }) => bodies.remove(0),
+                })) => table.bodies.remove(0),
                 other => panic!("{other:?}"),
             }
         };
@@ -346,16 +354,16 @@ mod tests {
 
     #[test]
     fn an_error_in_an_error_and_so_on_is_no_message() {
-        let leaving = ToCoordinator::Leave {
+        let leaving = ToCoordinator::End(EndRequest::Leave {
             cause: Some(Error::config("x").poisoned()),
-        };
+        });
         let mut body = encode_frame(&leaving, 0).unwrap().split_off(4);
         let mut deframer = Deframer::default();
         deframer.push(&frame(&body));
         assert_eq!(deframer.next_message(), Ok(Some(leaving)));
-        // The variant, that there is a cause, and one byte for each error around it.
-        let around = body[2];
-        body.splice(2..2, vec![around; 50_000]);
+        // The family, the variant, that there is a cause, and one byte for each error around it.
+        let around = body[3];
+        body.splice(3..3, vec![around; 50_000]);
         deframer.push(&frame(&body));
         let refused = deframer.next_message::<ToCoordinator>();
         assert_eq!(refused, Err(WireError::Malformed));

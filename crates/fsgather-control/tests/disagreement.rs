@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fsgather_control::{
     coordinator::{Action, Coordinator},
     member::{Member, MemberAction},
-    message::ToMember,
+    message::{Probe, ToMember},
 };
 use fsgather_core::{
     Call, ChannelId, Contribution, Error, Operation, Rank, Round, Site, StackFrame, ThreadState,
@@ -94,7 +94,7 @@ impl Room {
             for action in self.coordinator.take_actions() {
                 is_idle = false;
                 if let Action::Send { to, message } = action {
-                    let is_asking = matches!(message, ToMember::Look { .. });
+                    let is_asking = matches!(message, ToMember::Probe(Probe::Look { .. }));
                     assert!(!is_asking || to.len() <= 2, "rank 2 has made no call");
                     for rank in to {
                         self.members[rank.index()].on_message(message.clone(), self.now);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fsgather_control::{
     coordinator::{Action, Coordinator},
     member::{Member, MemberAction},
-    message::{ToCoordinator, ToMember},
+    message::{CallReply, CallRequest, EndRequest, GroupRequest, ToCoordinator, ToMember},
 };
 use fsgather_core::{
     Activity, Call, ChannelId, Contribution, Epoch, Error, Leaves, Operation, Phase, Rank, Round,
@@ -89,7 +89,10 @@ impl Room {
 
     fn opens(&mut self, from: u32, channel: ChannelId, members: &[u32]) {
         let members = members.iter().copied().map(Rank::new).collect();
-        self.says(from, ToCoordinator::Open { channel, members });
+        self.says(
+            from,
+            ToCoordinator::Group(GroupRequest::Open { channel, members }),
+        );
     }
 
     fn open(&mut self, member: u32, channel: ChannelId, members: &[u32]) {
@@ -119,7 +122,7 @@ impl Room {
     fn aborts(&mut self, of: ChannelId) -> Vec<(u32, String)> {
         let told = std::mem::take(&mut self.told).into_iter();
         told.filter_map(|(to, message)| match message {
-            ToMember::Abort { channel, cause } if channel == of => {
+            ToMember::Call(CallReply::Abort { channel, cause }) if channel == of => {
                 Some((to.get(), cause.to_string()))
             }
             _ => None,
@@ -177,7 +180,7 @@ fn a_hundred_thousand_groups_leave_nothing() {
         room.pump();
         if number % 3 == 0 {
             let doing = Activity::outside(Phase::Computing);
-            room.members[1].fail(channel, None, cause.clone(), doing);
+            room.members[1].fail(channel, cause.clone(), doing);
             room.pump();
         }
         for member in members {
@@ -247,7 +250,7 @@ fn who_comes_late_to_a_group_that_has_failed_is_told_why() {
     room.open(1, channel, &[1, 2]);
     let cause = Error::config("no room");
     let doing = Activity::outside(Phase::Computing);
-    room.members[1].fail(channel, None, cause.clone(), doing);
+    room.members[1].fail(channel, cause.clone(), doing);
     room.pump();
     assert_eq!(room.aborts(channel), [(1, cause.to_string())]);
     room.open(2, channel, &[1, 2]);
@@ -278,13 +281,11 @@ fn a_call_in_a_group_that_a_rank_is_not_in_is_answered() {
     for (from, channel) in [(0, channel), (2, channel), (2, ChannelId::new(8))] {
         room.says(
             from,
-            ToCoordinator::Contribute {
+            ToCoordinator::Call(CallRequest::Contribute {
                 step: Step::verdict(channel, Epoch::FIRST),
                 call: Call::new(Operation::Barrier, Site::default()),
-                body: bytes::Bytes::new(),
-                leaves: Leaves::Nothing,
-                further_rounds: 0,
-            },
+                contribution: Contribution::default(),
+            }),
         );
         let aborts = room.aborts(channel);
         assert_eq!(aborts.len(), 1, "{from} {channel:?}");
@@ -427,7 +428,7 @@ fn who_is_left_in_a_group_by_rank_0_learns_what_rank_0_has_failed_with() {
         let ticket = room.call(1, channel, Leaves::Nothing);
         if let Some(cause) = of_world.clone() {
             let doing = Activity::outside(Phase::Computing);
-            room.members[2].fail(ChannelId::WORLD, None, cause, doing);
+            room.members[2].fail(ChannelId::WORLD, cause, doing);
             room.pump();
         }
         assert_eq!(room.members[1].failure(channel), None, "groups go on");
@@ -466,7 +467,7 @@ fn who_waits_for_a_rank_that_has_left_a_failed_world_learns_what_has_failed_it()
             room.pump();
         }
         assert_eq!(room.members[1].failure(channel), None, "groups go on");
-        room.says(2, ToCoordinator::Leave { cause: None });
+        room.says(2, ToCoordinator::End(EndRequest::Leave { cause: None }));
         let verdict = room.members[1].take_verdict(ticket.step(Round::VERDICT));
         let learnt = verdict.unwrap().unwrap_err();
         let Error::PeerFailed { peer, failure, .. } = &learnt else {

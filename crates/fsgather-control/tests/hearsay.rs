@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use fsgather_control::{
     coordinator::{Action, Coordinator},
-    message::{ToCoordinator, ToMember},
+    message::{CallReply, CallRequest, EndRequest, ToCoordinator, ToMember},
 };
 use fsgather_core::{
     Activity, CallName, ChannelId, Epoch, Error, Missing, Operation, Peer, PeerFailure, Phase,
@@ -123,21 +123,20 @@ fn told(ranks: u32, mut events: Vec<(u64, Event)>) -> (Error, Duration) {
 fn happen(coordinator: &mut Coordinator, event: Event, now: Instant) {
     match event {
         Event::Fail(from, cause) => {
-            let fail = ToCoordinator::Fail {
+            let fail = ToCoordinator::Call(CallRequest::Fail {
                 channel: ChannelId::WORLD,
-                epoch: Some(Epoch::new(3)),
                 cause,
                 activity: doing(),
-            };
+            });
             coordinator.on_message(Rank::new(from), fail, now);
         }
         Event::Lost(rank) => coordinator.lost(Rank::new(rank), "its connection closed"),
         Event::Leave(rank) => {
-            let leave = ToCoordinator::Leave { cause: None };
+            let leave = ToCoordinator::End(EndRequest::Leave { cause: None });
             coordinator.on_message(Rank::new(rank), leave, now);
         }
         Event::Stay(rank) => {
-            let stay = ToCoordinator::Stay { cause: None };
+            let stay = ToCoordinator::End(EndRequest::Stay { cause: None });
             coordinator.on_message(Rank::new(rank), stay, now);
         }
     }
@@ -147,7 +146,7 @@ fn assert_told_once(coordinator: &mut Coordinator, failure: &Error) {
     let actions = coordinator.take_actions();
     let aborts = actions.iter().filter_map(|action| match action {
         Action::Send {
-            message: ToMember::Abort { cause, .. },
+            message: ToMember::Call(CallReply::Abort { cause, .. }),
             ..
         } => Some(cause),
         _ => None,

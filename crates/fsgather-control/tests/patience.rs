@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fsgather_control::{
     coordinator::{Action, Coordinator},
     member::{Member, MemberAction},
-    message::{ToCoordinator, ToMember},
+    message::{CallRequest, EndReply, EndRequest, ToCoordinator, ToMember},
 };
 use fsgather_core::{
     Activity, Call, ChannelId, Contribution, Error, Leaves, Operation, Phase, Rank, Round, Site,
@@ -148,7 +148,7 @@ impl Room {
                     self.warnings.push(text.clone());
                 }
                 if let (Action::Send { to, message }, true) = (action, self.is_heard) {
-                    assert!(!matches!(message, ToMember::Bye { .. }));
+                    assert!(!matches!(message, ToMember::End(EndReply::Bye { .. })));
                     for to in to {
                         self.members[to.index()].on_message(message.clone(), self.now);
                     }
@@ -437,7 +437,7 @@ fn nobody_gives_rank_0_up_while_somebody_else_is_more_patient() {
 fn who_says_that_rank_0_is_gone_takes_nothing_from_it() {
     let mut room = Room::new();
     let ticket = room.call(0, None);
-    let report = ToCoordinator::SiblingExited { rank: Rank::ZERO };
+    let report = ToCoordinator::End(EndRequest::SiblingExited { rank: Rank::ZERO });
     room.coordinator.on_message(Rank::new(1), report, room.now);
     room.pass(just_before(WORLD));
     assert!(room.is_pending(0, &ticket));
@@ -531,7 +531,7 @@ fn staying() -> Room {
             .unwrap();
     }
     room.pump();
-    let stay = ToCoordinator::Stay { cause: None };
+    let stay = ToCoordinator::End(EndRequest::Stay { cause: None });
     room.coordinator.on_message(Rank::new(1), stay, start);
     assert_eq!(needed(&mut room.coordinator), Some(vec![0, 2]));
     room
@@ -542,7 +542,7 @@ fn needed(coordinator: &mut Coordinator) -> Option<Vec<u32>> {
     let actions = coordinator.take_actions();
     actions.into_iter().find_map(|action| match action {
         Action::Send {
-            message: ToMember::Needed { by },
+            message: ToMember::End(EndReply::Needed { by }),
             ..
         } => Some(by.iter().map(|peer| peer.rank.get()).collect()),
         _ => None,
@@ -580,11 +580,11 @@ fn a_rank_that_is_to_end_while_others_need_it_says_so() {
 fn a_rank_that_stays_hears_soon_that_its_readers_get_on() {
     let mut room = staying();
     let moved = room.start + seconds(1);
-    let status = ToCoordinator::Status {
+    let status = ToCoordinator::Call(CallRequest::Status {
         channel: ChannelId::WORLD,
         activity: Activity::outside(Phase::Reading),
         bytes: 1000,
-    };
+    });
     room.coordinator.on_message(Rank::new(2), status, moved);
     room.coordinator.tick(moved);
     assert_eq!(needed(&mut room.coordinator), None);

@@ -8,7 +8,7 @@ use fsgather_control::{
     coordinator::{Action, Coordinator, World},
     job_credentials::JobFingerprint,
     member::{Member, MemberAction},
-    message::{Join, ToCoordinator, ToMember, Welcome},
+    message::{Join, JoinReply, JoinRequest, ToCoordinator, ToMember, Welcome},
     wire,
 };
 use fsgather_core::{
@@ -80,7 +80,8 @@ fn meet(ranks: u32, now: Instant) -> (Coordinator, Both) {
             fingerprint: JobFingerprint::default(),
         };
         if rank != Rank::ZERO {
-            said.to_root.add(&ToCoordinator::Join(join.clone()), 1);
+            said.to_root
+                .add(&ToCoordinator::Join(JoinRequest::Join(join.clone())), 1);
         }
         coordinator.join(join, now).unwrap();
         for (to, message) in sent(&mut coordinator) {
@@ -226,11 +227,11 @@ fn the_largest_world_forms_on_hosts_with_the_longest_names() {
         time_namespace: u64::MAX,
         ..process(Rank::new(WorldSize::MAX - 1))
     };
-    let welcome = ToMember::Welcome(Welcome {
+    let welcome = ToMember::Join(JoinReply::Welcome(Welcome {
         nonces: vec![u128::MAX; WorldSize::MAX as usize],
         communicator: Uuid::max(),
         processes: vec![process; WorldSize::MAX as usize],
         timeout: Duration::MAX,
-    });
+    }));
     assert!(wire::encode_frame(&welcome, 0).is_ok());
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use fsgather_control::{
     coordinator::Action,
     member::{Member, MemberAction},
-    message::{ToCoordinator, ToMember},
+    message::{CallRequest, Probe, ToCoordinator, ToMember},
 };
 use fsgather_core::{
     Activity, Call, CallName, ChannelId, Contribution, Epoch, Leaves, Neighbour, Operation, Phase,
@@ -117,8 +117,12 @@ fn a_rank_that_comes_to_a_rest_once_more_is_told_of_once_more() {
             now,
         );
         let actions = member.take_actions().into_iter();
-        let mut told = actions
-            .filter(|action| matches!(action, MemberAction::Send(ToCoordinator::Stalled { .. })));
+        let mut told = actions.filter(|action| {
+            matches!(
+                action,
+                MemberAction::Send(ToCoordinator::Call(CallRequest::Stalled { .. }))
+            )
+        });
         told.next().is_some()
     };
     assert!(!tells(0, 0));
@@ -165,10 +169,10 @@ fn asks_and_warnings(
         }
         for action in member.take_actions() {
             match action {
-                MemberAction::Send(ToCoordinator::Ask) => {
+                MemberAction::Send(ToCoordinator::Probe(Probe::Ask)) => {
                     done.push((second, "asks".into()));
                     if second < stopped_at {
-                        member.on_message(ToMember::Here, now);
+                        member.on_message(ToMember::Probe(Probe::Here), now);
                     }
                 }
                 MemberAction::Warn(text) => done.push((second, text)),
@@ -299,25 +303,28 @@ fn who_waits_for_a_rank_0_that_answers_asks_now_and_then_and_says_nothing() {
 fn told_of_the_next_call(says: impl Fn(u32) -> Vec<ToCoordinator>) -> String {
     let (start, timeout) = (Instant::now(), Duration::from_secs(8));
     let (mut coordinator, _) = machines::formed(3, timeout, start);
-    let contribute = |operation, epoch, leaves| ToCoordinator::Contribute {
-        step: Step {
-            channel: ChannelId::WORLD,
-            epoch: Epoch::new(epoch),
-            round: Round::VERDICT,
-        },
-        call: Call::new(operation, Site::default()),
-        body: Bytes::new(),
-        leaves,
-        further_rounds: 0,
+    let contribute = |operation, epoch, leaves| {
+        ToCoordinator::Call(CallRequest::Contribute {
+            step: Step {
+                channel: ChannelId::WORLD,
+                epoch: Epoch::new(epoch),
+                round: Round::VERDICT,
+            },
+            call: Call::new(operation, Site::default()),
+            contribution: Contribution {
+                leaves,
+                ..Contribution::default()
+            },
+        })
     };
     for rank in 0..3 {
         let call = contribute(Operation::AllGather, 3, Leaves::WithOwner);
         coordinator.on_message(Rank::new(rank), call, start);
     }
-    let done = ToCoordinator::Done {
+    let done = ToCoordinator::Call(CallRequest::Done {
         channel: ChannelId::WORLD,
         epoch: Epoch::new(3),
-    };
+    });
     coordinator.on_message(Rank::ZERO, done, start);
     let next = contribute(Operation::Gather, 4, Leaves::Nothing);
     coordinator.on_message(Rank::ZERO, next, start);
@@ -337,13 +344,13 @@ fn told_of_the_next_call(says: impl Fn(u32) -> Vec<ToCoordinator>) -> String {
 }
 
 fn stalled(waits_for: Vec<Rank>) -> ToCoordinator {
-    ToCoordinator::Stalled {
+    ToCoordinator::Call(CallRequest::Stalled {
         channel: ChannelId::WORLD,
         activity: reading(),
         waits_for,
         idle: Duration::from_secs(4),
         timeout: Duration::from_secs(8),
-    }
+    })
 }
 
 #[test]
@@ -360,15 +367,15 @@ fn a_call_that_runs_out_of_time_names_for_whom_those_wait_that_have_not_come() {
     );
 
     // One that gets on since, or has read all, waits for nobody.
-    let moved = ToCoordinator::Status {
+    let moved = ToCoordinator::Call(CallRequest::Status {
         channel: ChannelId::WORLD,
         activity: reading(),
         bytes: 7,
-    };
-    let done = ToCoordinator::Done {
+    });
+    let done = ToCoordinator::Call(CallRequest::Done {
         channel: ChannelId::WORLD,
         epoch: Epoch::new(3),
-    };
+    });
     for later in [moved, done] {
         let text = told_of_the_next_call(|_| vec![stalled(vec![Rank::ZERO]), later.clone()]);
         assert!(
@@ -392,8 +399,12 @@ fn rank_0_is_told_of_a_rest_before_the_next_call_runs_out_of_time() {
             start + idle,
         );
         let actions = member.take_actions().into_iter();
-        let mut told = actions
-            .filter(|action| matches!(action, MemberAction::Send(ToCoordinator::Stalled { .. })));
+        let mut told = actions.filter(|action| {
+            matches!(
+                action,
+                MemberAction::Send(ToCoordinator::Call(CallRequest::Stalled { .. }))
+            )
+        });
         told.next().is_some()
     };
     assert!(!tells(Duration::from_millis(3999)));

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fsgather_control::{
-    message::{Join, RefusalReason, ToCoordinator, ToMember, Welcome},
+    message::{
+        CallReply, CallRequest, EndReply, EndRequest, GroupRequest, Join, JoinReply, JoinRequest,
+        Probe, RefusalReason, ToCoordinator, ToMember, Welcome,
+    },
     wire::encode_frame,
 };
 use fsgather_core::{
-    Activity, Call, ChannelId, Epoch, Error, Leaves, Operation, Phase, ProcessId, Rank, Round,
-    Site, Step, WorldSize,
+    Activity, Call, ChannelId, Contribution, Epoch, Error, Leaves, Operation, Phase, ProcessId,
+    Rank, Round, Site, Step, Table, Verdict, WorldSize,
 };
 use serde::Serialize;
 use uuid::Uuid;
@@ -29,12 +32,26 @@ fn bytes_of(message: &impl Serialize) -> Vec<u8> {
         .unwrap_or_default()
 }
 
+/// The numbers of a message's family and of the message in it.
+fn numbers_of<M: Serialize>(messages: &[M]) -> Vec<[u8; 2]> {
+    let numbers = messages.iter().map(|message| bytes_of(message));
+    numbers.map(|bytes| [bytes[0], bytes[1]]).collect()
+}
+
+/// Returns the numbers of families with these numbers of messages.
+fn documented(families: &[u8]) -> Vec<[u8; 2]> {
+    let families = (0..).zip(families);
+    families
+        .flat_map(|(family, messages)| (0..*messages).map(move |number| [family, number]))
+        .collect()
+}
+
 #[test]
 fn every_message_to_rank_0_has_its_documented_number() {
     let channel = ChannelId::WORLD;
-    let doing = Activity::outside(Phase::Computing);
-    let messages = [
-        ToCoordinator::Join(Join {
+    let activity = Activity::outside(Phase::Computing);
+    let messages: [ToCoordinator; 19] = [
+        JoinRequest::Join(Join {
             rank: Rank::ZERO,
             world_size: WorldSize::ONE,
             nonce: 1,
@@ -43,160 +60,173 @@ fn every_message_to_rank_0_has_its_documented_number() {
             start: None,
             attempt: None,
             fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
-        }),
-        ToCoordinator::Watch {
+        })
+        .into(),
+        JoinRequest::Watch {
             rank: Rank::ZERO,
             nonce: 1,
-        },
-        ToCoordinator::Rival {
+        }
+        .into(),
+        JoinRequest::Rival {
             other: String::new(),
-        },
-        ToCoordinator::Contribute {
+        }
+        .into(),
+        CallRequest::Contribute {
             step: step(),
             call: Call::new(Operation::Barrier, Site::default()),
-            body: Bytes::new(),
-            leaves: Leaves::Nothing,
-            further_rounds: 0,
-        },
-        ToCoordinator::Fail {
+            contribution: Contribution::default(),
+        }
+        .into(),
+        CallRequest::Status {
             channel,
-            epoch: None,
-            cause: Error::config(""),
-            activity: doing.clone(),
-        },
-        ToCoordinator::Status {
-            channel,
-            activity: doing.clone(),
+            activity: activity.clone(),
             bytes: 0,
-        },
-        ToCoordinator::Done {
+        }
+        .into(),
+        CallRequest::Stalled {
             channel,
-            epoch: Epoch::FIRST,
-        },
-        ToCoordinator::AbortSeen { channel },
-        ToCoordinator::SiblingExited { rank: Rank::ZERO },
-        ToCoordinator::Close {
-            site: Site::default(),
-        },
-        ToCoordinator::Leave { cause: None },
-        ToCoordinator::Open {
-            channel,
-            members: Vec::new(),
-        },
-        ToCoordinator::Retire { channel },
-        ToCoordinator::Stalled {
-            channel,
-            activity: doing.clone(),
+            activity: activity.clone(),
             waits_for: Vec::new(),
             idle: Duration::ZERO,
             timeout: Duration::ZERO,
-        },
-        ToCoordinator::Here,
-        ToCoordinator::Stay { cause: None },
-        ToCoordinator::Ask,
-        ToCoordinator::Seen {
+        }
+        .into(),
+        CallRequest::Done {
+            channel,
+            epoch: Epoch::FIRST,
+        }
+        .into(),
+        CallRequest::Fail {
+            channel,
+            cause: Error::config(""),
+            activity,
+        }
+        .into(),
+        CallRequest::AbortSeen { channel }.into(),
+        GroupRequest::Open {
+            channel,
+            members: Vec::new(),
+        }
+        .into(),
+        GroupRequest::Retire { channel }.into(),
+        Probe::Ask.into(),
+        Probe::Here.into(),
+        Probe::Look {
+            number: 1,
+            neighbour: None,
+        }
+        .into(),
+        Probe::Seen {
             number: 1,
             who: Rank::ZERO,
             whereabouts: None,
-        },
+        }
+        .into(),
+        EndRequest::Close {
+            site: Site::default(),
+        }
+        .into(),
+        EndRequest::Stay { cause: None }.into(),
+        EndRequest::Leave { cause: None }.into(),
+        EndRequest::SiblingExited { rank: Rank::ZERO }.into(),
     ];
-    let numbers: Vec<u8> = messages
-        .iter()
-        .map(|message| bytes_of(message)[0])
-        .collect();
-    assert_eq!(
-        numbers,
-        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]
-    );
+    assert_eq!(numbers_of(&messages), documented(&[3, 6, 2, 4, 4]));
 }
 
 #[test]
 fn every_message_to_members_has_its_documented_number() {
     let channel = ChannelId::WORLD;
-    let messages = [
-        ToMember::Forming {
+    let messages: [ToMember; 14] = [
+        JoinReply::Forming {
             coordinator: String::new(),
-        },
-        ToMember::Refused {
+        }
+        .into(),
+        JoinReply::Refused {
             reason: RefusalReason::OtherSize(String::new()),
-        },
-        ToMember::Welcome(Welcome {
+        }
+        .into(),
+        JoinReply::Welcome(Welcome {
             nonces: vec![1],
             communicator: Uuid::nil(),
             processes: Vec::new(),
             timeout: Duration::ZERO,
-        }),
-        ToMember::Release {
+        })
+        .into(),
+        JoinReply::Moved.into(),
+        CallReply::Release {
             step: step(),
-            bodies: None,
-            acknowledge: false,
-            further_rounds: 0,
-            last: None,
-        },
-        ToMember::Abort {
+            verdict: Verdict {
+                table: None,
+                further_rounds: 0,
+                last: None,
+            },
+        }
+        .into(),
+        CallReply::Abort {
             channel,
             cause: Error::config(""),
-        },
-        ToMember::Reclaim {
+        }
+        .into(),
+        CallReply::Reclaim {
             channel,
             epoch: Epoch::FIRST,
-        },
-        ToMember::KeepWaiting { channel },
-        ToMember::Bye { orderly: true },
-        ToMember::Moved,
-        ToMember::Ask,
-        ToMember::Needed { by: Vec::new() },
-        ToMember::Here,
-        ToMember::Look {
-            number: 1,
-            neighbour: None,
-        },
-        ToMember::Notice {
+        }
+        .into(),
+        CallReply::KeepWaiting { channel }.into(),
+        CallReply::Notice {
             text: String::new(),
-        },
-        ToMember::Warning {
+        }
+        .into(),
+        CallReply::Warning {
             text: String::new(),
-        },
+        }
+        .into(),
+        Probe::Ask.into(),
+        Probe::Here.into(),
+        EndReply::Needed { by: Vec::new() }.into(),
+        EndReply::Bye { orderly: true }.into(),
     ];
-    let numbers: Vec<u8> = messages
-        .iter()
-        .map(|message| bytes_of(message)[0])
-        .collect();
-    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
+    assert_eq!(numbers_of(&messages), documented(&[4, 6, 2, 2]));
 }
 
 #[test]
 fn the_documented_examples_are_exact() {
-    let contribution = ToCoordinator::Contribute {
+    let contribution = ToCoordinator::Call(CallRequest::Contribute {
         step: step(),
         call: Call::new(Operation::Gather, Site::named("a.rs:1:1")).with_root(Rank::new(300)),
-        body: Bytes::from_static(b"xy"),
-        leaves: Leaves::ForReader,
-        further_rounds: 0,
-    };
+        contribution: Contribution {
+            body: Bytes::from_static(b"xy"),
+            leaves: Leaves::ForReader,
+            further_rounds: 0,
+        },
+    });
     assert_eq!(
         encode_frame(&contribution, 0).unwrap(),
-        b"\x1c\0\0\0\x03\x00\x02\x00\x04\x00\x01\xac\x02\x00\x00\x00\x08a.rs:1:1\x00\x00\x02xy\x01\x00"
+        b"\x1d\0\0\0\x01\x00\x00\x02\x00\x04\x00\x01\xac\x02\x00\x00\x00\x08a.rs:1:1\x00\x00\x02xy\x01\x00"
     );
-    let release = ToMember::Release {
+    let release = ToMember::Call(CallReply::Release {
         step: step(),
-        bodies: Some(vec![Bytes::from_static(b"xy"), Bytes::new()]),
-        acknowledge: false,
-        further_rounds: 0,
-        last: Some(Rank::new(1)),
-    };
+        verdict: Verdict {
+            table: Some(Table {
+                bodies: vec![Bytes::from_static(b"xy"), Bytes::new()],
+                acknowledge: false,
+            }),
+            further_rounds: 0,
+            last: Some(Rank::new(1)),
+        },
+    });
     assert_eq!(
         encode_frame(&release, 0).unwrap(),
-        b"\x0e\0\0\0\x03\x00\x02\x00\x01\x02\x02xy\x00\x00\x00\x01\x01"
+        b"\x0f\0\0\0\x01\x00\x00\x02\x00\x01\x02\x02xy\x00\x00\x00\x01\x01"
     );
     let communicator = Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
-    let welcome = ToMember::Welcome(Welcome {
+    let welcome = ToMember::Join(JoinReply::Welcome(Welcome {
         nonces: vec![1, 300],
         communicator,
         processes: Vec::new(),
         timeout: Duration::from_millis(1500),
-    });
-    let mut expected = vec![0x02, 0x02, 0x01, 0xac, 0x02, 0x10];
+    }));
+    let mut expected = vec![0x00, 0x02, 0x02, 0x01, 0xac, 0x02, 0x10];
     expected.extend_from_slice(communicator.as_bytes());
     expected.extend_from_slice(&[0x00, 0x01, 0x80, 0xca, 0xb5, 0xee, 0x01]);
     assert_eq!(bytes_of(&welcome), expected);

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Activity, Call, CallId, CallName, ChannelId, Epoch, Error, Operation, Peer, Phase, Rank,
     RankNames, RollCall, Round, Site, Step, WorldSize,
+    received_bytes::{in_place, in_place_each},
 };
 
 /// What a rank has published for others to read, and who removes it.
@@ -42,9 +43,10 @@ impl Leaves {
 }
 
 /// What one rank hands in to one exchange.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contribution {
     /// A small payload, or a locator of a large one; at most [`Exchange::body_limit`] bytes.
+    #[serde(deserialize_with = "in_place")]
     pub body: Bytes,
     /// What this rank has published for others to read.
     pub leaves: Leaves,
@@ -64,16 +66,17 @@ impl Contribution {
 }
 
 /// What recipients of an exchange get.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
     /// One body for each rank, in rank order.
+    #[serde(deserialize_with = "in_place_each")]
     pub bodies: Vec<Bytes>,
     /// Whether [`Exchange::done`] must be called once everything announced here has been read.
     pub acknowledge: bool,
 }
 
 /// What everybody learns when an exchange succeeds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The contributions, on recipients.
     pub table: Option<Table>,

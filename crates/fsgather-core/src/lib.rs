@@ -84,7 +84,7 @@ pub use private_mode::ANY_MODE;
 pub use rank::{Rank, WorldSize};
 pub use rank_names::RankNames;
 pub use received::{DEEPEST_VALUE, Unreadable, read_message, read_value};
-pub use received_bytes::{in_place, in_place_each, read_message_in_place};
+pub use received_bytes::read_message_in_place;
 pub use rendezvous_backend::RendezvousBackend;
 pub use room::room_for;
 pub use start::{Kinship, Start, Starter};

@@ -51,7 +51,7 @@ impl Drop for Reading {
 /// # Errors
 ///
 /// For anything but bytes.
-pub fn in_place<'de, D: Deserializer<'de>>(source: D) -> Result<Bytes, D::Error> {
+pub(crate) fn in_place<'de, D: Deserializer<'de>>(source: D) -> Result<Bytes, D::Error> {
     InPlace::deserialize(source).map(|read| read.0)
 }
 
@@ -59,10 +59,10 @@ pub fn in_place<'de, D: Deserializer<'de>>(source: D) -> Result<Bytes, D::Error>
 ///
 /// # Errors
 ///
-/// For anything but a sequence of bytes, or nothing.
-pub fn in_place_each<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Vec<Bytes>>, D::Error> {
-    let read = Option::<Vec<InPlace>>::deserialize(source)?;
-    Ok(read.map(|each| each.into_iter().map(|read| read.0).collect()))
+/// For anything but a sequence of bytes.
+pub(crate) fn in_place_each<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<Bytes>, D::Error> {
+    let read = Vec::<InPlace>::deserialize(source)?;
+    Ok(read.into_iter().map(|read| read.0).collect())
 }
 
 struct InPlace(Bytes);
@@ -120,17 +120,17 @@ mod tests {
         #[serde(deserialize_with = "in_place")]
         own: Bytes,
         #[serde(deserialize_with = "in_place_each")]
-        all: Option<Vec<Bytes>>,
+        all: Vec<Bytes>,
     }
 
     fn message() -> Message {
         Message {
             own: vec![1; 2 * LEAST_SHARED].into(),
-            all: Some(vec![
+            all: vec![
                 vec![2; LEAST_SHARED - 1].into(),
                 Bytes::new(),
                 vec![3; 3 * LEAST_SHARED].into(),
-            ]),
+            ],
         }
     }
 
@@ -150,8 +150,11 @@ mod tests {
         let read: Message = read_message_in_place(&received).unwrap();
         assert_eq!(read, message());
         assert!(lies_in(&read.own, &received));
-        let all = read.all.unwrap();
-        let shared: Vec<bool> = all.iter().map(|part| lies_in(part, &received)).collect();
+        let shared: Vec<bool> = read
+            .all
+            .iter()
+            .map(|part| lies_in(part, &received))
+            .collect();
         assert_eq!(shared, [false, false, true]);
     }
 
@@ -160,12 +163,12 @@ mod tests {
         let shared = |parts: usize| {
             let message = Message {
                 own: Bytes::new(),
-                all: Some(vec![vec![7; LEAST_SHARED].into(); parts]),
+                all: vec![vec![7; LEAST_SHARED].into(); parts],
             };
             let received = Bytes::from(postcard::to_stdvec(&message).unwrap());
             let read: Message = read_message_in_place(&received).unwrap();
             assert_eq!(read, message);
-            let mut all = read.all.unwrap().into_iter();
+            let mut all = read.all.into_iter();
             all.all(|part| lies_in(&part, &received))
         };
         assert_eq!(

@@ -4,29 +4,99 @@ use std::{collections::BTreeSet, time::Instant};
 
 use bytes::Bytes;
 use fsgather_core::{
-    Activity, Call, CallName, ChannelId, Error, Leaves, Operation, PeerFailure, Phase, Rank,
-    Recipients, Step, rank_ranges,
+    Activity, Call, CallName, ChannelId, Contribution, Error, Leaves, Operation, PeerFailure,
+    Phase, Rank, Recipients, Step, Table, Verdict, rank_ranges,
 };
 
 use super::{
     Coordinator,
     channel::Reading,
     roster::Standing,
-    round::{Round, RoundArrival},
-    stalls::Stalls,
+    round::Round,
+    stalls::{StallReport, Stalls},
 };
-use crate::message::ToMember;
+use crate::message::{CallReply, CallRequest};
 
 impl Coordinator {
-    pub(super) fn contribution(
+    pub(super) fn on_call(&mut self, from: Rank, request: CallRequest, now: Instant) {
+        match request {
+            CallRequest::Contribute {
+                step,
+                call,
+                contribution,
+            } => self.contribution(from, step, call, contribution, now),
+            CallRequest::Status {
+                channel,
+                activity,
+                bytes,
+            } => self.status(from, channel, activity, bytes, now),
+            CallRequest::Stalled {
+                channel,
+                activity,
+                waits_for,
+                idle,
+                timeout,
+            } => {
+                let wait = StallReport {
+                    waits_for,
+                    idle,
+                    timeout,
+                    heard: now,
+                };
+                self.stalled(from, channel, activity, wait);
+            }
+            CallRequest::Done { channel, epoch } => {
+                self.went_on(from);
+                self.finished_reading(channel, epoch, from);
+                self.forget_if_over(channel);
+            }
+            CallRequest::Fail {
+                channel,
+                cause,
+                activity,
+            } => {
+                self.record_activity(from, activity);
+                self.word(from, channel, cause, now);
+            }
+            CallRequest::AbortSeen { channel } => {
+                if let Some(channel) = self.channels.get_mut(&channel) {
+                    channel.untold.remove(&from);
+                }
+            }
+        }
+    }
+
+    fn status(
+        &mut self,
+        from: Rank,
+        channel: ChannelId,
+        activity: Activity,
+        bytes: u64,
+        now: Instant,
+    ) {
+        self.record_activity(from, activity);
+        let Some(channel) = self.channels.get_mut(&channel) else {
+            return;
+        };
+        // Being alive is not progress: only bytes that moved are.
+        if channel.has_moved(from, bytes) {
+            channel.moved(now);
+            self.record_movement(from, now);
+            if let Some(closing) = &mut self.closing {
+                closing.moved(now);
+            }
+        }
+    }
+
+    fn contribution(
         &mut self,
         from: Rank,
         step: Step,
-        arrival: RoundArrival,
+        call: Call,
+        contribution: Contribution,
         now: Instant,
     ) {
-        let phase = Phase::Waiting;
-        let activity = Activity::within(phase, CallName::of(&arrival.call, step.epoch));
+        let activity = Activity::within(Phase::Waiting, CallName::of(&call, step.epoch));
         self.record_activity(from, activity);
         let id = step.channel;
         let channel = self.channels.get_mut(&id);
@@ -37,12 +107,12 @@ impl Coordinator {
         let (Some(channel), Some(place)) = (channel, place) else {
             let who = self.names.of(from);
             let cause = Error::config(format!("rank {who} made a call in a group it is not in"));
-            self.send(vec![from], ToMember::Abort { channel: id, cause });
+            self.send(vec![from], CallReply::Abort { channel: id, cause });
             return;
         };
         if let Some(cause) = channel.failure.clone() {
             // The abort is on its way, or this member was not connected when it was sent.
-            self.send(vec![from], ToMember::Abort { channel: id, cause });
+            self.send(vec![from], CallReply::Abort { channel: id, cause });
             return;
         }
         let (size, timeout, lead) = (channel.size(), self.world.timeout, self.world.lead);
@@ -52,9 +122,9 @@ impl Coordinator {
             .or_insert_with(|| Round::new(size, timeout, lead, now));
         let fits = round
             .first()
-            .is_none_or(|(_, call)| call.difference(&arrival.call).is_none());
+            .is_none_or(|(_, first)| first.difference(&call).is_none());
         let cause = if fits {
-            round.arrive(place, arrival, now);
+            round.arrive(place, call, contribution, now);
             let is_complete = round.is_complete();
             self.record_movement(from, now);
             if is_complete {
@@ -65,11 +135,11 @@ impl Coordinator {
         } else {
             // It has got on all the same, for whatever else waits for it.
             self.record_movement(from, now);
-            let cause = self.difference(step, from, &arrival.call);
+            let cause = self.difference(step, from, &call);
             if let Some(cause) = cause {
                 self.refute(id, cause, now);
             }
-            self.join_disagreement(id, from, Some(arrival.call), now);
+            self.join_disagreement(id, from, Some(call), now);
             return;
         };
         self.join_disagreement(id, from, None, now);
@@ -133,26 +203,28 @@ impl Coordinator {
         };
         let last = round.last().and_then(|place| channel.rank_at(place));
         let arrivals = round.into_arrivals();
-        let refuses = |arrival: &RoundArrival| arrival.leaves == Leaves::Refusal;
-        let is_refused = arrivals.iter().any(refuses);
+        let refuses = |contribution: &Contribution| contribution.leaves == Leaves::Refusal;
+        let is_refused = arrivals
+            .iter()
+            .any(|(_, contribution)| refuses(contribution));
         let recipients = arrivals
             .first()
             .filter(|_| !is_refused)
-            .map_or(Recipients::All, |arrival| arrival.call.recipients());
+            .map_or(Recipients::All, |(call, _)| call.recipients());
         let owners: Vec<(Rank, Leaves)> = channel
             .ranks()
             .zip(&arrivals)
-            .map(|(rank, arrival)| (rank, arrival.leaves))
+            .map(|(rank, (_, contribution))| (rank, contribution.leaves))
             .filter(|(_, leaves)| leaves.is_acknowledged())
             .collect();
         let acknowledge = !owners.is_empty() && !is_refused;
-        let further_rounds = arrivals.iter().map(|arrival| arrival.further_rounds).max();
-        let further_rounds = further_rounds.filter(|_| !is_refused).unwrap_or(0);
-        let bodies = arrivals.into_iter().map(|arrival| {
-            if is_refused && !refuses(&arrival) {
+        let rounds = arrivals.iter().map(|(_, its)| its.further_rounds);
+        let further_rounds = rounds.max().filter(|_| !is_refused).unwrap_or(0);
+        let bodies = arrivals.into_iter().map(|(_, contribution)| {
+            if is_refused && !refuses(&contribution) {
                 Bytes::new()
             } else {
-                arrival.body
+                contribution.body
             }
         });
         let bodies: Vec<Bytes> = bodies.collect();
@@ -171,17 +243,22 @@ impl Coordinator {
             // The readers may have left, or get nothing to read.
             owners
         };
-        let release = |bodies: Option<Vec<Bytes>>| ToMember::Release {
+        let release = |table| CallReply::Release {
             step,
-            acknowledge: acknowledge && bodies.is_some(),
+            verdict: Verdict {
+                table,
+                further_rounds,
+                last,
+            },
+        };
+        let table = Table {
             bodies,
-            further_rounds,
-            last,
+            acknowledge,
         };
         for rank in members {
             self.went_on(rank);
         }
-        self.send(receiving, release(Some(bodies)));
+        self.send(receiving, release(Some(table)));
         self.send(only_released, release(None));
         self.reclaim(step.channel, step.epoch, unread);
     }
@@ -224,7 +301,7 @@ impl Coordinator {
             .collect();
         channel.untold = to.iter().copied().collect();
         let cause = cause.clone();
-        self.send(to, ToMember::Abort { channel: id, cause });
+        self.send(to, CallReply::Abort { channel: id, cause });
         for (epoch, owner, leaves) in unread {
             self.reclaim(id, epoch, vec![(owner, leaves)]);
         }

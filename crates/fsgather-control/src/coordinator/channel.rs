@@ -315,10 +315,9 @@ impl Channel {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use bytes::Bytes;
-    use fsgather_core::{Operation, Site};
+    use fsgather_core::{Contribution, Operation, Site};
 
-    use super::{super::round::RoundArrival, *};
+    use super::*;
 
     #[test]
     fn the_root_of_a_call_in_a_group_is_told_by_what_it_is_called_in_the_job() {
@@ -353,13 +352,12 @@ mod tests {
         let (now, timeout) = (Instant::now(), Duration::from_secs(1));
         let mut round = Round::new(3, timeout, None, now);
         for (place, leaves) in [(0, Leaves::WithOwner), (1, Leaves::ForOwner)] {
-            let arrival = RoundArrival {
-                call: Call::new(Operation::AllGather, Site::default()),
-                body: Bytes::new(),
+            let contribution = Contribution {
                 leaves,
-                further_rounds: 0,
+                ..Contribution::default()
             };
-            round.arrive(place, arrival, now);
+            let call = Call::new(Operation::AllGather, Site::default());
+            round.arrive(place, call, contribution, now);
         }
         let step = Step {
             channel: ChannelId::WORLD,

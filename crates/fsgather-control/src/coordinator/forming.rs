@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use fsgather_core::{ChannelId, Error, ProcessId, Rank, WorldSize, duration_text};
 
 use super::{Action, Coordinator, late_claims::way_out_of_starts, roster::RosterEntry};
-use crate::message::{Join, RefusalReason, ToMember, Welcome};
+use crate::message::{Join, JoinReply, RefusalReason, Welcome};
 
 /// Maximum number of processes with another world size that a message names.
 const MAX_NAMED: usize = 4;
@@ -347,7 +347,7 @@ impl Coordinator {
 
     fn say_forming(&mut self, rank: Rank) {
         let coordinator = self.name_of(Rank::ZERO);
-        self.send(vec![rank], ToMember::Forming { coordinator });
+        self.send(vec![rank], JoinReply::Forming { coordinator });
     }
 
     pub(super) fn welcome(&mut self, ranks: Vec<Rank>) {
@@ -357,7 +357,7 @@ impl Coordinator {
             processes: self.roster.processes(),
             timeout: self.world.timeout,
         };
-        self.send(ranks, ToMember::Welcome(welcome));
+        self.send(ranks, JoinReply::Welcome(welcome));
     }
 
     fn answer_latecomer(&mut self, join: &Join) -> RefusalReason {

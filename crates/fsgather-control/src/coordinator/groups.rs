@@ -3,14 +3,21 @@
 use fsgather_core::{ChannelId, Epoch, Error, Rank};
 
 use super::{Coordinator, channel::Channel};
-use crate::message::ToMember;
+use crate::message::{CallReply, GroupRequest};
 
 impl Coordinator {
+    pub(super) fn on_group(&mut self, from: Rank, request: GroupRequest) {
+        match request {
+            GroupRequest::Open { channel, members } => self.open_group(from, channel, &members),
+            GroupRequest::Retire { channel } => self.retire(from, channel),
+        }
+    }
+
     /// Notes that a rank takes part in a group; the first that does makes it known.
-    pub(super) fn open_group(&mut self, from: Rank, id: ChannelId, members: &[Rank]) {
+    fn open_group(&mut self, from: Rank, id: ChannelId, members: &[Rank]) {
         if let Some(message) = self.objection_to_group(from, id, members) {
             let cause = Error::config(message);
-            self.send(vec![from], ToMember::Abort { channel: id, cause });
+            self.send(vec![from], CallReply::Abort { channel: id, cause });
             return;
         }
         let (roster, names) = (&self.roster, &self.names);
@@ -49,7 +56,7 @@ impl Coordinator {
             if channel.is_here(from) {
                 channel.untold.insert(from);
             }
-            self.send(vec![from], ToMember::Abort { channel: id, cause });
+            self.send(vec![from], CallReply::Abort { channel: id, cause });
         }
     }
 
@@ -77,7 +84,7 @@ impl Coordinator {
     }
 
     /// Notes that a rank takes part in a group no more.
-    pub(super) fn retire(&mut self, from: Rank, id: ChannelId) {
+    fn retire(&mut self, from: Rank, id: ChannelId) {
         if id == ChannelId::WORLD || !self.dismiss(from, id) {
             return;
         }

@@ -5,10 +5,19 @@ use std::time::Instant;
 use fsgather_core::{Activity, ChannelId, Error, PeerFailure, Phase, Rank, Site};
 
 use super::{Coordinator, roster::Standing, round::Clock};
-use crate::message::ToMember;
+use crate::message::{EndReply, EndRequest};
 
 impl Coordinator {
-    pub(super) fn close(&mut self, from: Rank, site: Site, now: Instant) {
+    pub(super) fn on_end(&mut self, from: Rank, request: EndRequest, now: Instant) {
+        match request {
+            EndRequest::Close { site } => self.close(from, site, now),
+            EndRequest::Stay { cause } => self.stay(from, cause.as_ref(), now),
+            EndRequest::Leave { cause } => self.leave(from, cause.as_ref()),
+            EndRequest::SiblingExited { rank } => self.suspect(rank, now),
+        }
+    }
+
+    fn close(&mut self, from: Rank, site: Site, now: Instant) {
         self.record_activity(from, Activity::outside(Phase::Closing));
         self.roster.part_with(from, Standing::Closed(site));
         let lead = self.world.lead;
@@ -22,7 +31,7 @@ impl Coordinator {
         }
     }
 
-    pub(super) fn leave(&mut self, from: Rank, cause: Option<&Error>) {
+    fn leave(&mut self, from: Rank, cause: Option<&Error>) {
         self.staying.remove(&from);
         // It says what keeps all from meeting, and whose failure it is.
         match cause {
@@ -109,7 +118,7 @@ impl Coordinator {
             // What has failed in a group is the business of that group.
             let orderly = self.failure().is_none();
             let to = self.members_to_inform();
-            self.send(to, ToMember::Bye { orderly });
+            self.send(to, EndReply::Bye { orderly });
         }
     }
 }

@@ -44,14 +44,15 @@ pub(crate) use self::late_claims::way_out_of_starts;
 use self::{
     channel::Channel,
     roster::{Roster, Standing},
-    round::{Clock, Round, RoundArrival},
-    stalls::StallReport,
+    round::{Clock, Round},
     staying::Told,
     work::Patience,
 };
 use crate::{
     join::job_credentials::JobFingerprint,
-    message::{ToCoordinator, ToMember},
+    message::{
+        CallReply, EndReply, EndRequest, JoinReply, JoinRequest, Probe, ToCoordinator, ToMember,
+    },
 };
 
 /// What the coordinator wants done.
@@ -277,18 +278,18 @@ impl Coordinator {
             return;
         }
         if !self.roster.is_connected(from) {
-            if let ToCoordinator::Stay { .. } = message {
-                // It was taken for lost, and nobody counts on it any more.
-                self.send(vec![from], ToMember::Needed { by: Vec::new() });
+            if let ToCoordinator::End(EndRequest::Stay { .. }) = message {
+                // It was taken for lost, and no rank counts on it any more.
+                self.send(vec![from], EndReply::Needed { by: Vec::new() });
             }
             return;
         }
-        // That is no word of its own: how long it has said nothing is told beside it.
-        if let ToCoordinator::Seen {
+        // That says nothing of how long the member itself has been silent.
+        if let ToCoordinator::Probe(Probe::Seen {
             number,
             who,
             whereabouts,
-        } = message
+        }) = message
         {
             self.seen(from, number, who, whereabouts, now);
             return self.tell_disagreements(now);
@@ -298,74 +299,12 @@ impl Coordinator {
             member.is_settled = true;
         }
         match message {
-            ToCoordinator::Join(_)
-            | ToCoordinator::Watch { .. }
-            | ToCoordinator::Seen { .. }
-            | ToCoordinator::Here => {}
-            ToCoordinator::Ask => self.send(vec![from], ToMember::Here),
-            ToCoordinator::Rival { other } => self.rival(from, &other),
-            ToCoordinator::Contribute {
-                step,
-                call,
-                body,
-                leaves,
-                further_rounds,
-            } => self.contribution(
-                from,
-                step,
-                RoundArrival {
-                    call,
-                    body,
-                    leaves,
-                    further_rounds,
-                },
-                now,
-            ),
-            ToCoordinator::Fail {
-                channel,
-                epoch: _,
-                cause,
-                activity,
-            } => {
-                self.record_activity(from, activity);
-                self.word(from, channel, cause, now);
-            }
-            ToCoordinator::Status {
-                channel,
-                activity,
-                bytes,
-            } => self.status(from, channel, activity, bytes, now),
-            ToCoordinator::Done { channel, epoch } => {
-                self.went_on(from);
-                self.finished_reading(channel, epoch, from);
-                self.forget_if_over(channel);
-            }
-            ToCoordinator::AbortSeen { channel } => {
-                if let Some(channel) = self.channels.get_mut(&channel) {
-                    channel.untold.remove(&from);
-                }
-            }
-            ToCoordinator::SiblingExited { rank } => self.suspect(rank, now),
-            ToCoordinator::Close { site } => self.close(from, site, now),
-            ToCoordinator::Leave { cause } => self.leave(from, cause.as_ref()),
-            ToCoordinator::Stay { cause } => self.stay(from, cause.as_ref(), now),
-            ToCoordinator::Open { channel, members } => self.open_group(from, channel, &members),
-            ToCoordinator::Retire { channel } => self.retire(from, channel),
-            ToCoordinator::Stalled {
-                channel,
-                activity,
-                waits_for,
-                idle,
-                timeout,
-            } => {
-                let wait = StallReport {
-                    waits_for,
-                    idle,
-                    timeout,
-                    heard: now,
-                };
-                self.stalled(from, channel, activity, wait);
-            }
+            ToCoordinator::Join(JoinRequest::Rival { other }) => self.rival(from, &other),
+            ToCoordinator::Call(request) => self.on_call(from, request, now),
+            ToCoordinator::Group(request) => self.on_group(from, request),
+            ToCoordinator::Probe(Probe::Ask) => self.send(vec![from], Probe::Here),
+            ToCoordinator::End(request) => self.on_end(from, request, now),
+            ToCoordinator::Join(_) | ToCoordinator::Probe(_) => {}
         }
         self.look_after_staying(now);
         self.finish_if_all_left();
@@ -417,7 +356,7 @@ impl Coordinator {
         if !self.gone {
             self.gone = true;
             let to = self.members_to_inform();
-            self.send(to, ToMember::Moved);
+            self.send(to, JoinReply::Moved);
         }
     }
 
@@ -427,29 +366,7 @@ impl Coordinator {
             self.settle_disagreements();
             self.gone = true;
             let to = self.members_to_inform();
-            self.send(to, ToMember::Bye { orderly: false });
-        }
-    }
-
-    fn status(
-        &mut self,
-        from: Rank,
-        channel: ChannelId,
-        activity: Activity,
-        bytes: u64,
-        now: Instant,
-    ) {
-        self.record_activity(from, activity);
-        let Some(channel) = self.channels.get_mut(&channel) else {
-            return;
-        };
-        // Being alive is not progress: only bytes that moved are.
-        if channel.has_moved(from, bytes) {
-            channel.moved(now);
-            self.record_movement(from, now);
-            if let Some(closing) = &mut self.closing {
-                closing.moved(now);
-            }
+            self.send(to, EndReply::Bye { orderly: false });
         }
     }
 
@@ -480,7 +397,7 @@ impl Coordinator {
     fn reclaim(&mut self, id: ChannelId, epoch: Epoch, owners: Vec<(Rank, Leaves)>) {
         for (owner, leaves) in owners {
             if self.roster.is_connected(owner) {
-                self.send(vec![owner], ToMember::Reclaim { channel: id, epoch });
+                self.send(vec![owner], CallReply::Reclaim { channel: id, epoch });
             } else if leaves != Leaves::WithOwner {
                 self.actions.push(Action::ReclaimFor {
                     channel: id,
@@ -517,8 +434,9 @@ impl Coordinator {
         self.roster.connected()
     }
 
-    fn send(&mut self, to: Vec<Rank>, message: ToMember) {
+    fn send(&mut self, to: Vec<Rank>, message: impl Into<ToMember>) {
         if !to.is_empty() {
+            let message = message.into();
             self.actions.push(Action::Send { to, message });
         }
     }

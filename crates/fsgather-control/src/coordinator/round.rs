@@ -2,23 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use fsgather_core::{Call, Deadline, FIRST_WARNING, Leaves, Operation, warning_after};
-
-/// What one rank has handed in.
-#[derive(Clone, Debug)]
-pub(super) struct RoundArrival {
-    pub(super) call: Call,
-    pub(super) body: Bytes,
-    pub(super) leaves: Leaves,
-    pub(super) further_rounds: u32,
-}
+use fsgather_core::{
+    Call, Contribution, Deadline, FIRST_WARNING, Leaves, Operation, warning_after,
+};
 
 /// An exchange that is not decided yet.
 #[derive(Clone, Debug)]
 pub(super) struct Round {
-    /// One place for each member.
-    arrivals: Vec<Option<RoundArrival>>,
+    /// One place for each member, with the call that it has made.
+    arrivals: Vec<Option<(Call, Contribution)>>,
     /// Number of members that have contributed.
     arrived: usize,
     /// Place of the member that contributed last.
@@ -218,12 +210,12 @@ impl Round {
     /// The first call that arrived, by which the others are measured, and the place of who made it.
     pub(super) fn first(&self) -> Option<(usize, &Call)> {
         let mut arrivals = self.arrivals.iter().enumerate();
-        arrivals.find_map(|(place, arrival)| Some((place, &arrival.as_ref()?.call)))
+        arrivals.find_map(|(place, arrival)| Some((place, &arrival.as_ref()?.0)))
     }
 
     /// The call that the member at a place has made.
     pub(super) fn call_of(&self, place: usize) -> Option<&Call> {
-        Some(&self.arrivals.get(place)?.as_ref()?.call)
+        Some(&self.arrivals.get(place)?.as_ref()?.0)
     }
 
     pub(super) fn has(&self, place: usize) -> bool {
@@ -231,16 +223,22 @@ impl Round {
     }
 
     /// Keeps a contribution; a second one of the same member is dropped.
-    pub(super) fn arrive(&mut self, place: usize, arrival: RoundArrival, now: Instant) {
+    pub(super) fn arrive(
+        &mut self,
+        place: usize,
+        call: Call,
+        contribution: Contribution,
+        now: Instant,
+    ) {
         if let Some(free @ None) = self.arrivals.get_mut(place) {
-            let timeout = arrival.call.timeout.unwrap_or(self.default);
+            let timeout = call.timeout.unwrap_or(self.default);
             if self.arrived == 0 {
                 self.timeout = timeout;
             } else {
                 self.is_uneven |= self.timeout != timeout;
                 self.timeout = self.timeout.max(timeout);
             }
-            *free = Some(arrival);
+            *free = Some((call, contribution));
             self.arrived += 1;
             self.last = Some(place);
             self.clock.moved(now);
@@ -265,7 +263,7 @@ impl Round {
     pub(super) fn left(&self) -> impl Iterator<Item = (usize, Leaves)> + '_ {
         let arrivals = self.arrivals.iter().enumerate();
         arrivals
-            .filter_map(|(place, arrival)| Some((place, arrival.as_ref()?.leaves)))
+            .filter_map(|(place, arrival)| Some((place, arrival.as_ref()?.1.leaves)))
             .filter(|(_, leaves)| leaves.is_published())
     }
 
@@ -286,7 +284,7 @@ impl Round {
     }
 
     /// All contributions in the order of places.
-    pub(super) fn into_arrivals(self) -> Vec<RoundArrival> {
+    pub(super) fn into_arrivals(self) -> Vec<(Call, Contribution)> {
         self.arrivals.into_iter().flatten().collect()
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use fsgather_core::{Neighbour, ProcessId, Rank, RollCall, Whereabouts};
 
 use super::{Coordinator, roster::RosterEntry};
-use crate::message::ToMember;
+use crate::message::Probe;
 
 /// Who was asked so short a time ago is not asked again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -77,10 +77,10 @@ impl Coordinator {
             }
         }
         let neighbour = None;
-        self.send(asked, ToMember::Look { number, neighbour });
+        self.send(asked, Probe::Look { number, neighbour });
         for (witness, neighbour) in witnesses {
             let neighbour = Some(neighbour);
-            self.send(vec![witness], ToMember::Look { number, neighbour });
+            self.send(vec![witness], Probe::Look { number, neighbour });
         }
     }
 

@@ -15,7 +15,7 @@ use fsgather_core::{
 };
 
 use super::{Coordinator, round_text};
-use crate::message::ToMember;
+use crate::message::Probe;
 
 /// Who does not answer within so long is not there.
 const ANSWER: Duration = Duration::from_secs(9);
@@ -160,7 +160,7 @@ impl Coordinator {
     pub(super) fn ask_all(&mut self, id: ChannelId) {
         let members = self.channels.get(&id);
         let members = members.map(|channel| channel.present().collect());
-        self.send(members.unwrap_or_default(), ToMember::Ask);
+        self.send(members.unwrap_or_default(), Probe::Ask);
     }
 
     /// The members of a communicator that have said nothing since they were asked.

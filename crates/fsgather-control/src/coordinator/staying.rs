@@ -8,7 +8,7 @@ use std::{
 use fsgather_core::{Error, Peer, Rank, duration_text};
 
 use super::{Action, Coordinator, channel::Channel, roster::Standing};
-use crate::message::ToMember;
+use crate::message::EndReply;
 
 /// How often a rank that stays is told that somebody gets on, at most.
 const TELL_EVERY: Duration = Duration::from_secs(2);
@@ -60,7 +60,7 @@ impl Coordinator {
 
     fn report_needed(&mut self, rank: Rank, by: &BTreeSet<Rank>) {
         let by: Vec<Peer> = by.iter().map(|rank| self.roster.peer(*rank)).collect();
-        self.send(vec![rank], ToMember::Needed { by });
+        self.send(vec![rank], EndReply::Needed { by });
     }
 
     /// Notes that somebody has got on, or is gone: those who stay are told soon.

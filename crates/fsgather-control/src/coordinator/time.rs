@@ -15,7 +15,7 @@ use super::{
     round::{Clock, Due, NOTICE_EVERY, Round},
     round_text,
 };
-use crate::message::ToMember;
+use crate::message::CallReply;
 
 /// What to do about a time-out.
 const MORE_TIME: &str = "set FSGATHER_TIMEOUT to wait longer";
@@ -94,7 +94,7 @@ impl Coordinator {
             let rank_at = |place| channel?.rank_at(place);
             let waiting = waiting.into_iter().filter_map(rank_at).collect();
             let channel = step.channel;
-            self.send(waiting, ToMember::KeepWaiting { channel });
+            self.send(waiting, CallReply::KeepWaiting { channel });
         }
         self.tick_closing(now);
         self.look_after_staying(now);
@@ -134,7 +134,7 @@ impl Coordinator {
             notices.push((ChannelId::WORLD, self.members_to_inform()));
         }
         for (channel, waiting) in notices {
-            self.send(waiting, ToMember::KeepWaiting { channel });
+            self.send(waiting, CallReply::KeepWaiting { channel });
         }
     }
 
@@ -407,9 +407,9 @@ impl Coordinator {
         if is_rank_0_missing && !ranks.is_empty() {
             let speaker = ranks.remove(0);
             let text = text.clone();
-            self.send(vec![speaker], ToMember::Warning { text });
+            self.send(vec![speaker], CallReply::Warning { text });
         }
-        self.send(ranks, ToMember::Notice { text });
+        self.send(ranks, CallReply::Notice { text });
     }
 
     /// Watches over the end: ranks that have come to it wait for those that have not, or still read.
@@ -422,7 +422,7 @@ impl Coordinator {
             Some(Due::Notice) => {
                 let waiting = self.members_to_inform();
                 let channel = ChannelId::WORLD;
-                self.send(waiting, ToMember::KeepWaiting { channel });
+                self.send(waiting, CallReply::KeepWaiting { channel });
             }
             Some(Due::Warning(idle)) => {
                 let end = self.end_of_closing(now);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fsgather_core::{ChannelId, Rank, Step, WaitEnd};
 
 use super::{Coordinator, round::Clock};
-use crate::message::ToMember;
+use crate::message::CallReply;
 
 /// The end of the patience with ranks that are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Coordinator {
         let waiting = waiting.into_iter();
         let waiting = waiting.filter_map(|place| channel.rank_at(place)).collect();
         let channel = step.channel;
-        self.send(waiting, ToMember::KeepWaiting { channel });
+        self.send(waiting, CallReply::KeepWaiting { channel });
         true
     }
 
@@ -71,7 +71,7 @@ impl Coordinator {
         }
         let waiting = self.members_to_inform();
         let channel = ChannelId::WORLD;
-        self.send(waiting, ToMember::KeepWaiting { channel });
+        self.send(waiting, CallReply::KeepWaiting { channel });
         true
     }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::reorder_buffer::ReorderBuffer;
 use crate::{
-    message::{ToCoordinator, ToMember},
+    message::{CallRequest, EndRequest, GroupRequest, JoinReply, ToCoordinator, ToMember},
     wire::VERSION,
 };
 
@@ -108,19 +108,23 @@ fn decode_bulletin(bytes: &[u8]) -> BulletinBody {
 /// About how long a message is, encoded.
 fn weight_up(message: &ToCoordinator) -> usize {
     match message {
-        ToCoordinator::Contribute { body, .. } => body.len() + 256,
-        ToCoordinator::Open { members, .. } => members.len() * 5 + 256,
+        ToCoordinator::Call(CallRequest::Contribute { contribution, .. }) => {
+            contribution.body.len() + 256
+        }
+        ToCoordinator::Group(GroupRequest::Open { members, .. }) => members.len() * 5 + 256,
         _ => 256,
     }
 }
 
 fn weight_down(item: &BulletinItem) -> usize {
     match item {
-        BulletinItem::Message(ToMember::Release {
-            bodies: Some(bodies),
-            ..
-        }) => bodies.iter().map(|body| body.len() + 8).sum::<usize>() + 64,
-        BulletinItem::Message(ToMember::Welcome(welcome)) => welcome.processes.len() * 160,
+        BulletinItem::Message(ToMember::Call(reply)) if !reply.bodies().is_empty() => {
+            let bodies = reply.bodies().iter();
+            bodies.map(|body| body.len() + 8).sum::<usize>() + 64
+        }
+        BulletinItem::Message(ToMember::Join(JoinReply::Welcome(welcome))) => {
+            welcome.processes.len() * 160
+        }
         _ => 256,
     }
 }
@@ -398,7 +402,8 @@ impl CoordinatorEndpoint {
                     continue;
                 };
                 writer.seen = writer.seen.max(body.seen);
-                let is_leave = |message: &_| matches!(message, ToCoordinator::Leave { .. });
+                let is_leave =
+                    |message: &_| matches!(message, ToCoordinator::End(EndRequest::Leave { .. }));
                 if body.messages.iter().any(is_leave) {
                     writer.has_left = true;
                     self.uninformed.remove(&body.nonce);

@@ -7,6 +7,7 @@ use fsgather_testkit::pace::cases;
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
+use crate::message::CallReply;
 
 /// The processes: ranks 1 and 2, and one that says that it is rank 1 as well and is turned away.
 const PROCESSES: [(u32, u128); 3] = [(1, 1 << 64), (2, 2 << 64), (1, 3 << 64)];
@@ -51,9 +52,9 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// What is said is numbered, to tell it apart.
 fn message(number: u64) -> ToMember {
-    ToMember::KeepWaiting {
+    ToMember::Call(CallReply::KeepWaiting {
         channel: ChannelId::new(number),
-    }
+    })
 }
 
 #[derive(Clone, Debug)]
@@ -104,10 +105,10 @@ impl Mailing {
         let number = self.number;
         match step {
             Step::Say(index) => {
-                let message = ToCoordinator::Done {
+                let message = ToCoordinator::Call(CallRequest::Done {
                     channel: ChannelId::WORLD,
                     epoch: Epoch::new(number),
-                };
+                });
                 let process = &mut self.processes[index];
                 process.said.push(message.clone());
                 process.member.send(message);

@@ -1,35 +1,40 @@
 use bytes::Bytes;
-use fsgather_core::{ChannelId, Epoch, Round, Step};
+use fsgather_core::{ChannelId, Epoch, Round, Step, Table, Verdict};
 
 use super::*;
+use crate::message::CallReply;
 
 const NONCE: u128 = 0x1111_2222_3333_4444_5555_6666_7777_8888;
 
 fn done(epoch: u64) -> ToCoordinator {
-    ToCoordinator::Done {
+    ToCoordinator::Call(CallRequest::Done {
         channel: ChannelId::WORLD,
         epoch: Epoch::new(epoch),
-    }
+    })
 }
 
 fn timeout(channel: u64) -> ToMember {
-    ToMember::KeepWaiting {
+    ToMember::Call(CallReply::KeepWaiting {
         channel: ChannelId::new(channel),
-    }
+    })
 }
 
 fn release(epoch: u64, len: usize) -> ToMember {
-    ToMember::Release {
+    ToMember::Call(CallReply::Release {
         step: Step {
             channel: ChannelId::WORLD,
             epoch: Epoch::new(epoch),
             round: Round::VERDICT,
         },
-        bodies: Some(vec![Bytes::from(vec![1; len])]),
-        acknowledge: false,
-        further_rounds: 0,
-        last: None,
-    }
+        verdict: Verdict {
+            table: Some(Table {
+                bodies: vec![Bytes::from(vec![1; len])],
+                acknowledge: false,
+            }),
+            further_rounds: 0,
+            last: None,
+        },
+    })
 }
 
 /// As found by a process that reads what is for `reader`.
@@ -167,7 +172,7 @@ fn both_sides_say_how_far_they_have_read() {
 #[test]
 fn nobody_waits_for_a_process_that_has_left() {
     let (mut member, mut root) = admitted();
-    member.send(ToCoordinator::Leave { cause: None });
+    member.send(ToCoordinator::End(EndRequest::Leave { cause: None }));
     root.receive(letters_found(member.take_outgoing(false)));
     root.send(
         To::Ranks(vec![Rank::new(3)]),
@@ -252,7 +257,7 @@ fn whoever_is_turned_away_has_heard_when_it_says_goodbye() {
     root.send(To::Process(NONCE), BulletinItem::Message(timeout(1)));
     assert!(!root.all_informed());
     member.receive(bulletins_found(root.take_outgoing()));
-    member.send(ToCoordinator::Leave { cause: None });
+    member.send(ToCoordinator::End(EndRequest::Leave { cause: None }));
     root.receive(letters_found(member.take_outgoing(false)));
     assert!(root.all_informed());
 }

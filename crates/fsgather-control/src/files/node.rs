@@ -9,7 +9,7 @@ use crate::{
     coordinator::Coordinator,
     machines::{Machines, Outlet},
     member::Member,
-    message::{ToCoordinator, ToMember},
+    message::{JoinReply, JoinRequest, ToCoordinator, ToMember},
     node::{Condvars, Medium, Node, NodeState, Notifier},
 };
 
@@ -323,10 +323,12 @@ fn on_message(
     now: Instant,
 ) {
     match message {
-        ToCoordinator::Join(join) if join.rank == from && join.nonce == nonce => {
+        ToCoordinator::Join(JoinRequest::Join(join))
+            if join.rank == from && join.nonce == nonce =>
+        {
             let answer = match coordinator.join(join, now) {
                 Ok(()) => BulletinItem::Admitted,
-                Err(reason) => BulletinItem::Message(ToMember::Refused { reason }),
+                Err(reason) => BulletinItem::Message(ToMember::Join(JoinReply::Refused { reason })),
             };
             endpoint.send(To::Process(nonce), answer);
         }
@@ -352,7 +354,7 @@ mod tests {
             ((2, 20), (2, 21), false),
         ];
         for ((from, its), (rank, nonce), is_taken_in) in letters {
-            let join = ToCoordinator::Join(fixtures::join(rank, 4, nonce));
+            let join = ToCoordinator::Join(JoinRequest::Join(fixtures::join(rank, 4, nonce)));
             let from = (Rank::new(from), its);
             on_message(&mut endpoint, &mut coordinator, from, join, now);
             assert_eq!(coordinator.is_connected(Rank::new(rank)), is_taken_in);

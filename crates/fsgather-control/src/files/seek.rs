@@ -20,7 +20,10 @@ use super::{
 };
 use crate::{
     join::{event::JoinEvent, record::MarkerPlace},
-    message::{Join, RefusalReason, ToCoordinator, ToMember, Welcome},
+    message::{
+        CallReply, EndReply, EndRequest, Join, JoinReply, JoinRequest, RefusalReason,
+        ToCoordinator, ToMember, Welcome,
+    },
     siblings::IsRunning,
 };
 
@@ -154,7 +157,7 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(JoinEvent)) -> Option<Join
     let mailbox = loop {
         match search.mailboxes.enter(&search.place.facts, rank, sender) {
             Ok(Some(mailbox)) => break mailbox,
-            Ok(None) if has_ended(&search) => return Some(crashed(false)),
+            Ok(None) if has_ended(&search) => return Some(ended(false, "its process has ended")),
             Ok(None) => drop(orders.wait(pauses.next_pause())?),
             Err(error) if entering.tolerates(&error, clock::now()) => {
                 drop(orders.wait(pauses.next_pause())?);
@@ -188,14 +191,14 @@ fn has_ended(search: &Search) -> bool {
     !(search.is_running)(&search.place.process)
 }
 
-/// The end of rank 0's process, which a rank that it has taken in may have to report.
-fn crashed(is_in: bool) -> JoinEvent {
-    let how = "its process has ended".into();
-    if is_in {
-        JoinEvent::Lost(how)
+/// The end of rank 0, which a rank that it has taken in may have to report.
+fn ended(is_in: bool, how: &str) -> JoinEvent {
+    let event = if is_in {
+        JoinEvent::Lost
     } else {
-        JoinEvent::Failed(how)
-    }
+        JoinEvent::Failed
+    };
+    event(how.into())
 }
 
 fn silent() -> JoinEvent {
@@ -216,7 +219,7 @@ impl Asking<'_> {
         let (shortest, longest) = self.mailbox.pace();
         let mut pace = PollInterval::new(shortest, longest, now);
         let mut endpoint = MemberEndpoint::new(self.search.join.rank, self.search.join.nonce);
-        let join = ToCoordinator::Join(self.search.join.clone());
+        let join = ToCoordinator::Join(JoinRequest::Join(self.search.join.clone()));
         endpoint.send(join.clone());
         // It may have been read long before the answer is seen.
         self.orders.lock().is_expected = true;
@@ -251,31 +254,28 @@ impl Asking<'_> {
             let mut heard = endpoint.receive(found).into_iter();
             while let Some(message) = heard.next() {
                 match message {
-                    ToMember::Forming { coordinator } if !is_in => {
+                    ToMember::Join(JoinReply::Forming { coordinator }) if !is_in => {
                         is_in = true;
                         (self.tell)(JoinEvent::Forming {
                             coordinator,
                             connection: None,
                         });
                     }
-                    ToMember::Refused { reason } if !reason.is_final() => {
+                    ToMember::Join(JoinReply::Refused { reason }) if !reason.is_final() => {
                         let has_formed = matches!(reason, RefusalReason::AlreadyFormed { .. });
                         ask_again = has_formed.then_some(now + ASK_AGAIN).or(ask_again);
                         (self.tell)(JoinEvent::Refused(reason));
                     }
-                    ToMember::Refused { reason } => {
+                    ToMember::Join(JoinReply::Refused { reason }) => {
                         self.say_goodbye(endpoint, outbox, None);
                         return Some(JoinEvent::Refused(reason));
                     }
-                    ToMember::Abort { cause, .. } => {
+                    ToMember::Call(CallReply::Abort { cause, .. }) => {
                         self.say_goodbye(endpoint, outbox, None);
                         return Some(JoinEvent::Refused(cause.into()));
                     }
-                    ToMember::Bye { .. } if !is_in => {
-                        return Some(JoinEvent::Failed("it left".into()));
-                    }
-                    ToMember::Bye { .. } => return Some(JoinEvent::Lost("it left".into())),
-                    ToMember::Welcome(welcome) if self.is_meant(&welcome) => {
+                    ToMember::End(EndReply::Bye { .. }) => return Some(ended(is_in, "it left")),
+                    ToMember::Join(JoinReply::Welcome(welcome)) if self.is_meant(&welcome) => {
                         return Some(JoinEvent::WelcomeOverFiles(Box::new(EnteredFiles {
                             welcome,
                             mailbox: Arc::clone(&self.mailbox),
@@ -289,7 +289,7 @@ impl Asking<'_> {
             }
             // What rank 0 has said before its end counts, so it is read first.
             if has_ended {
-                return Some(crashed(is_in));
+                return Some(ended(is_in, "its process has ended"));
             }
             if now >= check_at {
                 check_at = now + CHECK_EVERY;
@@ -311,14 +311,14 @@ impl Asking<'_> {
                 return None;
             };
             for other in rivals {
-                endpoint.send(ToCoordinator::Rival { other });
+                endpoint.send(ToCoordinator::Join(JoinRequest::Rival { other }));
             }
         }
     }
 
     /// Tells rank 0 that it need not wait for us.
     fn say_goodbye(&self, mut endpoint: MemberEndpoint, mut outbox: Outbox, cause: Option<Error>) {
-        endpoint.send(ToCoordinator::Leave { cause });
+        endpoint.send(ToCoordinator::End(EndRequest::Leave { cause }));
         outbox.put(endpoint.take_outgoing(true));
         let deadline = clock::now() + GOODBYE_LIMIT;
         loop {

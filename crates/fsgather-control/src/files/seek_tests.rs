@@ -40,7 +40,9 @@ impl Bed {
     fn asked() -> Self {
         let mut bed = Self::begin(None);
         let heard = bed.hear();
-        assert!(matches!(heard, ToCoordinator::Join(join) if join.rank == Rank::new(1)));
+        assert!(
+            matches!(heard, ToCoordinator::Join(JoinRequest::Join(join)) if join.rank == Rank::new(1))
+        );
         bed
     }
 
@@ -104,9 +106,9 @@ impl Bed {
 
     fn take_in(&mut self) {
         self.say(BulletinItem::Admitted);
-        self.tell(ToMember::Forming {
+        self.tell(ToMember::Join(JoinReply::Forming {
             coordinator: "here (pid 1)".into(),
-        });
+        }));
         let event = self.event();
         assert!(
             matches!(event, Some(JoinEvent::Forming { coordinator, .. }) if coordinator == "here (pid 1)")
@@ -128,16 +130,16 @@ impl Bed {
 }
 
 fn bye() -> ToMember {
-    ToMember::Bye { orderly: true }
+    ToMember::End(EndReply::Bye { orderly: true })
 }
 
 fn welcome(nonce: u128) -> ToMember {
-    ToMember::Welcome(Welcome {
+    ToMember::Join(JoinReply::Welcome(Welcome {
         nonces: vec![0, nonce],
         communicator: Uuid::nil(),
         processes: vec![process(1), process(2)],
         timeout: SOON,
-    })
+    }))
 }
 
 #[test]
@@ -161,9 +163,9 @@ fn a_rank_0_that_leaves_after_it_took_in_is_lost() {
 fn that_a_world_is_forming_is_told_once() {
     let mut bed = Bed::asked();
     bed.take_in();
-    bed.tell(ToMember::Forming {
+    bed.tell(ToMember::Join(JoinReply::Forming {
         coordinator: "again".into(),
-    });
+    }));
     bed.tell(bye());
     assert!(matches!(bed.event(), Some(JoinEvent::Lost(_))));
 }
@@ -225,11 +227,11 @@ fn who_cannot_write_any_more_says_so_once_it_is_in() {
 #[test]
 fn who_is_refused_says_goodbye() {
     let cause = || Error::config("a reason");
-    let abort = ToMember::Abort {
+    let abort = ToMember::Call(CallReply::Abort {
         channel: ChannelId::WORLD,
         cause: cause(),
-    };
-    let refused = |reason| ToMember::Refused { reason };
+    });
+    let refused = |reason| ToMember::Join(JoinReply::Refused { reason });
     let failed = refused(cause().into());
     let other_size = refused(RefusalReason::OtherSize("a size".into()));
     for message in [abort, failed, other_size] {
@@ -242,7 +244,10 @@ fn who_is_refused_says_goodbye() {
             Some(JoinEvent::Refused(RefusalReason::OtherSize(why))) => assert_eq!(why, "a size"),
             _ => panic!("another event"),
         }
-        assert!(matches!(bed.hear(), ToCoordinator::Leave { cause: None }));
+        assert!(matches!(
+            bed.hear(),
+            ToCoordinator::End(EndRequest::Leave { cause: None })
+        ));
         assert!(bed.has_learnt_all());
     }
 }
@@ -266,7 +271,7 @@ fn a_welcome_counts_for_those_whom_it_names() {
 fn a_world_that_has_formed_without_this_process_is_asked_again() {
     let mut bed = Bed::asked();
     let reason = RefusalReason::OtherStart("another start".into());
-    bed.tell(ToMember::Refused { reason });
+    bed.tell(ToMember::Join(JoinReply::Refused { reason }));
     assert!(matches!(
         bed.event(),
         Some(JoinEvent::Refused(RefusalReason::OtherStart(why))) if why == "another start"
@@ -276,12 +281,14 @@ fn a_world_that_has_formed_without_this_process_is_asked_again() {
         running: "a job".into(),
         is_live: true,
     };
-    bed.tell(ToMember::Refused { reason });
+    bed.tell(ToMember::Join(JoinReply::Refused { reason }));
     assert!(matches!(
         bed.event(),
         Some(JoinEvent::Refused(RefusalReason::AlreadyFormed { running, .. })) if running == "a job"
     ));
-    assert!(matches!(bed.hear(), ToCoordinator::Join(join) if join.nonce == NONCE));
+    assert!(
+        matches!(bed.hear(), ToCoordinator::Join(JoinRequest::Join(join)) if join.nonce == NONCE)
+    );
     assert!(clock::now() - told_at >= ASK_AGAIN);
 }
 
@@ -292,7 +299,7 @@ fn who_gives_up_says_why_and_rank_0_knows_before_it_is_over() {
         let searching = bed.searching.take().unwrap();
         searching.report_rival("b (pid 3)".into());
         assert!(
-            matches!(bed.hear(), ToCoordinator::Rival { other } if other == "b (pid 3)"),
+            matches!(bed.hear(), ToCoordinator::Join(JoinRequest::Rival { other }) if other == "b (pid 3)"),
             "a rival is told"
         );
         let expected = cause
@@ -305,7 +312,8 @@ fn who_gives_up_says_why_and_rank_0_knows_before_it_is_over() {
         // It is there already: dropping has waited for that.
         let found = bed.mailbox.receive(true).unwrap();
         let heard = bed.endpoint.receive(found);
-        let [(_, _, ToCoordinator::Leave { cause: Some(cause) })] = &heard[..] else {
+        let [(_, _, ToCoordinator::End(EndRequest::Leave { cause: Some(cause) }))] = &heard[..]
+        else {
             panic!("not a farewell: {heard:?}");
         };
         assert_eq!(cause.to_string(), expected.to_string());
@@ -328,7 +336,9 @@ async fn each_of_two_worlds_is_told_of_the_other_one() {
     worlds.report_rivals().await;
     // The first one was not told of any as long as it was alone.
     for (bed, rival) in beds.iter_mut().zip([names[1], names[0]]) {
-        assert!(matches!(bed.hear(), ToCoordinator::Rival { other } if other == rival));
+        assert!(
+            matches!(bed.hear(), ToCoordinator::Join(JoinRequest::Rival { other }) if other == rival)
+        );
     }
 }
 

@@ -13,7 +13,7 @@ use fsgather_core::{AwakeClock, Error, WaitEnd, duration_text};
 use crate::{
     files::Searching,
     member::silence::{Due, Silence},
-    message::ToCoordinator,
+    message::{EndRequest, JoinRequest, Probe, ToCoordinator},
     tcp::{attempt::Joining, connection::TransportError},
 };
 
@@ -135,7 +135,10 @@ impl FormingWorlds {
             let other = names[(index + 1) % names.len()].clone();
             match &mut forming.route {
                 JoinRoute::Tcp(joining, _) => {
-                    let _ = joining.writer.send(&ToCoordinator::Rival { other }).await;
+                    let _ = joining
+                        .writer
+                        .send(&ToCoordinator::Join(JoinRequest::Rival { other }))
+                        .await;
                 }
                 JoinRoute::Files(searching) => searching.report_rival(other),
             }
@@ -152,7 +155,7 @@ impl FormingWorlds {
             match listening.look(now) {
                 None => {}
                 Some(Due::Ask) => {
-                    let asked = joining.writer.send(&ToCoordinator::Ask);
+                    let asked = joining.writer.send(&ToCoordinator::Probe(Probe::Ask));
                     let _ = tokio::time::timeout(GOODBYE_LIMIT, asked).await;
                 }
                 Some(Due::Warning(silent)) => fsgather_core::warn!(
@@ -173,7 +176,10 @@ impl FormingWorlds {
                 JoinRoute::Tcp(mut joining, _) => {
                     let cause = Some(cause.clone());
                     let told = async {
-                        joining.writer.send(&ToCoordinator::Leave { cause }).await?;
+                        joining
+                            .writer
+                            .send(&ToCoordinator::End(EndRequest::Leave { cause }))
+                            .await?;
                         joining.writer.shut().await;
                         Ok::<(), TransportError>(())
                     };

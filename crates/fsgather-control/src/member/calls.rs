@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use fsgather_core::{Call, ChannelId, Contribution, Error, Phase, Round, Step, Ticket, Verdict};
 
-use super::{Member, MemberAction};
+use super::Member;
 
 impl Member {
     /// Numbers a call.
@@ -42,7 +42,7 @@ impl Member {
         let message = channel.contribute(ticket, round, contribution, now)?;
         self.keeping.publish(ticket.channel, ticket.epoch, leaves);
         self.doing = ticket.activity(Phase::Waiting);
-        self.actions.push(MemberAction::Send(message));
+        self.send(message);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use fsgather_core::{
     Round, Step, Ticket, Verdict,
 };
 
-use crate::message::ToCoordinator;
+use crate::message::CallRequest;
 
 /// How often rank 0 is told that a call gets on, at most;
 const STATUS_EVERY: Duration = Duration::from_secs(1);
@@ -216,7 +216,7 @@ impl Channel {
         round: Round,
         contribution: Contribution,
         now: Instant,
-    ) -> Result<ToCoordinator, Error> {
+    ) -> Result<CallRequest, Error> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
@@ -242,7 +242,7 @@ impl Channel {
         step: Step,
         contribution: Contribution,
         now: Instant,
-    ) -> ToCoordinator {
+    ) -> CallRequest {
         if self.awaited.is_empty() {
             // What rank 0 said before does not count.
             self.heard = now;
@@ -253,12 +253,10 @@ impl Channel {
             timeout: call.timeout,
         };
         self.awaited.insert(step, awaited);
-        ToCoordinator::Contribute {
+        CallRequest::Contribute {
             step,
             call: call.clone(),
-            body: contribution.body,
-            leaves: contribution.leaves,
-            further_rounds: contribution.further_rounds,
+            contribution,
         }
     }
 
@@ -280,7 +278,7 @@ impl Channel {
         step: Step,
         verdict: Verdict,
         now: Instant,
-    ) -> Option<ToCoordinator> {
+    ) -> Option<CallRequest> {
         self.awaited.remove(&step);
         self.undecided = self.undecided.max(step.epoch.next());
         if let Some(started) = self.started.get_mut(&step.epoch) {
@@ -304,7 +302,7 @@ impl Channel {
         epoch: Epoch,
         cause: Error,
         now: Instant,
-    ) -> Option<ToCoordinator> {
+    ) -> Option<CallRequest> {
         let started = self.started.get_mut(&epoch)?;
         if std::mem::replace(&mut started.is_abandoned, true) {
             return None;
@@ -318,10 +316,9 @@ impl Channel {
             let call = CallName::of(&started.call, epoch);
             let activity = Activity::within(Phase::Publishing, call);
             self.started.remove(&epoch);
-            return Some(ToCoordinator::Fail {
+            return Some(CallRequest::Fail {
                 channel: self.id,
-                epoch: Some(epoch),
-                cause,
+                cause: cause.cut_to_size(),
                 activity,
             });
         }
@@ -334,7 +331,7 @@ impl Channel {
 
     /// Notes that this rank leaves the communicator, and wants nothing of it any more; what to say to rank 0
     /// before.
-    pub(super) fn retire(&mut self, now: Instant) -> Vec<ToCoordinator> {
+    pub(super) fn retire(&mut self, now: Instant) -> Vec<CallRequest> {
         self.is_retiring = true;
         let started = self.started.values();
         let is_missed = |started: &ContributedCall| started.round.get() < started.own_rounds;
@@ -367,7 +364,7 @@ impl Channel {
     }
 
     /// Does what the others need of this rank in an abandoned call of which it has the last verdict.
-    fn go_on_without(&mut self, epoch: Epoch, now: Instant) -> Option<ToCoordinator> {
+    fn go_on_without(&mut self, epoch: Epoch, now: Instant) -> Option<CallRequest> {
         let channel = self.id;
         let started = self.started.get_mut(&epoch)?;
         if self.failure.is_none() && Some(started.round.get()) < started.rounds {
@@ -381,12 +378,12 @@ impl Channel {
             return Some(self.hand_in(&call, step, Contribution::inline(Bytes::new()), now));
         }
         let started = self.started.remove(&epoch)?;
-        let done = ToCoordinator::Done { channel, epoch };
+        let done = CallRequest::Done { channel, epoch };
         started.acknowledge.then_some(done)
     }
 
     /// Fails all calls that are not decided, and all later ones; what to say to rank 0.
-    pub(super) fn fail(&mut self, cause: &Error) -> Vec<ToCoordinator> {
+    pub(super) fn fail(&mut self, cause: &Error) -> Vec<CallRequest> {
         self.awaited.clear();
         self.failure.get_or_insert_with(|| cause.clone());
         let started = self.started.iter();
@@ -407,7 +404,7 @@ impl Channel {
         bytes: u64,
         timeout: Duration,
         now: Instant,
-    ) -> Option<ToCoordinator> {
+    ) -> Option<CallRequest> {
         let every = STATUS_EVERY.min(timeout / STATUS_IN_TIME);
         self.bytes += bytes;
         let epoch = activity
@@ -430,7 +427,7 @@ impl Channel {
         if self.reports.len() > REPORTS {
             self.reports.pop_first();
         }
-        Some(ToCoordinator::Status {
+        Some(CallRequest::Status {
             channel: self.id,
             activity: activity.clone(),
             bytes: self.bytes,
@@ -460,10 +457,10 @@ impl Channel {
     }
 
     /// Says that this rank has read all payloads of a call.
-    pub(super) fn done(&mut self, epoch: Epoch) -> ToCoordinator {
+    pub(super) fn done(&mut self, epoch: Epoch) -> CallRequest {
         self.reports.remove(&epoch);
         self.stalled.remove(&epoch);
-        ToCoordinator::Done {
+        CallRequest::Done {
             channel: self.id,
             epoch,
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use fsgather_core::{ChannelId, Epoch, Error, PeerFailure};
 
 use super::{Farewell, GRACE, Member, MemberAction, staying::Staying};
-use crate::message::ToCoordinator;
+use crate::message::EndRequest;
 
 /// How long a rank that is the first to fail, or has waited for rank 0 in vain, stays for those who read what it
 /// keeps, while they do not get on.
@@ -14,7 +14,8 @@ const FAILING_TIME_LIMIT: Duration = Duration::from_secs(10);
 impl Member {
     /// Says that this rank goes. Whoever still waits here for a verdict is told that this is the end.
     pub fn leave(&mut self, cause: Option<Error>) {
-        self.send(ToCoordinator::Leave { cause });
+        let cause = cause.map(Error::cut_to_size);
+        self.send(EndRequest::Leave { cause });
         for id in self.channel_ids() {
             self.fail_channel(id, &Error::closed());
         }
@@ -25,6 +26,7 @@ impl Member {
     /// alone; where it `looks_after_all`, as on rank 0, until all has been read.
     pub fn stay(&mut self, cause: Option<Error>, looks_after_all: bool, now: Instant) {
         self.now = now;
+        let cause = cause.map(Error::cut_to_size);
         let is_first_to_fail = cause.is_some() && self.failure(ChannelId::WORLD).is_none();
         // Rank 0 says when the time is over; only where that says nothing at all it is over by itself.
         let timeout = if is_first_to_fail || self.has_given_up {
@@ -34,9 +36,9 @@ impl Member {
         };
         if looks_after_all || self.keeping.is_alone() {
             self.staying = Some(Staying::new(timeout, now));
-            self.send(ToCoordinator::Stay { cause });
+            self.send(EndRequest::Stay { cause });
         } else {
-            self.send(ToCoordinator::Leave { cause });
+            self.send(EndRequest::Leave { cause });
         }
         for id in self.channel_ids() {
             self.fail_channel(id, &Error::closed());
@@ -67,7 +69,7 @@ impl Member {
     /// Says that this rank goes, if it has stayed.
     pub fn end_stay(&mut self) {
         if self.staying.take().is_some() {
-            self.send(ToCoordinator::Leave { cause: None });
+            self.send(EndRequest::Leave { cause: None });
         }
     }
 

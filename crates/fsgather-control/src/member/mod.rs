@@ -17,7 +17,7 @@ use std::{
 
 use fsgather_core::{
     Activity, CallName, ChannelId, Epoch, Error, Neighbour, Peer, PeerFailure, Phase, Rank, Round,
-    Site, Step, Table, Verdict, Whereabouts,
+    Site, Step, Verdict, Whereabouts,
 };
 
 use self::{
@@ -27,7 +27,9 @@ use self::{
     staying::Staying,
     watching::{OWN_LOOK, Watching},
 };
-use crate::message::{ToCoordinator, ToMember};
+use crate::message::{
+    CallReply, CallRequest, EndReply, EndRequest, GroupRequest, Probe, ToCoordinator, ToMember,
+};
 
 /// How much longer than the time-out a member waits for rank 0 to say that it has passed.
 const GRACE: Duration = Duration::from_secs(10);
@@ -188,7 +190,7 @@ impl Member {
             ));
         }
         self.channels.insert(id, Channel::new(id, now));
-        self.send(ToCoordinator::Open {
+        self.send(GroupRequest::Open {
             channel: id,
             members,
         });
@@ -204,7 +206,7 @@ impl Member {
             ),
             (_, _, Some(cause)) => {
                 let cause = cause.clone();
-                self.fail(id, None, cause.clone(), self.doing.clone());
+                self.fail(id, cause.clone(), self.doing.clone());
                 Some(cause)
             }
             _ => None,
@@ -237,54 +239,36 @@ impl Member {
             channel.mark_heard(now);
         }
         match message {
-            ToMember::Release {
-                step,
-                bodies,
-                acknowledge,
-                further_rounds,
-                last,
-            } => {
-                let table = bodies.map(|bodies| Table {
-                    bodies,
-                    acknowledge,
-                });
-                self.release(
-                    step,
-                    Verdict {
-                        table,
-                        further_rounds,
-                        last,
-                    },
-                    now,
-                );
-            }
-            ToMember::Abort { channel, cause } => {
-                self.forget_undecided(channel);
-                self.fail_channel(channel, &cause);
-                self.send(ToCoordinator::AbortSeen { channel });
-            }
-            ToMember::Reclaim { channel, epoch } => {
-                self.keeping.forget(channel, epoch);
-                self.actions.push(MemberAction::Reclaim { channel, epoch });
-            }
-            ToMember::Bye { orderly } => self.bye(orderly),
-            ToMember::Notice { text } => self.actions.push(MemberAction::Note(text)),
-            ToMember::Warning { text } => self.actions.push(MemberAction::Warn(text)),
-            ToMember::Ask => self.send(ToCoordinator::Here),
-            ToMember::Look { number, neighbour } => {
+            ToMember::Call(reply) => self.on_call(reply, now),
+            ToMember::Probe(Probe::Ask) => self.send(Probe::Here),
+            ToMember::Probe(Probe::Look { number, neighbour }) => {
                 self.actions.push(MemberAction::Look { number, neighbour });
             }
-            ToMember::Needed { by } => {
+            ToMember::End(EndReply::Needed { by }) => {
                 if let Some(staying) = &mut self.staying {
                     staying.needed(by, now);
                 }
             }
-            ToMember::KeepWaiting { .. }
-            | ToMember::Forming { .. }
-            | ToMember::Refused { .. }
-            | ToMember::Welcome(_)
-            | ToMember::Moved
-            | ToMember::Here => {}
+            ToMember::End(EndReply::Bye { orderly }) => self.bye(orderly),
+            ToMember::Join(_) | ToMember::Probe(_) => {}
+        }
+    }
+
+    fn on_call(&mut self, reply: CallReply, now: Instant) {
+        match reply {
+            CallReply::Release { step, verdict } => self.release(step, verdict, now),
+            CallReply::Abort { channel, cause } => {
+                self.forget_undecided(channel);
+                self.fail_channel(channel, &cause);
+                self.send(CallRequest::AbortSeen { channel });
+            }
+            CallReply::Reclaim { channel, epoch } => {
+                self.keeping.forget(channel, epoch);
+                self.actions.push(MemberAction::Reclaim { channel, epoch });
+            }
+            CallReply::Notice { text } => self.actions.push(MemberAction::Note(text)),
+            CallReply::Warning { text } => self.actions.push(MemberAction::Warn(text)),
+            CallReply::KeepWaiting { .. } => {}
         }
     }
 
@@ -309,18 +293,12 @@ impl Member {
     }
 
     /// Says that this rank cannot go on with a call; rank 0 decides what everybody returns.
-    pub fn fail(
-        &mut self,
-        channel: ChannelId,
-        epoch: Option<Epoch>,
-        cause: Error,
-        doing: Activity,
-    ) {
-        self.send(ToCoordinator::Fail {
+    pub fn fail(&mut self, channel: ChannelId, cause: Error, activity: Activity) {
+        self.send(CallRequest::Fail {
             channel,
-            epoch,
-            cause,
-            activity: doing,
+            // A user's text may be of any length, and a message may not.
+            cause: cause.cut_to_size(),
+            activity,
         });
     }
 
@@ -336,7 +314,7 @@ impl Member {
     /// Fails one communicator here and now, and tells rank 0.
     pub fn interrupt_channel(&mut self, id: ChannelId, cause: &Error) {
         if self.failure(id).is_none() {
-            self.fail(id, None, cause.clone(), self.doing.clone());
+            self.fail(id, cause.clone(), self.doing.clone());
             self.fail_channel(id, cause);
         }
     }
@@ -390,7 +368,7 @@ impl Member {
             return;
         }
         if lane.tells_of_stall(call.epoch, idle, timeout) {
-            self.send(ToCoordinator::Stalled {
+            self.send(CallRequest::Stalled {
                 channel,
                 activity: doing,
                 waits_for: waits_for.to_vec(),
@@ -423,7 +401,7 @@ impl Member {
 
     /// Tells rank 0 of the end of another process on this host.
     pub fn sibling_exited(&mut self, rank: Rank) {
-        self.send(ToCoordinator::SiblingExited { rank });
+        self.send(EndRequest::SiblingExited { rank });
     }
 
     /// Says what this rank has seen when it was told to look: at `who`, itself or a neighbour.
@@ -431,7 +409,7 @@ impl Member {
         if number == OWN_LOOK {
             return self.watching.see(whereabouts);
         }
-        self.send(ToCoordinator::Seen {
+        self.send(Probe::Seen {
             number,
             who,
             whereabouts,
@@ -464,7 +442,7 @@ impl Member {
     fn go_if_free(&mut self, id: ChannelId) {
         if self.channels.get(&id).is_some_and(Channel::can_retire) {
             self.channels.remove(&id);
-            self.send(ToCoordinator::Retire { channel: id });
+            self.send(GroupRequest::Retire { channel: id });
         }
         self.close_if_free();
     }
@@ -477,7 +455,7 @@ impl Member {
                 // Not now: a rank 0 that has just been given up on elsewhere gets no time on top.
                 world.mark_heard(self.heard);
             }
-            self.send(ToCoordinator::Close { site });
+            self.send(EndRequest::Close { site });
         }
     }
 
@@ -505,27 +483,9 @@ impl Member {
         self.channels.keys().copied().collect()
     }
 
-    fn send(&mut self, message: ToCoordinator) {
+    fn send(&mut self, message: impl Into<ToCoordinator>) {
         if self.farewell.is_none() && self.lost.is_none() {
-            // A user's text may be of any length, and a message may not.
-            let message = match message {
-                ToCoordinator::Fail {
-                    channel,
-                    epoch,
-                    cause,
-                    activity,
-                } => ToCoordinator::Fail {
-                    channel,
-                    epoch,
-                    cause: cause.cut_to_size(),
-                    activity,
-                },
-                ToCoordinator::Leave { cause } => ToCoordinator::Leave {
-                    cause: cause.map(Error::cut_to_size),
-                },
-                other => other,
-            };
-            self.actions.push(MemberAction::Send(message));
+            self.actions.push(MemberAction::Send(message.into()));
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
     GRACE, Member, MemberAction, channel::Channel, silence::Due, staying::Staying,
     watching::OWN_LOOK,
 };
-use crate::message::ToCoordinator;
+use crate::message::Probe;
 
 impl Member {
     /// Lets time pass: gives up on a rank 0 that is long overdue with what it owes.
@@ -129,7 +129,7 @@ impl Member {
         };
         match self.silence.look(since, self.heard, now) {
             None => {}
-            Some(Due::Ask) => self.send(ToCoordinator::Ask),
+            Some(Due::Ask) => self.send(Probe::Ask),
             Some(Due::Warning(silent)) => {
                 let mut channels = self.channel_ids().into_iter();
                 let awaited = channels.find_map(|id| Some(name_of(id, &*self.first_awaited(id)?)));

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::{
     join::event::JoinEvent,
-    message::{Join, ToCoordinator, ToMember},
+    message::{CallReply, EndReply, Join, JoinReply, JoinRequest, ToCoordinator, ToMember},
     tcp::{
         connection::{
             Connection, ConnectionReader, ConnectionWriter, HANDSHAKE_LIMIT, TransportError,
@@ -102,11 +102,14 @@ async fn ask(
     join: Join,
 ) -> JoinEvent {
     let asked = async {
-        connection.writer.send(&ToCoordinator::Join(join)).await?;
+        connection
+            .writer
+            .send(&ToCoordinator::Join(JoinRequest::Join(join)))
+            .await?;
         connection.reader.next::<ToMember>().await
     };
     match tokio::time::timeout(HANDSHAKE_LIMIT, asked).await {
-        Ok(Ok(ToMember::Forming { coordinator })) => {
+        Ok(Ok(ToMember::Join(JoinReply::Forming { coordinator }))) => {
             let joining = Joining {
                 writer: connection.writer,
                 address,
@@ -117,7 +120,7 @@ async fn ask(
                 connection: Some((Box::new(joining), connection.reader)),
             }
         }
-        Ok(Ok(ToMember::Refused { reason })) => JoinEvent::Refused(reason),
+        Ok(Ok(ToMember::Join(JoinReply::Refused { reason }))) => JoinEvent::Refused(reason),
         Ok(Ok(_)) => JoinEvent::Failed("an answer out of place".into()),
         Ok(Err(error)) => JoinEvent::Failed(error.to_string()),
         Err(_) => JoinEvent::Failed(TransportError::Silent.to_string()),
@@ -130,10 +133,14 @@ pub(crate) async fn await_welcome(mut reader: ConnectionReader, words: &AtomicUs
         let said = reader.next::<ToMember>().await;
         words.fetch_add(1, Ordering::Relaxed);
         match said {
-            Ok(ToMember::Welcome(welcome)) => return JoinEvent::WelcomeOverTcp(welcome, reader),
-            Ok(ToMember::Abort { cause, .. }) => return JoinEvent::Refused(cause.into()),
-            Ok(ToMember::Bye { .. }) => return JoinEvent::Lost("it left".into()),
-            Ok(ToMember::Moved) => return JoinEvent::Moved,
+            Ok(ToMember::Join(JoinReply::Welcome(welcome))) => {
+                return JoinEvent::WelcomeOverTcp(welcome, reader);
+            }
+            Ok(ToMember::Call(CallReply::Abort { cause, .. })) => {
+                return JoinEvent::Refused(cause.into());
+            }
+            Ok(ToMember::End(EndReply::Bye { .. })) => return JoinEvent::Lost("it left".into()),
+            Ok(ToMember::Join(JoinReply::Moved)) => return JoinEvent::Moved,
             Ok(_) => {}
             Err(end) => return JoinEvent::Lost(end.to_string()),
         }

@@ -24,7 +24,7 @@ use crate::{
         seeker::seek,
     },
     machines::Machines,
-    message::ToCoordinator,
+    message::{JoinRequest, ToCoordinator},
     tcp::{
         carrier::TcpCarrier,
         connection::{self, Connection, TransportError},
@@ -363,10 +363,10 @@ pub(crate) fn enter(
     let watch = WatchLine {
         address,
         credentials,
-        hello: ToCoordinator::Watch {
+        hello: ToCoordinator::Join(JoinRequest::Watch {
             rank: config.rank,
             nonce,
-        },
+        }),
     };
     // A member has to notice when rank 0's host vanishes; what it agrees on with the others meanwhile need not wait for that.
     runtime.spawn(watch.watch(Arc::clone(&node)));

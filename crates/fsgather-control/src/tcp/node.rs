@@ -22,7 +22,7 @@ use crate::{
     coordinator::Coordinator,
     machines::{Machines, Outlet},
     member::Member,
-    message::{Join, RefusalReason, ToCoordinator, ToMember},
+    message::{CallRequest, Join, RefusalReason, ToCoordinator, ToMember},
     node::{Medium, Node, NodeState, Notifier},
     tcp::{
         connection::{ConnectionReader, ConnectionWriter},
@@ -313,9 +313,11 @@ impl TcpNode {
     fn on_message(&self, from: Rank, message: ToCoordinator) {
         let is_quiet = matches!(
             message,
-            ToCoordinator::Contribute { .. }
-                | ToCoordinator::Status { .. }
-                | ToCoordinator::Stalled { .. }
+            ToCoordinator::Call(
+                CallRequest::Contribute { .. }
+                    | CallRequest::Status { .. }
+                    | CallRequest::Stalled { .. }
+            )
         );
         let deliver = |state: &mut NodeState<Connections>, now| {
             if let Some(coordinator) = &mut state.machines.coordinator {

@@ -6,7 +6,7 @@ use fsgather_core::{Backoff, Error, Rank};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
-    message::{RefusalReason, ToCoordinator, ToMember},
+    message::{JoinReply, JoinRequest, RefusalReason, ToCoordinator, ToMember},
     siblings::IsRunning,
     tcp::{
         acceptor,
@@ -72,7 +72,7 @@ async fn answer(
         return;
     };
     match (purpose, first) {
-        (ConnectionPurpose::Control, ToCoordinator::Join(join)) => {
+        (ConnectionPurpose::Control, ToCoordinator::Join(JoinRequest::Join(join))) => {
             let rank = join.rank;
             let mut refused = Some(connection);
             let its = Arc::clone(&node);
@@ -89,13 +89,13 @@ async fn answer(
                 tasks::spawn(refuse(connection, refusal));
             }
         }
-        (ConnectionPurpose::Mismatch, ToCoordinator::Join(join)) => {
+        (ConnectionPurpose::Mismatch, ToCoordinator::Join(JoinRequest::Join(join))) => {
             let refusal = node.coordinate(|coordinator, _| coordinator.report_mismatch(&join));
             if let Some(refusal) = refusal {
                 tasks::spawn(refuse(connection, refusal));
             }
         }
-        (ConnectionPurpose::Watch, ToCoordinator::Watch { rank, nonce }) => {
+        (ConnectionPurpose::Watch, ToCoordinator::Join(JoinRequest::Watch { rank, nonce })) => {
             let known = node
                 .coordinate(|coordinator, _| coordinator.is_watched_by(rank, nonce))
                 .unwrap_or(false);
@@ -124,7 +124,7 @@ async fn await_return(node: &TcpNode, rank: Rank, is_running: Arc<IsRunning>) {
 
 /// Tells a process why it cannot join, and waits until it has heard.
 async fn refuse(mut connection: Connection, reason: RefusalReason) {
-    let refusal = ToMember::Refused { reason };
+    let refusal = ToMember::Join(JoinReply::Refused { reason });
     if connection.writer.send(&refusal).await.is_ok() {
         connection.writer.shut().await;
         let _ = tokio::time::timeout(HANDSHAKE_LIMIT, connection.reader.drain()).await;
@@ -169,7 +169,7 @@ mod tests {
             job_credentials::JobCredentials,
         },
         machines::Machines,
-        message::Join,
+        message::{CallRequest, Join, Probe},
     };
 
     /// Rank 0 of a world of two ranks that is forming, with its server open. It has no timer, so nothing
@@ -231,10 +231,13 @@ mod tests {
         /// Asks to be rank 1, and is told that the world is forming.
         async fn ask(&self) -> Connection {
             let mut connection = self.connect().await;
-            let join = ToCoordinator::Join(join(1));
+            let join = ToCoordinator::Join(JoinRequest::Join(join(1)));
             connection.writer.send(&join).await.unwrap();
             let answer = connection.reader.next::<ToMember>().await.unwrap();
-            assert!(matches!(answer, ToMember::Forming { .. }), "{answer:?}");
+            assert!(
+                matches!(answer, ToMember::Join(JoinReply::Forming { .. })),
+                "{answer:?}"
+            );
             connection
         }
 
@@ -281,16 +284,18 @@ mod tests {
             server.missed().await;
             let mut again = server.ask().await;
             let welcome = again.reader.next::<ToMember>().await.unwrap();
-            assert!(matches!(welcome, ToMember::Welcome(_)), "{welcome:?}");
+            assert!(
+                matches!(welcome, ToMember::Join(JoinReply::Welcome(_))),
+                "{welcome:?}"
+            );
             let coordinator = server.node.coordinate(|c, _| (c.failure(), c.is_open()));
             assert_eq!(coordinator, Some((None, true)));
             // From now on it knows that it is in: the end of its connection is its own.
-            let word = ToCoordinator::Fail {
+            let word = ToCoordinator::Call(CallRequest::Fail {
                 channel: ChannelId::of_group(ChannelId::WORLD, &[Rank::ZERO], 7),
-                epoch: None,
                 cause: Error::config("of a group that nobody knows"),
                 activity: Activity::outside(Phase::Computing),
-            };
+            });
             again.writer.send(&word).await.unwrap();
             drop(again);
             let failure = server.failure().await.to_string();
@@ -305,16 +310,23 @@ mod tests {
             let mut before = server.connect().await;
             let mut again = server.ask().await;
             // It has been on its way for longer.
-            let join = ToCoordinator::Join(join(1));
+            let join = ToCoordinator::Join(JoinRequest::Join(join(1)));
             before.writer.send(&join).await.unwrap();
             let end = before.reader.next::<ToMember>().await.unwrap_err();
             assert!(matches!(end, TransportError::Closed), "{end:?}");
             drop(before);
             let welcome = again.reader.next::<ToMember>().await.unwrap();
-            assert!(matches!(welcome, ToMember::Welcome(_)), "{welcome:?}");
-            again.writer.send(&ToCoordinator::Ask).await.unwrap();
+            assert!(
+                matches!(welcome, ToMember::Join(JoinReply::Welcome(_))),
+                "{welcome:?}"
+            );
+            again
+                .writer
+                .send(&ToCoordinator::Probe(Probe::Ask))
+                .await
+                .unwrap();
             let answer = again.reader.next::<ToMember>().await.unwrap();
-            assert!(matches!(answer, ToMember::Here), "{answer:?}");
+            assert!(matches!(answer, ToMember::Probe(Probe::Here)), "{answer:?}");
             assert_eq!(server.node.coordinate(|c, _| c.failure()), Some(None));
         });
     }

@@ -6,13 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use fsgather_control::{
     coordinator::{Action, Coordinator},
-    message::{RefusalReason, ToCoordinator, ToMember},
+    message::{
+        CallReply, CallRequest, JoinReply, JoinRequest, RefusalReason, ToCoordinator, ToMember,
+    },
 };
 use fsgather_core::{
-    Call, ChannelId, Epoch, Error, Leaves, Operation, Rank, Site, Step, WorldSize,
+    Call, ChannelId, Contribution, Epoch, Error, Operation, Rank, Site, Step, WorldSize,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -287,7 +288,10 @@ impl Run {
         promise!(answer.is_ok(), "P8: rank {asker} gets {answer:?}");
         let heard = said.entry(asker).or_default();
         promise!(
-            matches!(heard.first(), Some(ToMember::Forming { .. })),
+            matches!(
+                heard.first(),
+                Some(ToMember::Join(JoinReply::Forming { .. }))
+            ),
             "P8: rank {asker} is not answered first of all: {heard:?}"
         );
         heard.remove(0);
@@ -296,7 +300,7 @@ impl Run {
             let expected = opens || (self.model.open && *rank == asker);
             let welcomed = match heard.as_slice() {
                 [] => false,
-                [ToMember::Welcome(welcome)] => {
+                [ToMember::Join(JoinReply::Welcome(welcome))] => {
                     welcome.nonces.get(*rank as usize) == Some(&nonce_of(*rank, *nonce))
                         && welcome.processes.len() == self.ranks as usize
                 }
@@ -339,10 +343,10 @@ impl Run {
         let Some(cause) = cause else {
             return Err(Broken("P8: the world should have failed".into()));
         };
-        let abort = ToMember::Abort {
+        let abort = ToMember::Call(CallReply::Abort {
             channel: ChannelId::WORLD,
             cause: cause.clone(),
-        };
+        });
         promise!(
             told == self.connected() && said.values().all(|heard| *heard == [abort.clone()]),
             "P8: the world fails with \"{cause}\", and says {said:?}"
@@ -402,7 +406,7 @@ impl Run {
         let other = "n9, pid 9".to_owned();
         self.coordinator.on_message(
             Rank::new(rank),
-            ToCoordinator::Rival { other },
+            ToCoordinator::Join(JoinRequest::Rival { other }),
             self.instant(),
         );
         let (said, _) = self.take();
@@ -463,19 +467,17 @@ impl Run {
         }
         let step = Step::verdict(ChannelId::WORLD, Epoch::FIRST);
         for rank in self.world_size.ranks() {
-            let contribution = ToCoordinator::Contribute {
+            let contribution = ToCoordinator::Call(CallRequest::Contribute {
                 step,
                 call: Call::new(Operation::Barrier, Site::default()),
-                body: Bytes::new(),
-                leaves: Leaves::Nothing,
-                further_rounds: 0,
-            };
+                contribution: Contribution::default(),
+            });
             self.coordinator
                 .on_message(rank, contribution, self.instant());
         }
         let (said, _) = self.take();
         let released = said.values().all(
-            |heard| matches!(heard.as_slice(), [ToMember::Release { step: of, .. }] if *of == step),
+            |heard| matches!(heard.as_slice(), [ToMember::Call(CallReply::Release { step: of, .. })] if *of == step),
         );
         promise!(
             released && said.len() == self.ranks as usize,

@@ -19,7 +19,7 @@ use std::{
 use fsgather_control::{
     coordinator::{Action, Coordinator, World as Setting},
     member::MemberAction,
-    message::{Join, ToCoordinator, ToMember},
+    message::{CallReply, CallRequest, Join, ToCoordinator, ToMember},
 };
 use fsgather_core::{Neighbour, ProcessId, Rank, ThreadState, Whereabouts, WorldSize};
 use uuid::Uuid;
@@ -395,7 +395,7 @@ impl World {
         let mut is_abort = false;
         match frame {
             Frame::Said(message) => {
-                is_abort = matches!(message, ToMember::Abort { .. });
+                is_abort = matches!(message, ToMember::Call(CallReply::Abort { .. }));
                 process.member.on_message(message, now);
             }
             Frame::End => process.member.lost("its connection closed"),
@@ -411,7 +411,12 @@ impl World {
         promise!(
             !is_abort
                 || !up.open
-                || matches!(answer, Some(Frame::Said(ToCoordinator::AbortSeen { .. }))),
+                || matches!(
+                    answer,
+                    Some(Frame::Said(ToCoordinator::Call(
+                        CallRequest::AbortSeen { .. }
+                    )))
+                ),
             "P3: rank {rank} does not say that it knows of the failure"
         );
         Ok(())

@@ -15,7 +15,9 @@ use std::{
     time::Duration,
 };
 
-use fsgather_control::message::{ToCoordinator, ToMember};
+use fsgather_control::message::{
+    CallReply, CallRequest, EndReply, EndRequest, GroupRequest, Probe, ToCoordinator, ToMember,
+};
 use fsgather_core::{
     Call, ChannelId, Contribution, Epoch, Error, PeerFailure, Rank, Step, Verdict,
 };
@@ -284,19 +286,22 @@ impl Ledger {
         connected: Connected<'_>,
     ) -> Checked {
         match message {
-            ToCoordinator::Open { channel, members } => {
+            ToCoordinator::Group(GroupRequest::Open { channel, members }) => {
                 self.opens(from, *channel, members, connected);
             }
-            ToCoordinator::Retire { channel } => self.retires(from, *channel),
-            ToCoordinator::Contribute {
-                step, call, body, ..
-            } if self.abort_of(step.channel).is_none() => {
+            ToCoordinator::Group(GroupRequest::Retire { channel }) => self.retires(from, *channel),
+            ToCoordinator::Call(CallRequest::Contribute {
+                step,
+                call,
+                contribution,
+            }) if self.abort_of(step.channel).is_none() => {
                 let is_abandoned = self.is_abandoned(from, *step);
                 let exchange = self.exchanges.entry(*step).or_default();
                 exchange.arrived.insert(from);
                 self.moved.insert(from, now);
                 self.movements.insert(now);
                 if is_abandoned && !exchange.handed_in.contains_key(&from) {
+                    let body = &contribution.body;
                     promise!(body.is_empty(), "P2: rank {from} hands in {body:?} unasked");
                     let nothing = Contribution::default();
                     exchange.handed_in.insert(from, (call.clone(), nothing));
@@ -304,7 +309,7 @@ impl Ledger {
                 exchange.last_progress = now;
                 self.last_progress = now;
             }
-            ToCoordinator::Status { channel, bytes, .. } => {
+            ToCoordinator::Call(CallRequest::Status { channel, bytes, .. }) => {
                 let before = self.bytes.entry((*channel, from)).or_default();
                 if *bytes > *before {
                     *before = *bytes;
@@ -313,26 +318,26 @@ impl Ledger {
                     self.moves(*channel, now);
                 }
             }
-            ToCoordinator::Done { channel, epoch } => {
+            ToCoordinator::Call(CallRequest::Done { channel, epoch }) => {
                 if let Some(payloads) = self.payloads.get_mut(&(*channel, *epoch)) {
                     payloads.done.insert(from);
                 }
                 self.last_progress = now;
             }
-            ToCoordinator::SiblingExited { rank } => {
+            ToCoordinator::End(EndRequest::SiblingExited { rank }) => {
                 self.reported.entry(*rank).or_insert(now);
             }
-            ToCoordinator::Fail { channel, .. } => {
+            ToCoordinator::Call(CallRequest::Fail { channel, .. }) => {
                 self.interrupted.remove(&from);
                 if let Some(lane) = self.lanes.get_mut(channel) {
                     lane.has_to_fail = true;
                 }
             }
-            ToCoordinator::Leave { cause } | ToCoordinator::Stay { cause } => {
+            ToCoordinator::End(EndRequest::Leave { cause } | EndRequest::Stay { cause }) => {
                 if cause.is_some() {
                     self.breaks_all_of(from);
                 }
-                if matches!(message, ToCoordinator::Stay { .. }) {
+                if matches!(message, ToCoordinator::End(EndRequest::Stay { .. })) {
                     self.stays_on(from, connected);
                 }
                 promise!(
@@ -342,12 +347,12 @@ impl Ledger {
                     "P3: rank {from} was interrupted, and leaves without a word about it"
                 );
             }
-            ToCoordinator::AbortSeen { channel } => {
+            ToCoordinator::Call(CallRequest::AbortSeen { channel }) => {
                 if let Some(lane) = self.lanes.get_mut(channel) {
                     lane.untold.remove(&from);
                 }
             }
-            ToCoordinator::Close { .. } => {
+            ToCoordinator::End(EndRequest::Close { .. }) => {
                 self.came_to_close.insert(from);
                 self.closing = Some(now);
                 self.last_progress = now;
@@ -390,14 +395,13 @@ impl Ledger {
             );
         }
         match message {
-            ToMember::Release {
-                step,
-                bodies,
-                acknowledge,
-                ..
-            } => self.releases(to, *step, bodies.as_ref(), *acknowledge, connected),
-            ToMember::Abort { channel, cause } => self.aborts(to, *channel, cause, now, connected),
-            ToMember::Reclaim { channel, epoch } => {
+            ToMember::Call(CallReply::Release { step, verdict }) => {
+                self.releases(to, *step, verdict.table.as_ref(), connected)
+            }
+            ToMember::Call(CallReply::Abort { channel, cause }) => {
+                self.aborts(to, *channel, cause, now, connected)
+            }
+            ToMember::Call(CallReply::Reclaim { channel, epoch }) => {
                 for owner in to {
                     // Of several that are lost at the same time, later ones may still be asked.
                     promise!(
@@ -408,14 +412,14 @@ impl Ledger {
                 }
                 Ok(())
             }
-            ToMember::Needed { by } if by.is_empty() => to
+            ToMember::End(EndReply::Needed { by }) if by.is_empty() => to
                 .iter()
                 .try_for_each(|rank| self.may_go(*rank, now, connected)),
-            ToMember::Here => {
+            ToMember::Probe(Probe::Here) => {
                 self.answered = now;
                 Ok(())
             }
-            ToMember::Bye { orderly } => {
+            ToMember::End(EndReply::Bye { orderly }) => {
                 for rank in to {
                     self.goodbyes.insert(*rank, *orderly);
                 }

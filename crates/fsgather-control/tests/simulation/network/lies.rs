@@ -2,7 +2,7 @@
 
 use fsgather_control::{
     coordinator::Action,
-    message::{ToCoordinator, ToMember},
+    message::{CallReply, CallRequest, ToCoordinator, ToMember},
 };
 use fsgather_core::Rank;
 
@@ -30,7 +30,7 @@ pub(crate) enum Lie {
 impl Lie {
     /// What is carried out of what rank 0 has ordered.
     pub(super) fn carries_out(self, ordered: Vec<Action>) -> Vec<Action> {
-        let is_verdict = |action: &Action| matches!(action, Action::Send { message, .. } if matches!(message, ToMember::Release { .. }));
+        let is_verdict = |action: &Action| matches!(action, Action::Send { message, .. } if matches!(message, ToMember::Call(CallReply::Release { .. })));
         let times = |action: &Action| match self {
             Self::SaysVerdictsTwice if is_verdict(action) => 2,
             _ => 1,
@@ -43,11 +43,12 @@ impl Lie {
 
     /// What arrives of what rank 0 has said.
     pub(super) fn carries(self, mut message: ToMember) -> Option<ToMember> {
-        if let ToMember::Release { bodies, .. } = &mut message {
-            match (self, bodies) {
+        if let ToMember::Call(CallReply::Release { verdict, .. }) = &mut message {
+            match (self, &mut verdict.table) {
                 (Self::LosesVerdicts, _) => return None,
-                (Self::SwapsParts, Some(bodies)) => bodies.reverse(),
-                (Self::DoublesParts, Some(bodies)) => {
+                (Self::SwapsParts, Some(table)) => table.bodies.reverse(),
+                (Self::DoublesParts, Some(table)) => {
+                    let bodies = &mut table.bodies;
                     let first = bodies.first().cloned();
                     if let (Some(first), Some(last)) = (first, bodies.last_mut()) {
                         *last = first;
@@ -68,18 +69,23 @@ impl Lie {
     ) -> Vec<(Rank, ToCoordinator)> {
         let mut heard = vec![(from, message.clone())];
         match (self, &message) {
-            (Self::HearsAnother, ToCoordinator::Contribute { .. }) if from == Rank::new(1) => {
+            (Self::HearsAnother, ToCoordinator::Call(CallRequest::Contribute { .. }))
+                if from == Rank::new(1) =>
+            {
                 heard.push((super::index(ranks - 1), message));
             }
-            (Self::HearsThatAllIsRead, ToCoordinator::Contribute { step, .. }) => {
-                let done = ToCoordinator::Done {
+            (
+                Self::HearsThatAllIsRead,
+                ToCoordinator::Call(CallRequest::Contribute { step, .. }),
+            ) => {
+                let done = ToCoordinator::Call(CallRequest::Done {
                     channel: step.channel,
                     epoch: step.epoch,
-                };
+                });
                 let ranks = 0..ranks;
                 heard.extend(ranks.map(|rank| (super::index(rank), done.clone())));
             }
-            (Self::LosesFailures, ToCoordinator::Fail { .. }) => heard.clear(),
+            (Self::LosesFailures, ToCoordinator::Call(CallRequest::Fail { .. })) => heard.clear(),
             _ => {}
         }
         heard

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use fsgather_core::{Call, Leaves, Operation, Rank, Step};
+use fsgather_core::{Call, Leaves, Operation, Rank, Step, Table};
 use fsgather_testkit::call_results::{Part, check_bodies, check_verdict};
 
 use super::{Broken, Checked, Connected, Ledger, promise};
@@ -13,14 +13,15 @@ impl Ledger {
         &mut self,
         to: &[Rank],
         step: Step,
-        bodies: Option<&Vec<Bytes>>,
-        acknowledge: bool,
+        table: Option<&Table>,
         connected: Connected<'_>,
     ) -> Checked {
         promise!(
             self.abort_of(step.channel).is_none(),
             "P3: {step:?} is released after the abort"
         );
+        let bodies = table.map(|table| &table.bodies);
+        let acknowledge = table.is_some_and(|table| table.acknowledge);
         self.late_releases += usize::from(self.abort().is_some());
         let members = self.members(step.channel).to_vec();
         let exchange = self.exchanges.entry(step).or_default();

@@ -235,8 +235,7 @@ impl Process {
         let channel = current.ticket.channel;
         if self.member.failure(channel).is_none() {
             let doing = current.ticket.activity(phase);
-            let epoch = Some(current.ticket.epoch);
-            self.member.fail(channel, epoch, cause.clone(), doing);
+            self.member.fail(channel, cause.clone(), doing);
         }
         self.awake = true;
         self.doing = Doing::Failing {
