@@ -1,5 +1,5 @@
-//! The vocabulary of all crates of fsgather, without I/O, except [`sys`], [`process_state`], [`last_error`], [`ended_rank`] and
-//! [`run_file`].
+//! The vocabulary of all crates of fsgather, without I/O, except [`sys`], [`process_state`], [`stacks`], [`last_error`], [`ended_rank`]
+//! and [`run_file`].
 //!
 //! # Words
 //!
@@ -27,6 +27,7 @@ mod warning;
 
 mod activity;
 mod call;
+mod call_event;
 mod call_id;
 mod call_name;
 mod compression_setting;
@@ -54,6 +55,7 @@ pub mod hash;
 pub mod last_error;
 pub mod process_state;
 pub mod run_file;
+pub mod stacks;
 pub mod sys;
 
 #[cfg(any(test, fuzzing))]
@@ -63,6 +65,7 @@ pub use activity::{Activity, Phase};
 pub use awake::AwakeClock;
 pub use background_threads::{BackgroundThread, BackgroundThreads, panic_text};
 pub use call::{Call, Operation, Recipients, Site, TypeTag, Way};
+pub use call_event::{CallEvent, Received, Route};
 pub use call_id::CallId;
 pub use call_name::CallName;
 pub use compression_setting::CompressionSetting;

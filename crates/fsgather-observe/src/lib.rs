@@ -1,13 +1,11 @@
-//! Observes the calls of a rank, for people and for ranks that wait for it. `fsgather run`, `ps` and `trace` show it.
+//! Observes the calls of a rank. `fsgather run`, `ps` and `trace` show what it has seen.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | [`call_log`] | the calls under way, for reports and for the log |
+//! | [`recording`] | records the calls of this rank, and keeps the last of them where others find them |
 //! | [`progress`] | the progress of a rank with its calls, which it overwrites ten times a second |
-//! | [`stacks`] | the functions and system call of a thread of this process, for ranks that wait for it |
 //! | [`trace`] | the last calls of each rank: kept in a file, read, put on one time axis, and drawn |
 
-pub mod call_log;
 pub mod progress;
-pub mod stacks;
+pub mod recording;
 pub mod trace;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, iter};
 
-use fsgather_observe::stacks::{
+use fsgather_core::stacks::{
     Thread,
     interpreter::{self, InterpreterThread, Libraries},
 };

@@ -16,7 +16,6 @@ use fsgather_config::{
 use fsgather_core::{
     Call, Error, Interrupt, Operation, RankNames, Site, sys::keep_standard_streams,
 };
-use fsgather_observe::call_log::CallLog;
 use fsgather_store::{check_compression, this_process};
 
 use crate::{
@@ -28,8 +27,9 @@ use crate::{
         meeting::{Joined, Request, join},
         rendezvous::Rendezvous,
     },
+    observer::Observer,
     payload::path_request::PathRequest,
-    recording, setup,
+    setup,
     speaking::speak_up,
     world_state::WorldState,
 };
@@ -367,7 +367,7 @@ impl Builder {
             request.clone(),
             context,
         );
-        world.call_log = CallLog::of_rank(&self.names);
+        world.observer = Observer::of_rank(rank, &self.names, &world.processes);
         world.sets_up_later = self.sets_up_later;
         world.moves_no_payloads = self.moves_no_payloads;
         world.compression = compression;
@@ -386,7 +386,7 @@ impl Builder {
         }
         let call = Call::new(Operation::SetUp, site.clone());
         setup::share_memory(&inner, &call)?;
-        recording::begin(&inner, trace, came, &self.names);
+        Observer::keep(&inner, trace, came, &self.names);
         Ok(Communicator::from_inner(inner, Postcard))
     }
 }

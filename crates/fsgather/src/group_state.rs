@@ -10,8 +10,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Epoch, Error, Exchange, Operation, Peer, Phase,
-    ProcessId, Rank, Round, Site, Ticket, lock,
+    Activity, Call, CallEvent, ChannelId, Contribution, Epoch, Error, Exchange, Operation, Peer,
+    Phase, ProcessId, Rank, Round, Site, Ticket, lock,
 };
 use fsgather_store::{
     PayloadId,
@@ -152,40 +152,35 @@ impl GroupState {
         self.exchange.progress(ticket, phase, bytes)
     }
 
-    /// Notes that a call has ended well, with all that was to be read.
-    pub(crate) fn record_end(&self, ticket: &Ticket) {
-        let WorldState {
-            call_log,
-            rank,
-            processes,
-            ..
-        } = &*self.world;
-        call_log.end(ticket, *rank, processes);
-    }
-
     /// One exchange without a payload, as any other call.
     pub(crate) fn pass(&self, call: Call) -> Result<(), Error> {
-        let WorldState {
-            call_log,
-            rank,
-            processes,
-            ..
-        } = &*self.world;
         let ticket = self.exchange.begin(call)?;
-        call_log.begin_waiting(&ticket, self.exchange.world_size().get());
+        self.observe_waiting(&ticket);
         let passed = self
             .exchange
             .contribute(&ticket, Round::VERDICT, Contribution::default())
             .and_then(|()| self.exchange.wait(&ticket, Round::VERDICT));
-        match passed {
-            Ok(verdict) => {
-                call_log.all_in_and_done(&ticket, verdict.last, *rank, processes);
-                Ok(())
-            }
-            Err(failure) => {
-                call_log.fail(&ticket, &failure);
-                Err(failure)
-            }
+        let last = passed.as_ref().ok().and_then(|verdict| verdict.last);
+        self.observe_end(&ticket, passed.as_ref().err(), last);
+        passed.map(drop)
+    }
+
+    /// Records a call in which this rank hands in nothing.
+    fn observe_waiting(&self, ticket: &Ticket) {
+        let ranks = self.exchange.world_size().get();
+        let begun = CallEvent::Begun { ranks, waits: true };
+        self.world.observe(ticket, begun);
+    }
+
+    /// Records the end of such a call, with the rank of the world that came last if it is known.
+    fn observe_end(&self, ticket: &Ticket, failure: Option<&Error>, last: Option<Rank>) {
+        if let Some(failure) = failure {
+            self.world.observe(ticket, CallEvent::Failed(failure));
+        } else {
+            let received = None;
+            self.world
+                .observe(ticket, CallEvent::Decided { last, received });
+            self.world.observe(ticket, CallEvent::Done);
         }
     }
 
@@ -298,10 +293,10 @@ impl GroupState {
         if self.ended.swap(true, Ordering::SeqCst) {
             return Err(Error::closed());
         }
-        let recorded = self.record_closing(&site);
+        let recorded = self.observe_closing(&site);
         let closed = self.exchange.close(site);
         if let Some(ticket) = recorded {
-            self.record_closed(&ticket, closed.as_ref().err());
+            self.observe_end(&ticket, closed.as_ref().err(), None);
         }
         if let Err(failure) = &closed {
             self.world.record_failure(failure);
@@ -310,31 +305,20 @@ impl GroupState {
         closed
     }
 
-    /// Notes that this rank closes, which is a call like others for whoever asks what it is at; but no failed one where a call before
+    /// Records that this rank closes, which is a call like others for whoever asks what it does; but no failed one where a call before
     /// has failed, which is told then.
-    fn record_closing(&self, site: &Site) -> Option<Ticket> {
-        let recorder = self.world.call_log.recorder()?;
+    fn observe_closing(&self, site: &Site) -> Option<Ticket> {
         if self.exchange.has_failed() {
             return None;
         }
-        let ranks = self.exchange.world_size().get();
         let ticket = Ticket {
             channel: self.exchange.channel(),
             // No other call has this number.
             epoch: Epoch::new(u64::MAX),
             call: Arc::new(Call::new(Operation::Close, site.clone())),
         };
-        recorder.begin_waiting(&ticket, ranks);
+        self.observe_waiting(&ticket);
         Some(ticket)
-    }
-
-    fn record_closed(&self, ticket: &Ticket, failure: Option<&Error>) {
-        if let Some(recorder) = self.world.call_log.recorder() {
-            match failure {
-                None => recorder.decided_and_done(ticket, None),
-                Some(failure) => recorder.failed(ticket, failure),
-            }
-        }
     }
 
     /// Whether this rank has closed or left it.

@@ -34,6 +34,7 @@
 //!
 //! | feature | adds | needs |
 //! |---|---|---|
+//! | `observe` | a record of the last calls of each rank, for `fsgather ps`, `fsgather trace`, the log and the progress line of `fsgather run` | |
 //! | `zstd` | payload files compressed with Zstandard, by [`Builder::compression`] or `FSGATHER_COMPRESS`. A build without it refuses to write or read such payloads | a C compiler |
 //!
 //! # Further reading
@@ -62,10 +63,15 @@ pub mod samples;
 
 mod build_identity;
 mod call;
+mod calls_place;
 mod group_state;
 mod join;
+#[cfg(not(feature = "observe"))]
+#[path = "no_observer.rs"]
+mod observer;
+#[cfg(feature = "observe")]
+mod observer;
 mod payload;
-mod recording;
 mod setup;
 mod speaking;
 mod world_state;

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use fsgather_core::Error;
+use fsgather_core::{CallEvent, Error};
 
 use crate::call::{
     blocking::step_aside,
@@ -98,11 +98,15 @@ impl<R> Pending<R> {
         let mut call = self.state.take().ok_or_else(taken)?;
         let is_look = limit == Some(Duration::ZERO);
         if !is_look {
-            call.started.guard().record_awaited(true);
+            call.started
+                .guard()
+                .observe(CallEvent::Awaited { is_awaited: true });
         }
         let decided = call.started.decide(limit);
         if !is_look && matches!(decided, Ok(None)) {
-            call.started.guard().record_awaited(false);
+            call.started
+                .guard()
+                .observe(CallEvent::Awaited { is_awaited: false });
         }
         let Some(decision) = decided? else {
             self.state = Some(call);

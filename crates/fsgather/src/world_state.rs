@@ -9,16 +9,16 @@ use std::{
 
 use fsgather_config::{error_file, settings::Verify};
 use fsgather_core::{
-    BackgroundThreads, CallId, CompressionSetting, Departure, Error, Interrupt, PeerFailure,
-    ProcessId, Rank, Site, WorldSize, lock,
+    BackgroundThreads, CallEvent, CallId, CompressionSetting, Departure, Error, Interrupt,
+    PeerFailure, ProcessId, Rank, Site, Ticket, WorldSize, lock,
 };
-use fsgather_observe::call_log::CallLog;
 use fsgather_store::{Care, FileCalls, GatherDir, PayloadId};
 use uuid::Uuid;
 
 use crate::{
     call::open_calls::OpenCalls,
     join::local_context::LocalContext,
+    observer::Observer,
     payload::{
         directories::{Directories, Ending},
         links::Links,
@@ -26,7 +26,6 @@ use crate::{
         path_request::PathRequest,
         shared_memory::SharedMemory,
     },
-    recording::Recording,
 };
 
 /// How long a communicator that has left goes on handing over payloads that others are fetching. It has left
@@ -72,10 +71,8 @@ pub(crate) struct WorldState {
     pub(crate) file_calls: FileCalls,
     /// Calls of which something is still to be had, in all groups.
     pub(crate) open_calls: OpenCalls,
-    /// What is known of calls that are under way, in all groups.
-    pub(crate) call_log: CallLog,
-    /// Where they are written down.
-    pub(crate) recording: OnceLock<Recording>,
+    /// The recorder of the calls of all groups.
+    pub(crate) observer: Observer,
     /// Ranks that are known to be lost.
     lost: Mutex<BTreeSet<Rank>>,
     /// The process that made this; a forked child inherits it, but nothing that it stands for.
@@ -125,8 +122,7 @@ impl WorldState {
             directories: Directories::default(),
             file_calls: FileCalls::default(),
             open_calls: OpenCalls::default(),
-            call_log: CallLog::default(),
-            recording: OnceLock::new(),
+            observer: Observer::default(),
             lost: Mutex::default(),
             process: std::process::id(),
         }
@@ -186,6 +182,11 @@ impl WorldState {
         }
     }
 
+    /// Notes what has happened to a call, for those who show it.
+    pub(crate) fn observe(&self, ticket: &Ticket, event: CallEvent<'_>) {
+        self.observer.observe(ticket, event);
+    }
+
     /// Notes whom a failure shows to be lost, and leaves it for who has started this rank.
     pub(crate) fn record_failure(&self, failure: &Error) {
         error_file::record(failure);
@@ -198,11 +199,8 @@ impl WorldState {
             lock(&self.lost).insert(peer.rank);
         }
         // What fails in a forked child has not failed in the world.
-        if let Some(recording) = self.recording.get()
-            && failure.needs_post_mortem()
-            && !self.is_foreign()
-        {
-            recording.fail(self.speaks());
+        if failure.needs_post_mortem() && !self.is_foreign() {
+            self.observer.fail(self.speaks());
         }
     }
 
@@ -239,9 +237,7 @@ impl WorldState {
             is_lost: &|rank| self.is_lost(rank),
         });
         self.shared_memory.release();
-        if let Some(recording) = self.recording.get() {
-            let alone = self.settled().is_none() && self.context.known.is_empty();
-            recording.end(closed, alone);
-        }
+        let alone = self.settled().is_none() && self.context.known.is_empty();
+        self.observer.end(closed, alone);
     }
 }

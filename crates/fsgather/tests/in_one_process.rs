@@ -8,6 +8,7 @@ mod ends;
 mod met;
 #[path = "in_one_process/own.rs"]
 mod own;
+#[cfg(feature = "observe")]
 #[path = "in_one_process/recorded.rs"]
 mod recorded;
 #[path = "in_one_process/sharing.rs"]

@@ -51,7 +51,7 @@ pub(crate) const GRAPH: [Row; 13] = [
             "fsgather-store",
             "fsgather-config",
         ],
-        tests_use: &[],
+        tests_use: &[TEST_SUPPORT],
     },
     Row {
         name: "fsgather",

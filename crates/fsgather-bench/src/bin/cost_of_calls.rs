@@ -11,8 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Call, ChannelId, Epoch, Operation, ProcessId, Rank, Site, Ticket};
-use fsgather_observe::trace::recorder::{self, Recorder};
+use fsgather_core::{
+    Call, CallEvent, ChannelId, Epoch, Operation, ProcessId, Rank, RankNames, Site, Ticket,
+};
+use fsgather_observe::trace::{record_file::LEN, recorder::Recorder};
 use fsgather_store::calls::{self, CallsHeader};
 use uuid::Uuid;
 
@@ -32,8 +34,9 @@ fn main() {
         job: None,
         directory: None,
     };
-    let (file, path) = calls::create(&place, &header, recorder::LEN).expect("a file");
-    let recorder = Recorder::begin_in(&file, &path, Instant::now()).expect("a mapping");
+    let (file, path) = calls::create(&place, &header, LEN).expect("a file");
+    let recorder = Recorder::new(Rank::ZERO, &RankNames::default(), &[]);
+    recorder.write_to(&file, &path).expect("a mapping");
     let mut least = Duration::MAX;
     for _ in 0..10 {
         let begun = Instant::now();
@@ -46,8 +49,21 @@ fn main() {
                     Site::named("/home/ada/project/eval.py:42"),
                 )),
             };
-            recorder.begin_waiting(&ticket, 4);
-            recorder.decided_and_done(&ticket, Some(Rank::ZERO));
+            recorder.observe(
+                &ticket,
+                CallEvent::Begun {
+                    ranks: 4,
+                    waits: true,
+                },
+            );
+            recorder.observe(
+                &ticket,
+                CallEvent::Decided {
+                    last: Some(Rank::ZERO),
+                    received: None,
+                },
+            );
+            recorder.observe(&ticket, CallEvent::Done);
         }
         least = least.min(begun.elapsed());
     }

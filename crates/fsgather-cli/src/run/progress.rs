@@ -12,8 +12,11 @@ use std::{
 
 use fsgather::{Error, WorldSize};
 use fsgather_config::environment;
-use fsgather_core::{Phase, bytes_text};
-use fsgather_observe::progress::{FILE_NAME, Report};
+use fsgather_core::bytes_text;
+use fsgather_observe::{
+    progress::{FILE_NAME, Progress},
+    trace::status::RankState,
+};
 use indicatif::ProgressBar;
 
 use super::{run_file::RunFile, variables::Variable};
@@ -24,7 +27,7 @@ const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Shows on a terminal how far the ranks are with their current call.
 ///
-/// Ranks write their reports into an unnamed file, each at its own offset.
+/// Ranks write their progress into an unnamed file, each at its own offset.
 #[derive(Debug)]
 pub(super) struct RunProgress {
     file: RunFile,
@@ -42,7 +45,7 @@ pub(super) struct ProgressLine {
     is_in_line: Arc<[AtomicBool; 2]>,
 }
 
-/// The lane and the number of a call.
+/// The communicator and the number of a call.
 type CallKey = (u64, u64);
 
 impl ProgressLine {
@@ -127,7 +130,7 @@ impl RunProgress {
     pub(super) fn draw(&mut self, now: Instant) -> Duration {
         if now >= self.next_draw {
             self.next_draw = now + REDRAW_INTERVAL;
-            let call = current_call(&self.reports());
+            let call = current_call(&self.ranks());
             let key = call.as_ref().map(|(key, _)| *key);
             let is_shown = key == self.shown_call;
             self.line
@@ -137,12 +140,12 @@ impl RunProgress {
         self.next_draw.saturating_duration_since(now)
     }
 
-    fn reports(&self) -> Vec<Report> {
-        // A short file has no reports at its end.
-        let bytes = self.file.read(self.world.count() * Report::SIZE);
+    fn ranks(&self) -> Vec<Progress> {
+        // A short file has no progress at its end.
+        let bytes = self.file.read(self.world.count() * Progress::SIZE);
         bytes
-            .chunks(Report::SIZE)
-            .filter_map(Report::from_bytes)
+            .chunks(Progress::SIZE)
+            .filter_map(Progress::from_bytes)
             .collect()
     }
 }
@@ -154,15 +157,13 @@ impl Drop for RunProgress {
 }
 
 /// Finds the call that most ranks are in, and describes it. Pure.
-fn current_call(reports: &[Report]) -> Option<(CallKey, String)> {
-    let mut calls: BTreeMap<CallKey, Vec<&Report>> = BTreeMap::new();
-    for report in reports {
-        if matches!(
-            report.phase,
-            Phase::Publishing | Phase::Waiting | Phase::Reading
-        ) {
-            let key = (report.call.lane, report.call.number);
-            calls.entry(key).or_default().push(report);
+fn current_call(ranks: &[Progress]) -> Option<(CallKey, String)> {
+    let mut calls: BTreeMap<CallKey, Vec<(RankState, &Progress)>> = BTreeMap::new();
+    for rank in ranks {
+        let state = RankState::of_running(&rank.call);
+        if state != RankState::Computing {
+            let key = (rank.call.channel, rank.call.number);
+            calls.entry(key).or_default().push((state, rank));
         }
     }
     // The earliest of several.
@@ -170,22 +171,23 @@ fn current_call(reports: &[Report]) -> Option<(CallKey, String)> {
         .into_iter()
         .rev()
         .max_by_key(|(_, ranks)| ranks.len())?;
-    let first = &ranks.first()?.call;
-    let count = |phase| ranks.iter().filter(|rank| rank.phase == phase).count();
-    let (publishing, reading) = (count(Phase::Publishing), count(Phase::Reading));
-    let (verb, phase) = if reading > 0 {
-        ("receiving", Phase::Reading)
+    let (_, first) = ranks.first()?;
+    let count = |state| ranks.iter().filter(|rank| rank.0 == state).count();
+    let (handing_in, reading) = (count(RankState::HandingIn), count(RankState::Reading));
+    let (verb, state) = if reading > 0 {
+        ("receiving", RankState::Reading)
     } else {
-        ("publishing", Phase::Publishing)
+        ("publishing", RankState::HandingIn)
     };
-    let mut text = format!("{} #{}", first.operation, first.number);
-    if !first.site.is_empty() {
-        text = format!("{text} at {}", first.site);
+    let mut text = first.call.name();
+    let site = short(&first.call.site);
+    if !site.is_empty() {
+        text = format!("{text} at {site}");
     }
-    let moving = || ranks.iter().filter(|rank| rank.phase == phase);
+    let moving = || ranks.iter().filter(|rank| rank.0 == state);
     if moving().next().is_some() {
-        let done: u64 = moving().map(|rank| rank.call.done).sum();
-        let total: Option<u64> = moving().map(|rank| rank.call.total).sum();
+        let done: u64 = moving().map(|(_, rank)| rank.done).sum();
+        let total: Option<u64> = moving().map(|(_, rank)| rank.total).sum();
         let total = total.map(|total| format!(" of {}", bytes_text(total)));
         text = format!(
             "{text}: {verb} {}{}",
@@ -194,58 +196,69 @@ fn current_call(reports: &[Report]) -> Option<(CallKey, String)> {
         );
     }
     if reading == 0 {
-        let arrived = ranks.len() - publishing;
-        text = format!("{text}, {arrived} of {} ranks in", first.ranks);
+        let arrived = ranks.len() - handing_in;
+        text = format!("{text}, {arrived} of {} ranks in", first.call.ranks);
     }
     Some((key, text))
 }
 
+/// The longest name of a place in the program that the line has room for, in bytes.
+const LONGEST_SITE: usize = 48;
+
+/// Returns a place in a program without the directories before its file; nothing for other names.
+fn short(site: &str) -> &str {
+    let name = site.rsplit('/').next().unwrap_or(site);
+    let is_place = name.contains(':') && !name.contains(char::is_whitespace);
+    if is_place && name.len() <= LONGEST_SITE {
+        name
+    } else {
+        ""
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{fs::File, os::unix::fs::FileExt};
-
-    use fsgather_observe::progress::CallReport;
+    use fsgather_observe::trace::record::{CallRecord, Outcome};
 
     use super::*;
 
-    fn report(number: u64, phase: Phase, done: u64, total: Option<u64>) -> Report {
-        Report {
-            phase,
-            call: CallReport {
-                lane: 0,
+    fn progress(number: u64, state: RankState, done: u64, total: Option<u64>) -> Progress {
+        let in_state = |states: &[RankState]| states.contains(&state).then_some(2);
+        let ended = in_state(&[RankState::Computing]);
+        Progress {
+            call: CallRecord {
                 number,
-                operation: "gather".into(),
-                site: "eval.py:3".into(),
                 ranks: 3,
-                done,
-                total,
+                outcome: ended.map_or(Outcome::Open, |_| Outcome::Done),
+                handed_in: in_state(&[RankState::Waiting, RankState::Reading]),
+                decided: in_state(&[RankState::Reading]),
+                ended,
+                operation: "gather".into(),
+                site: "/home/ada/eval.py:3".into(),
+                ..CallRecord::default()
             },
+            done,
+            total,
         }
     }
 
     #[test]
-    fn reports_are_read_through_the_path_in_the_variable() {
-        let file = RunFile::create(FILE_NAME).unwrap();
-        let world = WorldSize::new(3).unwrap();
-        let progress = RunProgress::new(file, world, ProgressBar::hidden());
-        assert_eq!(progress.reports(), []);
-        let (_, path) = RunProgress::variable(Some(&progress));
-        let file = File::options().write(true).open(path.unwrap()).unwrap();
-        let left = report(4, Phase::Reading, 10, Some(40));
-        file.write_all_at(&left.to_bytes(1), 2 * Report::SIZE as u64)
-            .unwrap();
-        assert_eq!(progress.reports(), [left]);
+    fn places_are_shown_without_their_directories() {
+        assert_eq!(short("/home/ada/project/eval.py:42"), "eval.py:42");
+        assert_eq!(short("src/main.rs:10:5"), "main.rs:10:5");
+        assert_eq!(short("`fsgather gather a/b:c --all`"), "");
+        assert_eq!(short(&format!("{}:1", "x".repeat(60))), "");
     }
 
     #[test]
     fn the_line_is_about_the_call_that_most_ranks_are_in() {
-        use Phase::{Computing, Publishing, Reading, Waiting};
-        let line = |reports: &[Report]| current_call(reports).map(|(_, text)| text);
-        assert_eq!(line(&[report(1, Computing, 0, None)]), None);
+        use RankState::{Computing, HandingIn, Reading, Waiting};
+        let line = |ranks: &[Progress]| current_call(ranks).map(|(_, text)| text);
+        assert_eq!(line(&[progress(1, Computing, 0, None)]), None);
         let published = [
-            report(2, Waiting, 0, None),
-            report(2, Publishing, 1 << 20, None),
-            report(1, Computing, 0, None),
+            progress(2, Waiting, 0, None),
+            progress(2, HandingIn, 1 << 20, None),
+            progress(1, Computing, 0, None),
         ];
         assert_eq!(
             line(&published).unwrap(),
@@ -256,9 +269,9 @@ mod tests {
             "gather #2 at eval.py:3, 1 of 3 ranks in"
         );
         let read = [
-            report(2, Reading, 1 << 20, Some(2 << 20)),
-            report(2, Reading, 1 << 20, Some(4 << 20)),
-            report(3, Waiting, 0, None),
+            progress(2, Reading, 1 << 20, Some(2 << 20)),
+            progress(2, Reading, 1 << 20, Some(4 << 20)),
+            progress(3, Waiting, 0, None),
         ];
         assert_eq!(
             line(&read).unwrap(),

@@ -11,7 +11,7 @@ use fsgather_store::{
 
 use crate::trace::{
     record::{CallRecord, Outcome},
-    recorder::{KEPT, places_of_last},
+    record_file::{KEPT, places_of_last},
 };
 
 /// Number of calls that are read of each rank if the last ones suffice.

@@ -90,7 +90,7 @@ fn slices(
         "communicator": format!("{:016x}", record.channel),
         "handed_in_bytes": record.bytes,
         "moved_bytes": record.moved,
-        "way": record.way.word(),
+        "way": record.route.word(),
         "last_rank": record.last,
         "outcome": record.outcome.word(),
         "cause": record.cause.words(),

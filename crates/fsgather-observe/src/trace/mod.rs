@@ -2,7 +2,9 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`recorder`] | writes the calls of a rank |
+//! | [`recorder`] | records the calls of a rank |
+//! | [`record_file`] | the file that it writes |
+//! | `log_line` | a call in one line of the log |
 //! | [`record`] | one call in the file |
 //! | [`cause`] | the reason for which a call has failed |
 //! | [`black_box`] | the calls that one rank has left |
@@ -15,16 +17,18 @@
 //! | [`text`], [`chrome`], [`page`] | a trace as text, for Perfetto, and as a page with a picture |
 //! | [`drawing`] | a file in one of these formats |
 //!
-//! All but [`recorder`] and [`world`] are pure.
+//! All but [`recorder`], [`record_file`] and [`world`] are pure.
 
 pub mod black_box;
 pub mod cause;
 pub mod chrome;
 pub mod drawing;
 pub mod jobs;
+mod log_line;
 pub mod losses;
 pub mod page;
 pub mod record;
+pub mod record_file;
 pub mod recorder;
 pub mod roll_call;
 pub mod status;

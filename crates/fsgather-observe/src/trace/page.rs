@@ -40,7 +40,7 @@ fn call(timeline: &Timeline, line: usize, record: &CallRecord) -> Value {
         record.name(),
         record.site,
         record.bytes,
-        record.way.word(),
+        record.route.word(),
         record.last.map_or(-1, i64::from),
         record.ending(),
     ])

@@ -1,6 +1,6 @@
 //! One call in a file: [`CallRecord`], which takes [`CallRecord::WORDS`] words. Pure.
 
-use fsgather_core::{Rank, ceil_boundary, floor_boundary, hash::Hash64, plain_text};
+use fsgather_core::{Rank, Route, ceil_boundary, floor_boundary, hash::Hash64, plain_text};
 
 use crate::trace::cause::Cause;
 
@@ -33,52 +33,6 @@ impl Outcome {
     }
 }
 
-/// The path of a rank's payload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Way {
-    /// The rank has no payload, or none yet.
-    #[default]
-    None,
-    /// In the contribution to the exchange.
-    Message,
-    /// As a file.
-    File,
-    /// Over connections between ranks.
-    Link,
-    /// In memory that ranks share.
-    SharedMemory,
-    /// Through rank 0.
-    Relay,
-    /// No other rank receives it.
-    Kept,
-}
-
-impl Way {
-    const ALL: [Self; 7] = [
-        Self::None,
-        Self::Message,
-        Self::File,
-        Self::Link,
-        Self::SharedMemory,
-        Self::Relay,
-        Self::Kept,
-    ];
-
-    /// Returns a word for it; empty for none.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::None => "",
-            Self::Message => "message",
-            Self::File => "file",
-            Self::Link => "link",
-            Self::SharedMemory => "shared memory",
-            Self::Relay => "relay",
-            Self::Kept => "kept",
-        }
-    }
-}
-
 /// One call of one rank. Times are nanoseconds since the file was made, by the rank's clock that only goes forward.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallRecord {
@@ -96,8 +50,8 @@ pub struct CallRecord {
     pub outcome: Outcome,
     /// The reason for which it has failed.
     pub cause: Cause,
-    /// The path of this rank's payload.
-    pub way: Way,
+    /// How this rank's payload reaches the others.
+    pub route: Route,
     /// The time when the call began.
     pub begun: u64,
     /// The time when this rank had handed in its part.
@@ -158,10 +112,10 @@ pub(crate) enum Field {
     Last = 12,
 }
 
-/// The word that holds the number of ranks, and in these bytes outcome, way, whether it is awaited, and cause.
+/// The word that holds the number of ranks, and in these bytes outcome, route, whether it is awaited, and cause.
 const PACKED: usize = 4;
 const OUTCOME_BYTE: usize = 4;
-const WAY_BYTE: usize = 5;
+const ROUTE_BYTE: usize = 5;
 const AWAITED_BYTE: usize = 6;
 const CAUSE_BYTE: usize = 7;
 
@@ -224,14 +178,19 @@ impl RecordWords {
         );
     }
 
-    pub(crate) fn set_way(&mut self, way: Way) {
-        self.set_byte(WAY_BYTE, way as u8);
+    pub(crate) fn set_route(&mut self, route: Route) {
+        self.set_byte(ROUTE_BYTE, route as u8);
     }
 
     fn set_byte(&mut self, at: usize, value: u8) {
         let mut bytes = self.words[PACKED].to_le_bytes();
         bytes[at] = value;
         self.words[PACKED] = u64::from_le_bytes(bytes);
+    }
+
+    /// Returns what the words say.
+    pub(crate) fn to_record(&self) -> CallRecord {
+        CallRecord::from_valid(&self.words)
     }
 
     /// Returns the words with their checksum.
@@ -275,10 +234,12 @@ impl CallRecord {
     /// Reads a record; none if it was never written, or was being written.
     #[must_use]
     pub fn from_words(words: &[u64; Self::WORDS]) -> Option<Self> {
+        let is_valid = words[CHECKSUM_AT] == checksum(words) && words[Field::Count as usize] != 0;
+        is_valid.then(|| Self::from_valid(words))
+    }
+
+    fn from_valid(words: &[u64; Self::WORDS]) -> Self {
         let get = |field: Field| words[field as usize];
-        if words[CHECKSUM_AT] != checksum(words) || get(Field::Count) == 0 {
-            return None;
-        }
         let time = |field| Some(get(field)).filter(|time| *time != 0);
         let several = words[PACKED].to_le_bytes();
         let ranks = several.first_chunk().copied().unwrap_or_default();
@@ -296,14 +257,14 @@ impl CallRecord {
         let rank = get(Field::Last).checked_sub(1);
         let rank = rank.and_then(|rank| u32::try_from(rank).ok());
         let has_failed_early = outcome == Outcome::Failed && decided.is_none();
-        Some(Self {
+        Self {
             count: get(Field::Count),
             channel: get(Field::Channel),
             epoch: get(Field::Epoch),
             number: get(Field::Number),
             ranks: u32::from_le_bytes(ranks),
             outcome,
-            way: known(&Way::ALL, several[WAY_BYTE]),
+            route: known(&Route::ALL, several[ROUTE_BYTE]),
             cause: known(&Cause::ALL, several[CAUSE_BYTE]),
             begun: get(Field::Begun),
             handed_in: time(Field::HandedIn),
@@ -317,7 +278,7 @@ impl CallRecord {
             culprit: rank.filter(|_| has_failed_early),
             operation: texts.next().unwrap_or_default(),
             site: texts.next().unwrap_or_default(),
-        })
+        }
     }
 
     /// Returns how long this rank has waited for others, in nanoseconds, if all have arrived.
@@ -380,7 +341,7 @@ mod tests {
         words.set(Field::HandedIn, 3_000);
         words.set(Field::Decided, 9_000);
         words.set(Field::Last, 3);
-        words.set_way(Way::SharedMemory);
+        words.set_route(Route::SharedMemory);
         words.set_outcome(Outcome::Done);
         words.set_cause(Cause::Other);
         words
@@ -404,8 +365,8 @@ mod tests {
         assert_eq!((record.ranks, record.last), (4, Some(2)));
         assert_eq!(record.culprit, None);
         assert_eq!(
-            (record.way, record.outcome),
-            (Way::SharedMemory, Outcome::Done)
+            (record.route, record.outcome),
+            (Route::SharedMemory, Outcome::Done)
         );
         assert_eq!((record.waited(), record.ended), (Some(6_000), None));
         assert_eq!(record.cause, Cause::Other);

@@ -50,7 +50,8 @@ impl RankState {
     }
 
     /// Returns the state of a running rank whose current or last call is `call`.
-    fn of_running(call: &CallRecord) -> Self {
+    #[must_use]
+    pub fn of_running(call: &CallRecord) -> Self {
         match (call.outcome, call.handed_in) {
             (Outcome::Done, _) if call.operation == "close" && call.channel == 0 => Self::Closed,
             (Outcome::Open, None) => Self::HandingIn,

@@ -318,7 +318,7 @@ mod tests {
         let me = fsgather_store::this_process().unwrap();
         let paths = [0, 1, 2].map(|rank| {
             let header = left(rank, 1, Vec::new()).header;
-            let len = crate::trace::recorder::LEN;
+            let len = crate::trace::record_file::LEN;
             calls::create(place.path(), &header, len).unwrap().1
         });
         std::os::unix::fs::chown(&paths[2], Some(OTHER), None).unwrap();

@@ -3,7 +3,7 @@
 use std::task::{Context, Waker};
 
 use fsgather_core::Error;
-use fsgather_observe::stacks::Caller;
+use fsgather_core::stacks::Caller;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     task::coop,

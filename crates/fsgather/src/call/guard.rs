@@ -7,13 +7,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{Call, Contribution, Error, Phase, Rank, Round, Ticket, Verdict};
+use fsgather_core::{
+    Call, CallEvent, Contribution, Error, Phase, Rank, Received, Round, Ticket, Verdict,
+};
 
 use crate::{
     group_state::GroupState,
     payload::{header::PayloadHeader, stream::OwnMoved},
 };
-use fsgather_observe::call_log::Brought;
 
 /// How long nothing may move in a ring once the communicator has failed.
 const LAST_BYTES: Duration = Duration::from_secs(3);
@@ -34,7 +35,7 @@ pub(crate) struct CallGuard {
 /// What others do wrong meanwhile is told at the next call; what is decided can be read, unless it was this
 /// rank itself that was told to stop.
 pub(crate) fn record_read(inner: &GroupState, ticket: &Ticket, bytes: u64) -> Result<(), Error> {
-    inner.world.call_log.moved(ticket, bytes);
+    inner.world.observe(ticket, CallEvent::Moved { bytes });
     match inner.progress(ticket, Phase::Reading, bytes) {
         Err(failure) if inner.world.interrupt.reason().is_some() => Err(failure),
         _ => Ok(()),
@@ -47,7 +48,13 @@ impl CallGuard {
         let begun = inner.exchange.begin(call);
         let ticket = begun.inspect_err(|failure| inner.world.record_failure(failure))?;
         let ranks = inner.exchange.world_size().get();
-        inner.world.call_log.begin(&ticket, ranks);
+        inner.world.observe(
+            &ticket,
+            CallEvent::Begun {
+                ranks,
+                waits: false,
+            },
+        );
         Ok(Self {
             ticket,
             inner: Arc::clone(inner),
@@ -62,7 +69,7 @@ impl CallGuard {
         match self.phase.get() {
             Phase::Reading => record_read(&self.inner, &self.ticket, bytes),
             phase => {
-                self.inner.world.call_log.moved(&self.ticket, bytes);
+                self.observe(CallEvent::Moved { bytes });
                 self.inner.progress(&self.ticket, phase, bytes)
             }
         }
@@ -81,19 +88,9 @@ impl CallGuard {
         self.inner.progress(&self.ticket, self.phase.get(), bytes)
     }
 
-    /// Notes that bytes have been taken into memory, for whoever shows that.
-    pub(crate) fn record_taken(&self, bytes: u64) {
-        self.inner.world.call_log.moved(&self.ticket, bytes);
-    }
-
-    /// Notes that the program waits for this call, which was started before, or does so no more.
-    pub(crate) fn record_awaited(&self, is_awaited: bool) {
-        self.inner.world.call_log.awaited(&self.ticket, is_awaited);
-    }
-
-    /// Notes how many bytes this rank hands in, where that is known before.
-    pub(crate) fn expect(&self, bytes: u64) {
-        self.inner.world.call_log.expect(&self.ticket, bytes);
+    /// Notes what has happened, for those who show it.
+    pub(crate) fn observe(&self, event: CallEvent<'_>) {
+        self.inner.world.observe(&self.ticket, event);
     }
 
     /// What notes that bytes have moved in a ring, which all members have to keep turning.
@@ -105,7 +102,7 @@ impl CallGuard {
         let mut over_at = None;
         move |bytes| {
             // As much goes out as comes in.
-            self.inner.world.call_log.moved(&self.ticket, bytes / 2);
+            self.observe(CallEvent::Moved { bytes: bytes / 2 });
             let noted = self.inner.progress(&self.ticket, self.phase.get(), bytes);
             let Err(failure) = noted else { return Ok(()) };
             if self.inner.world.interrupt.reason().is_some() {
@@ -131,13 +128,13 @@ impl CallGuard {
 
     /// Hands in this rank's contribution; `len` is how long its payload is, in bytes.
     pub(crate) fn contribute(&self, contribution: Contribution, len: u64) -> Result<(), Error> {
-        let way = PayloadHeader::way(&contribution.body);
+        let route = PayloadHeader::route(&contribution.body);
         self.inner
             .exchange
             .contribute(&self.ticket, Round::VERDICT, contribution)
             .map_err(|failure| self.over(failure))?;
         self.phase.set(Phase::Waiting);
-        self.inner.world.call_log.handed_in(&self.ticket, len, way);
+        self.observe(CallEvent::HandedIn { bytes: len, route });
         Ok(())
     }
 
@@ -153,12 +150,13 @@ impl CallGuard {
             let acknowledge = table.is_some_and(|table| table.acknowledge);
             self.acknowledge.set(acknowledge);
             self.phase.set(Phase::Reading);
-            let call_log = &self.inner.world.call_log;
-            call_log.all_in(&self.ticket, verdict.last);
-            if !call_log.is_empty() {
-                let brought = table.map(|table| brought(&self.inner, &table.bodies));
-                call_log.decided(&self.ticket, verdict.last, brought);
-            }
+            let received = table.map(|table| || received(&self.inner, &table.bodies));
+            self.observe(CallEvent::Decided {
+                last: verdict.last,
+                received: received
+                    .as_ref()
+                    .map(|compute| compute as &dyn Fn() -> Received),
+            });
         }
         Ok(verdict)
     }
@@ -167,8 +165,7 @@ impl CallGuard {
     pub(crate) fn abandon(&self) {
         if !self.finished.replace(true) {
             self.inner.exchange.abandon(&self.ticket);
-            let call_log = &self.inner.world.call_log;
-            call_log.give_up(&self.ticket);
+            self.observe(CallEvent::GivenUp);
         }
     }
 
@@ -180,7 +177,7 @@ impl CallGuard {
         let exchange = &self.inner.exchange;
         let failure = exchange.fail(&self.ticket, self.phase.get(), cause);
         self.inner.world.record_failure(&failure);
-        self.inner.world.call_log.fail(&self.ticket, &failure);
+        self.observe(CallEvent::Failed(&failure));
         if self.acknowledge.get() {
             // What could not be read is not needed any more.
             exchange.done(&self.ticket);
@@ -191,7 +188,7 @@ impl CallGuard {
     /// Notes that the call has ended with an error that all ranks know.
     pub(crate) fn over(&self, failure: Error) -> Error {
         self.inner.world.record_failure(&failure);
-        self.inner.world.call_log.fail(&self.ticket, &failure);
+        self.observe(CallEvent::Failed(&failure));
         self.finished.set(true);
         failure
     }
@@ -199,7 +196,7 @@ impl CallGuard {
     /// Notes that the call has ended well.
     pub(crate) fn succeed(&self) {
         self.finished.set(true);
-        self.inner.record_end(&self.ticket);
+        self.observe(CallEvent::Done);
     }
 
     /// Notes that the call has been decided well; what it brings is read by somebody else, who notes its end.
@@ -214,10 +211,10 @@ impl CallGuard {
     }
 }
 
-/// What announcements come to for the rank at `own`.
-fn brought(inner: &GroupState, bodies: &[Bytes]) -> Brought {
+/// The sizes of what this rank receives, by these announcements.
+fn received(inner: &GroupState, bodies: &[Bytes]) -> Received {
     let own = inner.exchange.rank();
-    let mut brought = Brought::default();
+    let mut received = Received::default();
     for (rank, body) in (0..).map(Rank::new).zip(bodies) {
         let (bytes, is_here) = match PayloadHeader::from_body(body) {
             Some(PayloadHeader::Inline { payload, .. }) => (payload.len() as u64, true),
@@ -229,12 +226,12 @@ fn brought(inner: &GroupState, bodies: &[Bytes]) -> Brought {
             Some(PayloadHeader::Kept { len }) => (len, true),
             Some(PayloadHeader::TooLarge { .. }) | None => (0, true),
         };
-        brought.bytes = brought.bytes.saturating_add(bytes);
+        received.bytes = received.bytes.saturating_add(bytes);
         if !is_here {
-            brought.to_move = brought.to_move.saturating_add(bytes);
+            received.to_move = received.to_move.saturating_add(bytes);
         }
     }
-    brought
+    received
 }
 
 impl Drop for CallGuard {

@@ -4,8 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fsgather_control::mesh::Begun;
-use fsgather_core::{Call, Contribution, Error, Leaves, Rank, Verdict};
-use fsgather_observe::trace::record::Way;
+use fsgather_core::{Call, CallEvent, Contribution, Error, Leaves, Rank, Route, Verdict};
 use fsgather_store::Payload;
 
 use crate::{
@@ -93,13 +92,13 @@ impl<'a> StartedCall<'a> {
         };
         let ready = ready.map_err(|cause| guard.fail(cause));
         let ready = ready.inspect_err(|_| place.take_back(&guard))?;
-        let way = PayloadHeader::way(&ready.contribution.body);
+        let route = PayloadHeader::route(&ready.contribution.body);
         guard
             .contribute(ready.contribution, ready.len)
             .inspect_err(|_| place.take_back(&guard))?;
-        let begun = match (&payload_path, retention, way) {
+        let begun = match (&payload_path, retention, route) {
             // Until the verdict, another rank may exceed the bound.
-            (PayloadPath::Mesh(mesh), Retention::Passing, Way::Link)
+            (PayloadPath::Mesh(mesh), Retention::Passing, Route::Link)
                 if ready.own.len() > 0 && guard.ticket.call.bound.is_none() =>
             {
                 mesh::begin(&guard, mesh, ready.own.as_slice())
@@ -149,13 +148,12 @@ impl<'a> StartedCall<'a> {
             take_back(guard, &self.payload_path, self.share.as_ref());
             return Err(guard.over(excess));
         }
-        let call_log = &guard.inner.world.call_log;
         let relayed = relay::run(
             &*guard.inner.exchange,
             &guard.ticket,
             self.own.as_slice(),
             verdict.further_rounds,
-            |bytes| call_log.moved(&guard.ticket, bytes),
+            |bytes| guard.observe(CallEvent::Moved { bytes }),
         )
         .map_err(|failure| guard.over(failure))?;
         let acknowledge = verdict

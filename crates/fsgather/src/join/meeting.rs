@@ -251,7 +251,7 @@ fn config(
         look: settings
             .stacks
             .value
-            .then(|| Arc::new(fsgather_observe::stacks::look) as Arc<Look>),
+            .then(|| Arc::new(fsgather_core::stacks::look) as Arc<Look>),
     }
 }
 

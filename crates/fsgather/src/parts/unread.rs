@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, vec};
 
-use fsgather_core::{Error, Phase, Rank, Ticket};
+use fsgather_core::{CallEvent, Error, Phase, Rank, Ticket};
 
 use crate::{
     call::{guard::record_read, open_call::OpenCall, open_calls::Open},
@@ -105,7 +105,9 @@ impl UnreadParts {
         let exchange = &self.inner.exchange;
         let failure = exchange.fail(&self.ticket, Phase::Reading, cause);
         self.inner.world.record_failure(&failure);
-        self.inner.world.call_log.fail(&self.ticket, &failure);
+        self.inner
+            .world
+            .observe(&self.ticket, CallEvent::Failed(&failure));
         failure
     }
 }
@@ -119,7 +121,7 @@ impl Drop for UnreadParts {
             self.inner.exchange.done(&self.ticket);
         }
         if !self.failed {
-            self.inner.record_end(&self.ticket);
+            self.inner.world.observe(&self.ticket, CallEvent::Done);
         }
     }
 }

@@ -2,8 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use fsgather_arena::Location;
-use fsgather_core::{GatherId, read_message};
-use fsgather_observe::trace::record::Way;
+use fsgather_core::{GatherId, Route, read_message};
 use fsgather_store::Locator;
 use serde::{Deserialize, Serialize};
 
@@ -93,16 +92,16 @@ impl PayloadHeader {
         Ok(body.into())
     }
 
-    /// Which way the payload of a contribution goes, by its first byte.
-    pub(crate) fn way(body: &[u8]) -> Way {
+    /// How the payload of a contribution reaches the others, by its first byte.
+    pub(crate) fn route(body: &[u8]) -> Route {
         match body.first() {
-            Some(0) => Way::Message,
-            Some(1) => Way::File,
-            Some(2) => Way::Relay,
-            Some(3 | 6) => Way::Link,
-            Some(4) => Way::SharedMemory,
-            Some(5) => Way::Kept,
-            _ => Way::None,
+            Some(0) => Route::Message,
+            Some(1) => Route::File,
+            Some(2) => Route::Relay,
+            Some(3 | 6) => Route::Link,
+            Some(4) => Route::SharedMemory,
+            Some(5) => Route::Kept,
+            _ => Route::None,
         }
     }
 
@@ -166,17 +165,17 @@ mod tests {
             let location = Location::from_bytes(&place);
             let relayed = RelayHeader { len, digest: 7, instead: None };
             for (announcement, way) in [
-                (PayloadHeader::Inline { seal: len, payload: Bytes::from_static(b"x") }, Way::Message),
-                (PayloadHeader::Relayed(relayed), Way::Relay),
-                (PayloadHeader::Linked { len }, Way::Link),
-                (PayloadHeader::Placed(location), Way::Link),
-                (PayloadHeader::Shared(location), Way::SharedMemory),
-                (PayloadHeader::Kept { len }, Way::Kept),
+                (PayloadHeader::Inline { seal: len, payload: Bytes::from_static(b"x") }, Route::Message),
+                (PayloadHeader::Relayed(relayed), Route::Relay),
+                (PayloadHeader::Linked { len }, Route::Link),
+                (PayloadHeader::Placed(location), Route::Link),
+                (PayloadHeader::Shared(location), Route::SharedMemory),
+                (PayloadHeader::Kept { len }, Route::Kept),
             ] {
-                prop_assert_eq!(PayloadHeader::way(&announcement.into_body().unwrap()), way);
+                prop_assert_eq!(PayloadHeader::route(&announcement.into_body().unwrap()), way);
             }
-            prop_assert_eq!(PayloadHeader::way(&[1]), Way::File);
-            prop_assert_eq!(PayloadHeader::way(&[]), Way::None);
+            prop_assert_eq!(PayloadHeader::route(&[1]), Route::File);
+            prop_assert_eq!(PayloadHeader::route(&[]), Route::None);
         }
 
         #[test]

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fsgather_arena::Location;
-use fsgather_core::{Contribution, Error};
+use fsgather_core::{CallEvent, Contribution, Error};
 
 use crate::{
     call::guard::CallGuard,
@@ -58,7 +58,7 @@ pub(super) fn announced<'b>(
     len: u64,
     own: HeldInput<'b>,
 ) -> Result<Ready<'b>, Error> {
-    guard.expect(len);
+    guard.observe(CallEvent::Expected { bytes: len });
     Ok(Ready {
         contribution: Contribution::inline(body(guard, announcement)?),
         own,

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_arena::Location;
-use fsgather_core::{Contribution, Error, Progress};
+use fsgather_core::{CallEvent, Contribution, Error, Progress};
 use fsgather_store::{Encoding, FileCalls, Locator, PayloadId, PayloadWriter};
 
 use crate::{
@@ -261,7 +261,7 @@ impl<'a> InputWriter<'a> {
         {
             self.instead = Some(refused);
         }
-        self.guard.expect(len);
+        self.guard.observe(CallEvent::Expected { bytes: len });
         if len >= LONG {
             self.guard.set_about()?;
         }
@@ -353,7 +353,8 @@ impl<'a> InputWriter<'a> {
             Beyond::Nowhere => {
                 self.buffer.extend_from_slice(bytes);
                 if bytes.len() >= NOTED {
-                    self.guard.record_taken(bytes.len() as u64);
+                    let bytes = bytes.len() as u64;
+                    self.guard.observe(CallEvent::Moved { bytes });
                 }
                 if let (PayloadPath::Files(files), Some(why)) = (self.payload_path, &self.instead)
                     && self.buffer.len() >= MUCH

@@ -3,10 +3,11 @@
 use std::{fs, io, path::Path, sync::Barrier, thread, time::Duration};
 
 use fsgather::{Communicator, ErrorKind, Transport, Verify};
+use fsgather_core::Route;
 use fsgather_observe::trace::{
     black_box::BlackBox,
     cause::Cause,
-    record::{CallRecord, Outcome, Way},
+    record::{CallRecord, Outcome},
 };
 use fsgather_testkit::pace::rest;
 
@@ -36,9 +37,9 @@ fn below(directory: &Path) -> Vec<String> {
 #[test]
 fn each_way_is_told_with_what_it_has_moved() {
     let ways = [
-        (Transport::Auto, Way::SharedMemory),
-        (Transport::Filesys, Way::File),
-        (Transport::Memory, Way::SharedMemory),
+        (Transport::Auto, Route::SharedMemory),
+        (Transport::Filesys, Route::File),
+        (Transport::Memory, Route::SharedMemory),
     ];
     for (transport, large) in ways {
         let place = tempfile::tempdir().unwrap();
@@ -53,7 +54,7 @@ fn each_way_is_told_with_what_it_has_moved() {
                     communicator.all_gather_bytes(&own[..]).unwrap();
                 }
                 let call = last(&communicator, 0);
-                assert_eq!(call.way, large, "{transport:?}");
+                assert_eq!(call.route, large, "{transport:?}");
                 assert_eq!((call.operation.as_str(), call.ranks), ("all_gather", RANKS));
                 assert_eq!((call.outcome, call.cause), (Outcome::Done, Cause::None));
                 assert!(call.site.contains("recorded.rs"), "{}", call.site);
@@ -63,7 +64,7 @@ fn each_way_is_told_with_what_it_has_moved() {
                 assert!(call.handed_in <= call.decided && call.decided <= call.ended);
                 communicator.all_gather_bytes(b"a few").unwrap();
                 let call = last(&communicator, 0);
-                assert_eq!((call.way, call.bytes), (Way::Message, 5));
+                assert_eq!((call.route, call.bytes), (Route::Message, 5));
                 communicator.barrier().unwrap();
                 let barrier = last(&communicator, 0);
                 assert_eq!((barrier.operation.as_str(), barrier.bytes), ("barrier", 0));
@@ -86,7 +87,7 @@ fn of_what_goes_round_in_a_ring_each_payload_is_counted_once() {
             let communicator = communicator.unwrap();
             communicator.all_gather_bytes(&vec![7; LEN][..]).unwrap();
             let call = last(&communicator, 0);
-            assert_eq!((call.way, call.bytes), (Way::Link, LEN as u64));
+            assert_eq!((call.route, call.bytes), (Route::Link, LEN as u64));
             // Besides them the heads of streams.
             let all = u64::from(RANKS) * LEN as u64;
             let moved = call.moved;
@@ -110,7 +111,7 @@ fn parts_for_a_root_of_the_same_host_lie_in_memory_that_ranks_share() {
                 }
             }
             if me != 1 {
-                assert_eq!(last(&communicator, 0).way, Way::SharedMemory);
+                assert_eq!(last(&communicator, 0).route, Route::SharedMemory);
             }
             communicator.close().unwrap();
         },
@@ -148,8 +149,8 @@ impl io::Read for Slow {
 #[test]
 fn a_stream_goes_the_way_of_what_it_brings_as_a_whole() {
     for (transport, large) in [
-        (Transport::Filesys, Way::File),
-        (Transport::Memory, Way::Link),
+        (Transport::Filesys, Route::File),
+        (Transport::Memory, Route::Link),
     ] {
         let place = tempfile::tempdir().unwrap();
         let named = place.path().to_owned();
@@ -158,13 +159,13 @@ fn a_stream_goes_the_way_of_what_it_brings_as_a_whole() {
             move |communicator| {
                 let communicator = communicator.unwrap();
                 for (len, way) in [
-                    (50_000, Way::Message),
+                    (50_000, Route::Message),
                     (200_000, large),
                     ((9 << 20) + 5, large),
                 ] {
                     communicator.all_gather_from(&mut Slow(len)).unwrap();
                     let call = last(&communicator, 0);
-                    assert_eq!((call.way, call.bytes), (way, len as u64), "{transport:?}");
+                    assert_eq!((call.route, call.bytes), (way, len as u64), "{transport:?}");
                 }
                 communicator.close().unwrap();
             },

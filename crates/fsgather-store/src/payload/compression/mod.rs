@@ -46,7 +46,12 @@ impl From<CompressionSetting> for Compression {
 
 #[cfg_attr(
     not(feature = "zstd"),
-    expect(unused_variables, reason = "there is nothing to compress with")
+    expect(
+        unused_variables,
+        clippy::unused_self,
+        clippy::ptr_arg,
+        reason = "there is nothing to compress with"
+    )
 )]
 impl Compression {
     /// Whether this build writes and reads it: [`ZSTD`](Self::ZSTD) needs the cargo feature `zstd`.

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{
+use crate::{
     MOST_FRAMES, StackFrame, lock, process_state,
     sys::{clock, thread},
 };

@@ -12,7 +12,7 @@ pub mod interpreter;
 
 use std::time::Duration;
 
-use fsgather_core::{LockHolder, Neighbour, Whereabouts, process_state, sys::clock};
+use crate::{LockHolder, Neighbour, Whereabouts, process_state, sys::clock};
 use rustix::param::clock_ticks_per_second;
 
 use interpreter::InterpreterThread;

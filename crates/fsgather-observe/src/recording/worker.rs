@@ -10,10 +10,6 @@ use std::{
 };
 
 use fsgather_core::{BackgroundThreads, Error, Onlooker, Rank, RankNames, lock};
-use fsgather_observe::trace::{
-    recorder::{self, Recorder},
-    roll_call,
-};
 use fsgather_store::{
     Rules,
     calls::{self, AllowedOwner, CallsHeader, HEADER_LEN, LONGEST_ANSWER, Question},
@@ -21,6 +17,11 @@ use fsgather_store::{
 };
 
 use super::copying::Copying;
+use crate::trace::{
+    record_file::{LEN, used_len_of_records},
+    recorder::Recorder,
+    roll_call,
+};
 
 /// After what time calls are copied for the first time: what is over by then costs the server nothing.
 const FIRST_COPY: Duration = Duration::from_secs(30);
@@ -104,6 +105,7 @@ impl Orders {
 /// The state of the thread.
 pub(super) struct Worker {
     pub(super) recorder: Arc<Recorder>,
+    pub(super) path: PathBuf,
     pub(super) header: CallsHeader,
     pub(super) file: File,
     /// Where old calls of others are removed, and those of this host kept young, if that is for this rank.
@@ -214,7 +216,7 @@ impl Worker {
         if stays {
             // One of both is enough, if it is whole.
             match copy.run(&self.recorder, &self.file) {
-                Ok(()) => calls::remove(self.recorder.path()),
+                Ok(()) => calls::remove(&self.path),
                 Err(error) => tracing::debug!("calls cannot be copied: {error}"),
             }
             self.copy_of_lost();
@@ -225,7 +227,7 @@ impl Worker {
 
     /// Copies what ranks of this host have left that cannot do so any more.
     fn copy_of_lost(&self) {
-        let (Some(copy), Some(own)) = (&self.copy, self.recorder.path().parent()) else {
+        let (Some(copy), Some(own)) = (&self.copy, self.path.parent()) else {
             return;
         };
         for (world, rank, path) in calls::list(own).unwrap_or_default() {
@@ -241,11 +243,9 @@ impl Worker {
                 continue;
             }
             // Several ranks that try it write the same. It may have copied some itself.
-            let copied = calls::create_or_open(&copy.place, &left.header, recorder::LEN);
+            let copied = calls::create_or_open(&copy.place, &left.header, LEN);
             let copied = copied.and_then(|made| {
-                let used = left
-                    .records
-                    .get(..recorder::used_len_of_records(left.count));
+                let used = left.records.get(..used_len_of_records(left.count));
                 // Files that are written without mapping do not have the count.
                 let used = used.filter(|_| left.count > 0);
                 made.write_all_at(used.unwrap_or(&left.records), HEADER_LEN as u64)
@@ -334,13 +334,35 @@ fn pause(orders: &Orders, pause: Duration) {
 
 #[cfg(test)]
 mod tests {
-    use std::{path::Path, time::SystemTime};
+    use std::{path::Path, process::Command, time::SystemTime};
 
     use fsgather_core::ProcessId;
-    use fsgather_store::make_rendezvous;
+    use fsgather_store::{make_rendezvous, this_process};
+    use fsgather_testkit::{
+        pace::{patience, rest},
+        process,
+    };
 
     use super::*;
-    use crate::payload::path::tests::{ended, wait_until};
+    use crate::trace::record_file::LEN_OF_RECORDS;
+
+    /// A process that has ended.
+    fn ended() -> ProcessId {
+        let mut process = process::spawn(&mut Command::new("true")).unwrap();
+        process.wait().unwrap();
+        ProcessId {
+            pid: process.id(),
+            ..this_process().unwrap()
+        }
+    }
+
+    fn wait_until(is_so: impl Fn() -> bool) {
+        let since = Instant::now();
+        while !is_so() {
+            assert!(since.elapsed() < patience(), "it is not so");
+            rest();
+        }
+    }
 
     fn header(rank: u32, world_size: u32) -> CallsHeader {
         CallsHeader {
@@ -358,10 +380,12 @@ mod tests {
     /// A rank that keeps its calls in this directory, and has nothing else to do.
     fn worker(own: &Path, rank: u32) -> Worker {
         let header = header(rank, 4);
-        let (file, path) = calls::create(own, &header, recorder::LEN).unwrap();
-        let recorder = Recorder::begin_in(&file, &path, Instant::now()).unwrap();
+        let (file, path) = calls::create(own, &header, LEN).unwrap();
+        let recorder = Recorder::new(header.rank, &RankNames::default(), &[]);
+        recorder.write_to(&file, &path).unwrap();
         Worker {
             recorder: Arc::new(recorder),
+            path,
             header,
             file,
             swept: None,
@@ -380,7 +404,7 @@ mod tests {
             communicator: uuid::Uuid::from_u128(7),
             ..header(3, 4)
         };
-        let (file, path) = calls::create(place, &header, recorder::LEN).unwrap();
+        let (file, path) = calls::create(place, &header, LEN).unwrap();
         let then = SystemTime::now() - Duration::from_secs(172_800);
         file.set_modified(then).unwrap();
         path
@@ -416,7 +440,7 @@ mod tests {
                 place,
                 header: worker.header.clone(),
                 made: None,
-                copied: vec![0; recorder::LEN_OF_RECORDS],
+                copied: vec![0; LEN_OF_RECORDS],
                 changes: 0,
             });
             worker.copy();

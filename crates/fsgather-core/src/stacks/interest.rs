@@ -2,7 +2,7 @@
 
 use std::process;
 
-use fsgather_core::{MOST_FRAMES, ThreadState, process_state::state_of_own};
+use crate::{MOST_FRAMES, ThreadState, process_state::state_of_own};
 
 use super::caller::{Thread, after_last_call, within_calls};
 use super::interpreter::{self, InterpreterThread};

@@ -3,11 +3,12 @@
 use std::{fs::File, os::unix::fs::FileExt as _, path::PathBuf};
 
 use fsgather_core::Error;
-use fsgather_observe::trace::recorder::{self, Recorder};
 use fsgather_store::{
     calls::{self, CallsHeader, HEADER_LEN},
     make_rendezvous,
 };
+
+use crate::trace::{record_file::LEN, recorder::Recorder};
 
 /// The copy of one rank's calls on a file server.
 pub(super) struct Copying {
@@ -38,7 +39,7 @@ impl Copying {
             if let Some(parent) = self.place.parent() {
                 make_rendezvous(parent)?;
             }
-            let made = calls::create(&self.place, &self.header, recorder::LEN)?;
+            let made = calls::create(&self.place, &self.header, LEN)?;
             self.made.insert(made)
         };
         let is_changed = |range: &std::ops::Range<usize>| {
@@ -65,12 +66,24 @@ const PART: usize = 4096;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
-    use fsgather_core::{Call, ChannelId, Epoch, Operation, Rank, Site, Ticket};
+    use fsgather_core::{
+        Call, CallEvent, ChannelId, Epoch, Operation, Rank, RankNames, Site, Ticket,
+    };
     use fsgather_store::calls::{AllowedOwner, CallsFile};
 
     use super::*;
+    use crate::trace::record_file::{LEN_OF_RECORDS, used_len_of_records};
+
+    const BEGUN: CallEvent<'static> = CallEvent::Begun {
+        ranks: 3,
+        waits: false,
+    };
+
+    fn recorder(file: &File, path: &std::path::Path) -> Recorder {
+        let recorder = Recorder::new(Rank::new(2), &RankNames::default(), &[]);
+        recorder.write_to(file, path).unwrap();
+        recorder
+    }
 
     fn ticket(epoch: u64) -> Ticket {
         Ticket {
@@ -85,21 +98,18 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("calls");
         let file = File::create_new(&path).unwrap();
-        let recorder = Recorder::begin_in(&file, &path, Instant::now()).unwrap();
-        recorder.begin(&ticket(1), 2);
-        recorder.begin(&ticket(2), 2);
+        let recorder = recorder(&file, &path);
+        recorder.observe(&ticket(1), BEGUN);
+        recorder.observe(&ticket(2), BEGUN);
         let used = recorder.seal();
-        let records = recorder::used_len_of_records(2);
+        let records = used_len_of_records(2);
         assert_eq!(used, (HEADER_LEN + records) as u64);
         // Calls of other threads no longer change it, so that it can be cut.
         file.set_len(used).unwrap();
-        recorder.begin(&ticket(3), 2);
-        recorder.decided_and_done(&ticket(1), None);
+        recorder.observe(&ticket(3), BEGUN);
+        recorder.observe(&ticket(1), CallEvent::Done);
         assert_eq!((recorder.seal(), recorder.count()), (used, 2));
-        assert_eq!(
-            recorder::used_len_of_records(5000),
-            recorder::LEN_OF_RECORDS
-        );
+        assert_eq!(used_len_of_records(5000), LEN_OF_RECORDS);
     }
 
     #[test]
@@ -115,15 +125,15 @@ mod tests {
             job: None,
             directory: None,
         };
-        let (file, path) = calls::create(own.path(), &header, recorder::LEN).unwrap();
-        let recorder = Recorder::begin_in(&file, &path, Instant::now()).unwrap();
+        let (file, path) = calls::create(own.path(), &header, LEN).unwrap();
+        let recorder = recorder(&file, &path);
         // The directory does not exist yet.
         let place = fsgather_store::layout::rendezvous_path(afar.path());
         let mut copying = Copying {
             place: place.clone(),
             header: header.clone(),
             made: None,
-            copied: vec![0; recorder::LEN_OF_RECORDS],
+            copied: vec![0; LEN_OF_RECORDS],
             changes: 0,
         };
         let copied = |copying: &mut Copying| -> CallsFile {
@@ -133,7 +143,7 @@ mod tests {
         // As many as one part of the file does not hold.
         for count in [0, 1, 2, 2, 150] {
             while recorder.count() < count {
-                recorder.begin(&ticket(recorder.count() + 1), 3);
+                recorder.observe(&ticket(recorder.count() + 1), BEGUN);
             }
             let (copy, whole) = (
                 copied(&mut copying),

@@ -1,0 +1,110 @@
+//! Passes what happens to calls on to `fsgather-observe`: [`Observer`]. Without the feature `observe`, `no_observer.rs` is in its place.
+
+use std::{
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use fsgather_config::settings::Trace;
+use fsgather_core::{CallEvent, ProcessId, Rank, RankNames, Ticket};
+use fsgather_observe::recording::{Keeping, Recording};
+use fsgather_store::calls::CallsHeader;
+
+use crate::{calls_place, group_state::GroupState};
+
+/// The recorder of the calls of a rank; none for ranks that are threads of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Observer(Option<Recording>);
+
+impl Observer {
+    /// The one of the rank that this process is; `names` has the names of ranks in the job.
+    pub(crate) fn of_rank(rank: Rank, names: &RankNames, processes: &[ProcessId]) -> Self {
+        Self(Some(Recording::new(rank, names, processes)))
+    }
+
+    pub(crate) fn observe(&self, ticket: &Ticket, event: CallEvent<'_>) {
+        if let Some(recording) = &self.0 {
+            recording.observe(ticket, event);
+        }
+    }
+
+    /// Notes that a call has failed in a way that people will want to look into. Warns if this rank is the one that `speaks`.
+    pub(crate) fn fail(&self, speaks: bool) {
+        if let Some(recording) = &self.0 {
+            recording.fail(speaks);
+        }
+    }
+
+    /// Ends with the world. `closed`: all ranks have closed it together; `alone`: nothing else was kept in its directory.
+    pub(crate) fn end(&self, closed: bool, alone: bool) {
+        if let Some(recording) = &self.0 {
+            recording.end(closed, alone);
+        }
+    }
+
+    /// The number of calls that have begun, and the file that has the last of them.
+    pub(crate) fn last_calls(&self) -> Option<(u64, Vec<u8>)> {
+        self.0.as_ref()?.last_calls()
+    }
+
+    /// Keeps the calls that begin from now on in a file, if that is wanted and possible.
+    ///
+    /// `joined_at` is the time when this rank began to meet the others, `names` has the names of ranks in the job.
+    pub(crate) fn keep(inner: &GroupState, keep: Trace, joined_at: SystemTime, names: &RankNames) {
+        let Some(recording) = &inner.world.observer.0 else {
+            return;
+        };
+        if keep == Trace::Off {
+            return;
+        }
+        let is_first_of_host = calls_place::is_first_of_host(inner);
+        let shared = calls_place::shared(inner);
+        let kept = calls_place::own(shared.as_deref()).and_then(|own| {
+            recording.keep(Keeping {
+                keep,
+                header: header(inner, shared.as_deref(), names),
+                // With encryption, no plain text goes to a file server.
+                afar: shared.filter(|shared| *shared != own && !inner.world.context.encrypt),
+                own,
+                joined_at,
+                is_first_of_host,
+                onlooker: inner.exchange.onlooker(),
+                threads: inner.world.threads(),
+            })
+        });
+        match kept {
+            Ok(()) => {}
+            // A user who has asked for calls must know.
+            Err(error) if keep == Trace::Always && is_first_of_host => {
+                fsgather_core::warn!("the last calls are not kept: {error}");
+            }
+            Err(error) => tracing::debug!("the last calls are not kept: {error}"),
+        }
+    }
+}
+
+fn header(inner: &GroupState, shared: Option<&Path>, names: &RankNames) -> CallsHeader {
+    let world = &inner.world;
+    let process = world.processes.get(world.rank.index());
+    let directory = gather_directory(inner, shared);
+    CallsHeader {
+        process: process.cloned().unwrap_or_default(),
+        communicator: world.communicator,
+        rank: world.rank,
+        called: names.of(world.rank),
+        world_size: inner.exchange.world_size().get(),
+        began: 0,
+        job: world.context.job.clone(),
+        directory: directory.map(|directory| directory.to_string_lossy().into_owned()),
+    }
+}
+
+/// Returns the directory that the ranks of this world gather through, by its absolute name: that of `shared`, their rendezvous directory,
+/// else the one that was named.
+fn gather_directory(inner: &GroupState, shared: Option<&Path>) -> Option<PathBuf> {
+    let used = shared.and_then(Path::parent);
+    // Nothing has used a directory that was only named: its file system might hang.
+    let real = used.and_then(|used| used.canonicalize().ok());
+    let named = used.or(inner.world.context.named.as_deref());
+    real.or_else(|| named.map(Path::to_owned))
+}
