@@ -11,6 +11,7 @@ The data set lies in ``crates/fsgather-cli/data``; its source and licence are to
 
 import os
 import pathlib
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -38,7 +39,7 @@ def trained(images: torch.Tensor, labels: torch.Tensor) -> torch.nn.Module:
 
 
 @torch.no_grad()
-def classify(model: torch.nn.Module, images: torch.Tensor, numbers: range) -> list[dict[str, object]]:
+def classify(model: torch.nn.Module, images: torch.Tensor, numbers: range) -> list[dict[str, float]]:
     """A prediction for each image of these numbers."""
     predictions = []
     for number in numbers:
@@ -47,7 +48,7 @@ def classify(model: torch.nn.Module, images: torch.Tensor, numbers: range) -> li
     return predictions
 
 
-def accuracy(predictions: list[dict[str, object]], labels: torch.Tensor, numbers: range) -> float:
+def accuracy(predictions: list[dict[str, float]], labels: torch.Tensor, numbers: range) -> float:
     """The share of these images that were recognised, if each was looked at once."""
     found = {prediction["image_id"]: prediction["label"] for prediction in predictions}
     assert len(predictions) == len(numbers) and found.keys() == set(numbers)
@@ -63,7 +64,7 @@ def main() -> None:
     model = trained(images[: held_out.start], labels[: held_out.start])
 
     mine = classify(model, images, held_out[rank::ranks])
-    everybodys = [None] * ranks if rank == 0 else None
+    everybodys: Any = [None] * ranks if rank == 0 else None
     dist.gather_object(mine, everybodys, dst=0)
 
     if everybodys is not None:

@@ -26,15 +26,18 @@ async def sum_of(call: fsgather.Pending[list[int]]) -> int:
 
 on_root: Optional[list[int]] = world.start_gather(3).wait()
 same: str = world.with_options(transport="memory").broadcast_object("model.pt")
-half: Optional[fsgather.Communicator] = world.split(0)
+half: fsgather.Communicator = world.split(0)
 listed: list[bytes] = compat.all_gather(b"x", force_cpu=True)
 object_list: list[int] = fsgather.all_gather(3, timeout=5)
 
 with fsgather.samples("runs/mmlu", expected=["a", "b"], config={"seed": 0}) as samples:
     samples.add(samples.share, [0.5 for _ in samples.share])
     gathered: Optional[fsgather.SampleResults] = samples.gather(dst=0, out="results.jsonl")
+    everywhere: fsgather.SampleResults = samples.gather(None, partial=True)
 
 world.all_gather(3, time_out=4)  # wrong
+fsgather.all_gather(3, force_cpu=True)  # wrong
+world.split(None).barrier()  # wrong
 world.all_gather(3, timeout="4")  # wrong
 world.all_gather_parts(3).append(4)  # wrong
 world.with_options(transport="quick")  # wrong

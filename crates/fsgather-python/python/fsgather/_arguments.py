@@ -33,11 +33,6 @@ class CallOptions(TypedDict, total=False):
     timeout: Seconds
     tag: Optional[str]
     site: Optional[str]
-
-
-class ObjectOptions(CallOptions, total=False):
-    """Options of calls that carry objects."""
-
     allow_pickle: Optional[bool]
 
 

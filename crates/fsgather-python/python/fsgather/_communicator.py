@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, Sequence, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, Sequence, TypeVar, Union, overload
 
 from fsgather import _arguments, _arrays, _errors, _fsgather, _leaving, _tracebacks, _trust, _workers
 from fsgather._arguments import PathLike, Seconds, Transport
@@ -18,7 +18,7 @@ from fsgather.bootstraps.key_value import KeyValue
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fsgather._arguments import CallOptions, ObjectOptions
+    from fsgather._arguments import CallOptions
 
 __all__ = ["Communicator"]
 
@@ -235,7 +235,7 @@ class Communicator:
         """Waits until every rank has called it."""
         self._member.barrier(self._how(options))
 
-    def all_gather(self, data: T, *, max_size: Optional[int] = None, **options: Unpack[ObjectOptions]) -> list[T]:
+    def all_gather(self, data: T, *, max_size: Optional[int] = None, **options: Unpack[CallOptions]) -> list[T]:
         """Gathers all ranks' objects on every rank.
 
         Args:
@@ -249,7 +249,7 @@ class Communicator:
             max_size = _arguments.whole("max_size", max_size)
         return self._member.all_gather(data, self._how(options, max_size=max_size))
 
-    def all_gather_parts(self, data: T, **options: Unpack[ObjectOptions]) -> Parts[T]:
+    def all_gather_parts(self, data: T, **options: Unpack[CallOptions]) -> Parts[T]:
         """Gathers all ranks' objects on every rank, where each is decoded on first access.
 
         For large lists and dictionaries that not every rank reads: an object that is not read costs no decoding, and no memory except for the
@@ -260,7 +260,7 @@ class Communicator:
         """
         return Parts(self._member.all_gather_payloads(data, self._how(options)))
 
-    def gather(self, tensor: Any, dim: int = 0, dst: Optional[int] = None, **options: Unpack[ObjectOptions]) -> Any:
+    def gather(self, tensor: Any, dim: int = 0, dst: Optional[int] = None, **options: Unpack[CallOptions]) -> Any:
         """Joins the tensors or arrays of all ranks along ``dim``; see :func:`fsgather.gather`.
 
         :meth:`gather_object` gathers other objects.
@@ -269,7 +269,7 @@ class Communicator:
             dst = self._rank("dst", dst)
         return _arrays.gather(self, tensor, dim, dst, self._how(options))
 
-    def gather_object(self, data: T, dst: int = 0, **options: Unpack[ObjectOptions]) -> Optional[list[T]]:
+    def gather_object(self, data: T, dst: int = 0, **options: Unpack[CallOptions]) -> Optional[list[T]]:
         """Gathers all ranks' objects on rank ``dst``.
 
         Returns:
@@ -278,7 +278,7 @@ class Communicator:
         parts = self._member.gather(data, self._rank("dst", dst), self._how(options))
         return None if parts is None else list(parts)
 
-    def gather_iter(self, data: T, dst: int = 0, **options: Unpack[ObjectOptions]) -> Gathering[T]:
+    def gather_iter(self, data: T, dst: int = 0, **options: Unpack[CallOptions]) -> Gathering[T]:
         """Gathers all ranks' objects on rank ``dst``, which holds one rank's at a time.
 
         The other ranks continue as soon as all have called it; their objects wait in files.
@@ -288,12 +288,12 @@ class Communicator:
         """
         return Gathering(self._member.gather(data, self._rank("dst", dst), self._how(options)), self._size)
 
-    def broadcast_object(self, data: T, src: int = 0, **options: Unpack[ObjectOptions]) -> T:
+    def broadcast_object(self, data: T, src: int = 0, **options: Unpack[CallOptions]) -> T:
         """Returns rank ``src``'s object on every rank, on ``src`` the very one; the objects of the others are ignored."""
         received: T = self._member.broadcast(data, self._rank("src", src), self._how(options))
         return received
 
-    def start_all_gather(self, data: T, **options: Unpack[ObjectOptions]) -> Pending[list[T]]:
+    def start_all_gather(self, data: T, **options: Unpack[CallOptions]) -> Pending[list[T]]:
         """Starts an :meth:`all_gather`, and returns once ``data`` is published, so that this rank can compute on.
 
         All ranks start their calls in the same order, and wait for them in any.
@@ -301,7 +301,7 @@ class Communicator:
         how = self._how(options)
         return Pending(self._member.start_all_gather(data, how), as_list=False, name=f"all_gather at {how['site']}")
 
-    def start_gather(self, data: T, dst: int = 0, **options: Unpack[ObjectOptions]) -> Pending[Optional[list[T]]]:
+    def start_gather(self, data: T, dst: int = 0, **options: Unpack[CallOptions]) -> Pending[Optional[list[T]]]:
         """Starts a :meth:`gather_object`, as :meth:`start_all_gather` does."""
         how = self._how(options)
         call = self._member.start_gather(data, self._rank("dst", dst), how)
@@ -315,6 +315,10 @@ class Communicator:
         members = [self._rank("ranks", rank) for rank in _arguments.several("ranks", ranks)]
         return Communicator._of(self._member.group(members, self._how({})), self._allow_pickle)
 
+    @overload
+    def split(self, color: int, key: int = 0) -> Communicator: ...
+    @overload
+    def split(self, color: None, key: int = 0) -> None: ...
     def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
         """Parts all ranks into groups, one for each color; ``None`` for a rank that gave none.
 
@@ -363,7 +367,7 @@ class Communicator:
         result = getattr(self._member, name)(*arguments, self._how({"site": site}, like=like, max_size=bound))
         return list(result) if isinstance(result, _fsgather.Parts) else result
 
-    def _check_call(self, dst: int = 0, **options: Unpack[ObjectOptions]) -> None:
+    def _check_call(self, dst: int = 0, **options: Unpack[CallOptions]) -> None:
         """Refuses wrong arguments of a call that has nothing to do in a world of one."""
         self._rank("dst", dst)
         self._how(options)
@@ -371,7 +375,7 @@ class Communicator:
     def _rank(self, name: str, value: Any) -> int:
         return _arguments.rank(name, value, self.world_size)
 
-    def _how(self, options: ObjectOptions, **more: Any) -> dict[str, Any]:
+    def _how(self, options: CallOptions, **more: Any) -> dict[str, Any]:
         """Returns the options of one call as the extension module takes them.
 
         ``like``, for replaced functions, says what the result has to be like: see :mod:`fsgather._pickling`.

@@ -28,7 +28,7 @@ __all__ = [
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fsgather._arguments import CallOptions, ObjectOptions
+    from fsgather._arguments import CallOptions
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def _communicator_of(group: Any) -> Communicator:
         raise error if isinstance(error, Error) else ConfigError(str(error)) from None
 
 
-def all_gather(data: T, group: Any = ALL, **options: Unpack[ObjectOptions]) -> list[T]:
+def all_gather(data: T, group: Any = ALL, **options: Unpack[CallOptions]) -> list[T]:
     """Gathers all ranks' objects on every rank, in rank order.
 
     >>> import fsgather
@@ -105,7 +105,7 @@ def communicator_for(name: str, data: Any, group: Any) -> Communicator:
     return communicator
 
 
-def gather_by_path(communicator: Communicator, path: str, data: T, directory: Optional[str], options: ObjectOptions) -> list[T]:
+def gather_by_path(communicator: Communicator, path: str, data: T, directory: Optional[str], options: CallOptions) -> list[T]:
     """Gathers objects by a path of ``choose_path``; the list is empty on ranks that do not receive them."""
     if path == "solo":
         communicator._check_call(**options)
@@ -119,7 +119,7 @@ def gather_by_path(communicator: Communicator, path: str, data: T, directory: Op
     return communicator.all_gather(data, **options)
 
 
-def all_gather_parts(data: T, group: Any = ALL, **options: Unpack[ObjectOptions]) -> Parts[T]:
+def all_gather_parts(data: T, group: Any = ALL, **options: Unpack[CallOptions]) -> Parts[T]:
     """Gathers all ranks' objects on every rank, where each is decoded on first access.
 
     >>> parts = fsgather.all_gather_parts({"accuracy": 0.97})
@@ -131,7 +131,7 @@ def all_gather_parts(data: T, group: Any = ALL, **options: Unpack[ObjectOptions]
     return _communicator_of(group).all_gather_parts(data, **options)
 
 
-def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, **options: Unpack[ObjectOptions]) -> Any:
+def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, **options: Unpack[CallOptions]) -> Any:
     """Joins the tensors of all ranks along ``dim``, without padding.
 
     Args:
@@ -152,7 +152,7 @@ def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, **options: Unpa
     return _communicator_of(None).gather(tensor, dim, dst, **options)
 
 
-def gather_object(data: T, dst: int = 0, group: Any = ALL, **options: Unpack[ObjectOptions]) -> Optional[list[T]]:
+def gather_object(data: T, dst: int = 0, group: Any = ALL, **options: Unpack[CallOptions]) -> Optional[list[T]]:
     """Gathers all ranks' objects on rank ``dst`` of a group.
 
     Returns:
@@ -167,7 +167,7 @@ def gather_object(data: T, dst: int = 0, group: Any = ALL, **options: Unpack[Obj
     return communicator.gather_object(data, dst, **options)
 
 
-def gather_iter(data: T, dst: int = 0, group: Any = ALL, **options: Unpack[ObjectOptions]) -> Gathering[T]:
+def gather_iter(data: T, dst: int = 0, group: Any = ALL, **options: Unpack[CallOptions]) -> Gathering[T]:
     """Gathers all ranks' objects on rank ``dst`` of a group, which holds one rank's at a time.
 
     >>> import fsgather
@@ -181,7 +181,7 @@ def gather_iter(data: T, dst: int = 0, group: Any = ALL, **options: Unpack[Objec
     return _communicator_of(group).gather_iter(data, dst, **options)
 
 
-def broadcast_object(data: T, src: int = 0, group: Any = ALL, **options: Unpack[ObjectOptions]) -> T:
+def broadcast_object(data: T, src: int = 0, group: Any = ALL, **options: Unpack[CallOptions]) -> T:
     """Returns rank ``src``'s object on every rank of a group; the objects of the others are ignored."""
     return _communicator_of(group).broadcast_object(data, src, **options)
 
@@ -191,12 +191,12 @@ def barrier(group: Any = ALL, **options: Unpack[CallOptions]) -> None:
     _communicator_of(group).barrier(**options)
 
 
-def start_all_gather(data: T, group: Any = ALL, **options: Unpack[ObjectOptions]) -> Pending[list[T]]:
+def start_all_gather(data: T, group: Any = ALL, **options: Unpack[CallOptions]) -> Pending[list[T]]:
     """Starts an :func:`all_gather`; ``wait()`` or ``await`` of its result returns the list."""
     return _communicator_of(group).start_all_gather(data, **options)
 
 
-def start_gather(data: T, dst: int = 0, group: Any = ALL, **options: Unpack[ObjectOptions]) -> Pending[Optional[list[T]]]:
+def start_gather(data: T, dst: int = 0, group: Any = ALL, **options: Unpack[CallOptions]) -> Pending[Optional[list[T]]]:
     """Starts a :func:`gather_object`; ``wait()`` or ``await`` of its result returns the list, or ``None``."""
     return _communicator_of(group).start_gather(data, dst, **options)
 

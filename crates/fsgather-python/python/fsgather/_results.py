@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from typing import Any, Generator, Generic, Iterator, Optional, Sequence, TypeVar, Union, overload
+from typing import Any, ClassVar, Generator, Generic, Iterator, Optional, Sequence, TypeVar, Union, overload
 
 from fsgather import _arguments, _fsgather, _tracebacks
 
@@ -99,7 +99,7 @@ class Parts(Sequence[T]):
         return list(self) == other if isinstance(other, list) else NotImplemented
 
     # As a list, whose elements may change, it has none.
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None]  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[type[list[T]], tuple[list[T]]]:
         return list, (list(self),)

@@ -10,7 +10,7 @@ import os
 import weakref
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from types import TracebackType
-from typing import Any, Callable, Literal, Optional, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Callable, Literal, Optional, TypedDict, Union, overload
 
 from fsgather import _arguments, _fsgather, _tracebacks
 from fsgather._arguments import PathLike
@@ -19,6 +19,9 @@ from fsgather._errors import ConfigError, Error
 from fsgather._functions import _communicator_of
 from fsgather._sites import caller
 from fsgather._torch_order import ALL
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["SampleResults", "Samples", "gather_samples", "read_samples", "samples"]
 
@@ -31,14 +34,11 @@ Expected = Union[int, Iterable[Any], None]
 Convert = Optional[Callable[[Any], Any]]
 
 
-class Gathering(TypedDict):
-    """How samples are gathered, as the extension module takes it."""
+class GatherOptions(TypedDict, total=False):
+    """Options of gathering samples."""
 
-    dst: Optional[int]
-    out: Optional[str]
     partial: bool
-    refuse_conflicts: bool
-    are_equal: Callable[[Any, Any], bool]
+    on_conflict: Literal["first", "error"]
 
 
 class SampleResults(Mapping[Any, Any]):
@@ -241,6 +241,10 @@ class Samples:
         """Flushes, and takes no more results. Local; also done at the end of a ``with`` block and of the interpreter."""
         self._member.close()
 
+    @overload
+    def gather(self, dst: None, *, out: Optional[PathLike] = None, **options: Unpack[GatherOptions]) -> SampleResults: ...
+    @overload
+    def gather(self, dst: int = 0, *, out: Optional[PathLike] = None, **options: Unpack[GatherOptions]) -> Optional[SampleResults]: ...
     def gather(
         self,
         dst: Optional[int] = 0,
@@ -365,6 +369,14 @@ def samples(
     return Samples(member, communicator, ids, encode, decode)
 
 
+@overload
+def gather_samples(
+    results: Mapping[Any, Any], expected: Expected = None, *, dst: None, group: Any = ALL, **options: Unpack[GatherOptions]
+) -> SampleResults: ...
+@overload
+def gather_samples(
+    results: Mapping[Any, Any], expected: Expected = None, dst: Optional[int] = 0, *, group: Any = ALL, **options: Unpack[GatherOptions]
+) -> Optional[SampleResults]: ...
 def gather_samples(
     results: Mapping[Any, Any],
     expected: Expected = None,
@@ -423,7 +435,7 @@ def _check_callable(name: str, convert: Convert) -> None:
         raise ConfigError(f"{name}={_arguments._shown(convert)} is not a function")
 
 
-def _gathering(dst: Optional[int], world_size: int, partial: bool, on_conflict: str, out: Optional[str]) -> Gathering:
+def _gathering(dst: Optional[int], world_size: int, partial: bool, on_conflict: str, out: Optional[str]) -> dict[str, Any]:
     if dst is not None:
         dst = _arguments.rank("dst", dst, world_size)
     if on_conflict not in ("first", "error"):

@@ -9,7 +9,8 @@ import logging
 from types import FunctionType, TracebackType
 from typing import Any, Callable, Collection, Iterable, Optional, TypeVar
 
-from fsgather import _arguments, _torch_order
+from fsgather import _torch_order
+from fsgather._arguments import CallOptions
 from fsgather._errors import ConfigError, Error
 
 __all__ = ["public", "shorten", "shortened", "without_our_frames"]
@@ -47,7 +48,7 @@ def without_our_frames(error: E) -> E:
 def shortened(function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function whose exceptions have one frame of ours, with its name, file and line, and whose wrong arguments are ours to refuse.
 
-    Its signature lists the options of a ``TypedDict`` one by one.
+    Its signature lists each of :class:`CallOptions`.
     """
     signature = _listed_options(inspect.signature(function))
     call: FunctionType = _wrap(function, function.__name__, signature and signature.parameters.keys())
@@ -61,14 +62,13 @@ def shortened(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _listed_options(signature: inspect.Signature) -> Optional[inspect.Signature]:
     """Returns the same signature with keyword arguments in place of ``**options``; ``None`` if it has no options."""
-    *parameters, last = signature.parameters.values() or [None]
-    if last is None or last.kind is not last.VAR_KEYWORD or not str(last.annotation).startswith("Unpack["):
+    parameters = dict(signature.parameters)
+    if str(getattr(parameters.pop("options", None), "annotation", "")) != "Unpack[CallOptions]":
         return None
-    options = getattr(_arguments, str(last.annotation)[len("Unpack[") : -1]).__annotations__
-    for name, annotation in options.items():
+    for name, annotation in CallOptions.__annotations__.items():
         kind = getattr(annotation, "__forward_arg__", annotation)
-        parameters.append(inspect.Parameter(name, last.KEYWORD_ONLY, default=None, annotation=kind))
-    return signature.replace(parameters=parameters)
+        parameters[name] = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+    return signature.replace(parameters=list(parameters.values()))
 
 
 def _unknown_argument(function: Callable[..., Any], named: dict[str, Any], known: Collection[str]) -> TypeError:

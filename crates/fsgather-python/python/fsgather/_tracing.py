@@ -37,7 +37,7 @@ class trace:
     def __init__(
         self, path: Union[str, os.PathLike[str]] = "fsgather-trace.html", *, communicator: Optional[Communicator] = None
     ) -> None:
-        self.path = os.fspath(path)
+        self.path: str = os.fspath(path)
         self.summary = None
         if not self.path.endswith((".html", ".json")):
             raise _errors.ConfigError(f"path={self.path!r} must end in .html or .json")

@@ -21,7 +21,7 @@ from fsgather._torch_order import ALL
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fsgather._arguments import ObjectOptions, PathLike
+    from fsgather._arguments import CallOptions, PathLike
 
 __all__ = ["all_gather", "all_gather_list", "all_gather_object", "all_gather_via_filesys", "gather"]
 
@@ -33,7 +33,7 @@ def all_gather(
     force_cpu: bool = False,
     force_filesys: bool = False,
     filesys_save_dir: Optional[PathLike] = None,
-    **options: Unpack[ObjectOptions],
+    **options: Unpack[CallOptions],
 ) -> list[T]:
     """Gathers all ranks' objects on every rank, by the path that the arguments or the variables of :func:`fsgather.all_gather` choose.
 
@@ -43,16 +43,16 @@ def all_gather(
         force_filesys: through files of the shared directory, unless rank 0 alone gets the list.
         filesys_save_dir: the shared directory; by default ``FSGATHER_DIR``, ``EXP_DIR``, or one of this host.
     """
-    return by_path(_functions.default_communicator, data, force_cpu, force_filesys, filesys_save_dir, options)
+    return _by_path(_functions.default_communicator, data, force_cpu, force_filesys, filesys_save_dir, options)
 
 
-def by_path(
+def _by_path(
     find: Callable[[], Communicator],
     data: T,
     force_cpu: bool,
     force_filesys: bool,
     filesys_save_dir: Optional[PathLike],
-    options: ObjectOptions,
+    options: CallOptions,
 ) -> list[T]:
     """Makes a call of :func:`all_gather` on the communicator that ``find`` returns, after a look at the arguments."""
     directory = _arguments.path("filesys_save_dir", filesys_save_dir)
@@ -63,7 +63,7 @@ def by_path(
 
 
 def all_gather_via_filesys(
-    data: T, filesys_save_dir: Optional[PathLike] = None, gather_to_rank_0_only: bool = False, **options: Unpack[ObjectOptions]
+    data: T, filesys_save_dir: Optional[PathLike] = None, gather_to_rank_0_only: bool = False, **options: Unpack[CallOptions]
 ) -> list[T]:
     """Gathers all ranks' objects through files of a shared directory; with ``gather_to_rank_0_only`` other ranks get an empty list.
 
@@ -72,11 +72,11 @@ def all_gather_via_filesys(
     Raises:
         fsgather.NotSharedError: ranks do not see one directory.
     """
-    return by_files(_functions.default_communicator, data, filesys_save_dir, gather_to_rank_0_only, options)
+    return _by_files(_functions.default_communicator, data, filesys_save_dir, gather_to_rank_0_only, options)
 
 
-def by_files(
-    find: Callable[[], Communicator], data: T, filesys_save_dir: Optional[PathLike], gather_to_rank_0_only: bool, options: ObjectOptions
+def _by_files(
+    find: Callable[[], Communicator], data: T, filesys_save_dir: Optional[PathLike], gather_to_rank_0_only: bool, options: CallOptions
 ) -> list[T]:
     """Makes a call of :func:`all_gather_via_filesys` on the communicator that ``find`` returns."""
     directory = _arguments.path("filesys_save_dir", filesys_save_dir)
@@ -85,7 +85,7 @@ def by_files(
     return _functions.gather_by_path(communicator, path, data, directory, options)
 
 
-def all_gather_list(data: T, group: Any = ALL, max_size: int = 16384, **options: Unpack[ObjectOptions]) -> list[T]:
+def all_gather_list(data: T, group: Any = ALL, max_size: int = 16384, **options: Unpack[CallOptions]) -> list[T]:
     """Gathers all ranks' small objects on every rank of a group.
 
     Raises:
@@ -94,7 +94,7 @@ def all_gather_list(data: T, group: Any = ALL, max_size: int = 16384, **options:
     return _functions.communicator_for("all_gather_list", data, group).all_gather(data, max_size=max_size, **options)
 
 
-def all_gather_object(data: T, group: Any = ALL, **options: Unpack[ObjectOptions]) -> list[T]:
+def all_gather_object(data: T, group: Any = ALL, **options: Unpack[CallOptions]) -> list[T]:
     """Gathers all ranks' objects on every rank of a group, in the order of the group; variables of other projects do not count."""
     communicator = _functions.communicator_for("all_gather_object", data, group)
     path = "solo" if communicator.world_size == 1 else "auto"

@@ -93,7 +93,7 @@ class Introduction:
             return [self.ranks[place] for place, nonce in heard.items() if nonce is None]
 
         # The world keeps what publishes its record for as long as it lives, but must not keep the store.
-        answer: list[Callable[[bytes], None]] = [lambda record: self._answer(hellos, _RECORD + record)]
+        answer: list[Callable[[bytes], object]] = [lambda record: self._answer(hellos, _RECORD + record)]
         try:
             wait(have_all_come, absent)
             return Communicator.meet(0, size, lambda record: answer.pop()(record), _not_asked, **how)
@@ -110,8 +110,7 @@ class Introduction:
 
     def _refuse(self, hellos: dict[int, str], error: _errors.Error) -> None:
         keys = self._answer(hellos, _REFUSAL + _errors._packed(error))
-        unread = lambda: any(stores.holds(self._store, [key]) for key in keys)  # noqa: E731
-        stores.wait_until(lambda: not unread(), time.monotonic() + _FETCH_LIMIT)
+        stores.wait_until(lambda: not any(stores.holds(self._store, [key]) for key in keys), time.monotonic() + _FETCH_LIMIT)
 
     def _fetch(self, nonce: str, wait: Wait) -> bytes:
         key = self._welcome(self._place, nonce)

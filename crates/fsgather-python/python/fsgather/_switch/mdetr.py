@@ -44,7 +44,7 @@ def all_gather(
     member = meeting.of(None)
     if member is None:
         return call.original()
-    return compat.by_path(lambda: member.communicator(call.site), data, force_cpu, force_filesys, filesys_save_dir, {})
+    return compat._by_path(lambda: member.communicator(call.site), data, force_cpu, force_filesys, filesys_save_dir, {})
 
 
 def all_gather_via_filesys(
@@ -57,7 +57,7 @@ def all_gather_via_filesys(
     member = meeting.of(None)
     if member is None:
         return call.original()
-    return compat.by_files(lambda: member.communicator(call.site), data, filesys_save_dir, gather_to_rank_0_only, {})
+    return compat._by_files(lambda: member.communicator(call.site), data, filesys_save_dir, gather_to_rank_0_only, {})
 
 
 def gather_to_rank_0_via_filesys(

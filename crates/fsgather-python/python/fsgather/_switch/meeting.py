@@ -9,7 +9,7 @@ import atexit
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence, Union
 
 from fsgather import _errors, _leaving, _workers
 from fsgather._sites import caller
@@ -158,7 +158,7 @@ def forget_destroyed(failure: Optional[str] = None) -> None:
     with _lock:
         memberships = [key for key, membership in _memberships.items() if not membership.exists()]
         own_worlds = [key for key, own in _own_worlds.items() if not own.is_of_a_group()]
-        gone = [*map(_memberships.pop, memberships), *map(_own_worlds.pop, own_worlds)]
+        gone: list[Union[Membership, OwnWorld]] = [*map(_memberships.pop, memberships), *map(_own_worlds.pop, own_worlds)]
         if _world is not None and not _world.is_of_a_group():
             world, _world = _world, None
     if world is not None:

@@ -64,8 +64,8 @@ def _handle(url: str, timeout: datetime.timedelta = _TIMEOUT, **_named: Any) -> 
             store, address = _open(world_size, timeout)
             communicator.broadcast_object(tuple(address), 0)
         else:
-            address: Any = None
-            store = _connect(_Address(*communicator.broadcast_object(address, 0)), world_size, timeout)
+            found: Any = communicator.broadcast_object(None, 0)
+            store = _connect(_Address(*found), world_size, timeout)
         # All are connected before anybody goes on, or all are told that one is not.
         communicator.close()
     except BaseException as error:

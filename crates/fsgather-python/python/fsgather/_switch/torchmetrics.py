@@ -36,7 +36,7 @@ def _sync_states(call: Call, self: Any, dist_sync_fn: Any, process_group: Any) -
     library = sys.modules[MODULES[0]]
     member = meeting.of(process_group or self.process_group)
     # What the program has given for the purpose is its own business.
-    if member is None or dist_sync_fn is not library.gather_all_tensors:  # type: ignore[attr-defined]
+    if member is None or dist_sync_fn is not library.gather_all_tensors:
         return call.original()  # type: ignore[no-any-return]
     own = {name: _handed_in(getattr(self, name), reduce is library.dim_zero_cat, library) for name, reduce in self._reductions.items()}
     everybodys = member.call("all_gather", {name: _detached(state) for name, state in own.items()}, site=call.site)

@@ -140,7 +140,7 @@ class DirectoryRendezvous(RendezvousHandler):
         while True:
             try:
                 store.wait([key], timedelta(seconds=1))
-                return store.get(key)
+                return bytes(store.get(key))
             except RuntimeError as error:
                 # It has not said it yet, or the first agent, which has the store, is gone.
                 for awaited in {0, rank}:

@@ -39,7 +39,7 @@ class Jax(KeyValue):
 def find() -> Optional[Jax]:
     """Whether ``jax.distributed`` is initialised in this process."""
     distributed = sys.modules.get("jax._src.distributed")
-    state = getattr(distributed, "global_state", None)
+    state: Any = getattr(distributed, "global_state", None)
     if getattr(state, "client", None) is None or state.num_processes < 2:
         return None
     return Jax(state)

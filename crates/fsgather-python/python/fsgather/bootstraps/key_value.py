@@ -39,7 +39,7 @@ class KeyValue:
         self.world_size = world_size
         self.tell_failure: Callable[[str], object] = lambda reason: None
         """Called at most once, in a thread, where rank 0 cannot answer any more; says why."""
-        self.is_forgetful = threading.Event()
+        self.is_forgetful: threading.Event = threading.Event()
         """Set by a subclass whose store has lost what was set: it is set again then."""
         self.__prefix = f"fsgather/{prefix}"
         self.__own = b""
