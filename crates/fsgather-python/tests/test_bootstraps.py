@@ -16,7 +16,7 @@ import fsgather
 import pytest
 from conftest import LIMIT
 from fsgather import _slowness, bootstraps
-from fsgather.bootstraps import _limits, key_value
+from fsgather.bootstraps import _choice, _limits, key_value
 from fsgather.bootstraps.key_value import KeyValue
 
 LONG = 2.0 * LIMIT
@@ -322,8 +322,8 @@ def test_engines_are_there_by_the_names_that_the_guide_uses() -> None:
 @pytest.mark.parametrize("name", ["their-engine", "their.engine", "2nd_engine"])
 def test_a_bootstrap_of_another_package_is_found_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     announce(tmp_path, monkeypatch, f"{ALONE}def find():\n    return Alone()\n", name)
-    assert bootstraps.names() == [*bootstraps.ORDER, name]
-    for found in (bootstraps.find(name), bootstraps.find()):
+    assert _choice.names() == [*bootstraps._ORDER, name]
+    for found in (_choice.find(name), _choice.find()):
         assert type(found).__module__ == "their_engine"
     monkeypatch.setenv("FSGATHER_RENDEZVOUS", f"{name}:")
     with fsgather.Communicator() as world:
@@ -339,20 +339,20 @@ def test_of_two_packages_with_one_name_the_one_counts_that_finds_a_rank(
     for number, source in enumerate(sources if place else reversed(sources)):
         (tmp_path / str(number)).mkdir()
         announce(tmp_path / str(number), monkeypatch, source, package=f"engine-{number}")
-    assert bootstraps.names() == [*bootstraps.ORDER, "their-engine"]
-    for found in (bootstraps.find(), bootstraps.find("their-engine")):
+    assert _choice.names() == [*bootstraps._ORDER, "their-engine"]
+    for found in (_choice.find(), _choice.find("their-engine")):
         assert type(found).__name__ == "Alone"
 
 
 def test_a_package_whose_entry_points_cannot_be_read_stands_in_nobodys_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(bootstraps, "_told", set())
+    monkeypatch.setattr(_choice, "_told", set())
     for name in ("good", "bad"):
         (tmp_path / name).mkdir()
         announce(tmp_path / name, monkeypatch, f"{ALONE}def find():\n    return Alone()\n", package=name)
     (tmp_path / "bad" / "bad-1.0.dist-info" / "entry_points.txt").write_text("[fsgather.bootstraps]\nno value\n")
-    assert type(bootstraps.find()).__module__ == "good"
+    assert type(_choice.find()).__module__ == "good"
     assert "the entry points of the package bad cannot be read" in caplog.text or sys.version_info < (3, 11)
 
 
@@ -375,8 +375,8 @@ def test_one_that_fails_is_named_and_stands_in_nobodys_way(
 ) -> None:
     announce(tmp_path, monkeypatch, source)
     with pytest.raises(fsgather.ConfigError, match=told):
-        bootstraps.find("their-engine")
-    assert bootstraps.find() is None
+        _choice.find("their-engine")
+    assert _choice.find() is None
     assert re.search(told, caplog.text) and "their-engine" in caplog.text and "passed over" in caplog.text
 
 
@@ -384,10 +384,10 @@ def test_one_that_fails_is_named_and_stands_in_nobodys_way(
 def test_one_with_the_name_of_ours_is_told_of_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    monkeypatch.setattr(bootstraps, "_told", set())
+    monkeypatch.setattr(_choice, "_told", set())
     announce(tmp_path, monkeypatch, "def find():\n    raise RuntimeError\n", name)
-    assert bootstraps.names() == list(bootstraps.ORDER)
-    assert bootstraps.find() is None
+    assert _choice.names() == list(bootstraps._ORDER)
+    assert _choice.find() is None
     (record,) = caplog.records
     assert f"the bootstrap '{name}' (their_engine:find of the package their-engine) is never used" in record.getMessage()
 
@@ -462,13 +462,13 @@ def test_an_engine_that_looks_for_ever_is_ended(tmp_path: Path, monkeypatch: pyt
 def test_an_engine_that_waits_in_the_system_is_ended_in_the_main_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     announce(tmp_path, monkeypatch, "import time\n\n\ndef find():\n    time.sleep(1000)\n")
     with pytest.raises(fsgather.ConfigError, match="has not come back within"):
-        bootstraps.find("their-engine", 0.2)
+        _choice.find("their-engine", 0.2)
 
 
 def test_ctrl_c_ends_an_engine_that_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     announce(tmp_path, monkeypatch, "import signal\n\n\ndef find():\n    signal.raise_signal(signal.SIGINT)\n    while True:\n        pass\n")
     with pytest.raises(KeyboardInterrupt):
-        bootstraps.find("their-engine", LIMIT)
+        _choice.find("their-engine", LIMIT)
 
 
 ENDLESS = """
@@ -525,7 +525,7 @@ def test_nobody_is_asked_where_a_launcher_says_the_rank(monkeypatch: pytest.Monk
     def asked(name: Optional[str] = None) -> None:
         raise AssertionError("asked")
 
-    monkeypatch.setattr(bootstraps, "find", asked)
+    monkeypatch.setattr(_choice, "find", asked)
     monkeypatch.setenv("FSGATHER_RANK", "0")
     monkeypatch.setenv("FSGATHER_WORLD_SIZE", "1")
     fsgather.Communicator().close()

@@ -35,7 +35,12 @@ with fsgather.samples("runs/mmlu", expected=["a", "b"], config={"seed": 0}) as s
     gathered: Optional[fsgather.SampleResults] = samples.gather(dst=0, out="results.jsonl")
     everywhere: fsgather.SampleResults = samples.gather(None, partial=True)
 
+fsgather.torch.register()
+with fsgather.bootstraps.ray.be_rank(0, 2, "evaluation"):
+    first: list[str] = fsgather.compat.all_gather_list("a", None, 100)
+
 world.all_gather(3, time_out=4)  # wrong
+fsgather.all_gathr(3)  # wrong
 fsgather.all_gather(3, force_cpu=True)  # wrong
 world.split(None).barrier()  # wrong
 world.all_gather(3, timeout="4")  # wrong

@@ -23,6 +23,7 @@ functions of other existing jobs, :mod:`fsgather.bootstraps` the engines that st
 import typing as _typing
 
 from fsgather import _errors, _functions, _results
+from fsgather import bootstraps as bootstraps
 from fsgather import compat as compat
 from fsgather import torch as torch
 from fsgather._communicator import Communicator

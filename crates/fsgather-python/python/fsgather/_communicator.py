@@ -12,7 +12,8 @@ from fsgather import _arguments, _arrays, _errors, _fsgather, _leaving, _traceba
 from fsgather._arguments import PathLike, Seconds, Transport
 from fsgather._results import Gathering, Parts, Pending
 from fsgather._sites import caller
-from fsgather.bootstraps import Bootstrap, carriers, introducing
+from fsgather.bootstraps import Bootstrap
+from fsgather.bootstraps._choice import carriers, introducing
 from fsgather.bootstraps.key_value import KeyValue
 
 if TYPE_CHECKING:

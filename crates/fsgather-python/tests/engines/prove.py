@@ -334,7 +334,7 @@ def jax(notes: Path) -> None:
         "import sys, jax; short = dict(heartbeat_timeout_seconds=10, shutdown_timeout_seconds=10);"
         "jax.distributed.initialize(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), **short);"
         # A rank that looks once more than the others meets them all the same.
-        "import fsgather; sys.argv[3] == '1' and fsgather.bootstraps.find();"
+        "import fsgather; sys.argv[3] == '1' and fsgather.bootstraps._choice.find();"
         "import conformance; print(conformance.job(*sys.argv[4:]))"
     )
 

@@ -13,7 +13,7 @@ from fsgather._errors import ConfigError
 from fsgather.bootstraps._runs import ALONE, Said, is_task_of_dask
 from fsgather.bootstraps.key_value import KeyValue
 
-__all__ = ["Dask", "find", "run", "run_here"]
+__all__ = ["run"]
 
 _here = threading.local()
 

@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 from fsgather.bootstraps.key_value import KeyValue
 
-__all__ = ["Jax", "find"]
+__all__: list[str] = []
 
 _LOOK_MS = 20
 

@@ -9,7 +9,7 @@ from typing import Any, Optional
 from fsgather._errors import ConfigError
 from fsgather.bootstraps.key_value import KeyValue
 
-__all__ = ["Mpi", "find"]
+__all__: list[str] = []
 
 
 class Mpi(KeyValue):

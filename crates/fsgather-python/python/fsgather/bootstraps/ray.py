@@ -15,7 +15,7 @@ from fsgather import _arguments, _errors, _own
 from fsgather.bootstraps._runs import Said
 from fsgather.bootstraps.key_value import KeyValue
 
-__all__ = ["BeingRank", "Ray", "be_rank", "find", "run_here"]
+__all__ = ["BeingRank", "be_rank"]
 
 
 class Ray(KeyValue):

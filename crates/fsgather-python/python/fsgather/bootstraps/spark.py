@@ -6,7 +6,7 @@ import base64
 import sys
 from typing import Any, Hashable, Optional
 
-__all__ = ["Spark", "find", "run_here"]
+__all__: list[str] = []
 
 
 class Spark:
