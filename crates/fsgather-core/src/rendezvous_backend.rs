@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Error;
+use crate::{Error, ProcessId};
 
 /// A place where rank 0 posts a record and the other ranks find it.
 ///
@@ -42,6 +42,12 @@ pub trait RendezvousBackend: Send + Sync {
     ///
     /// When the place cannot be read. An empty place is no error.
     fn records(&self) -> Result<Vec<Vec<u8>>, Error>;
+
+    /// The records of other processes for this world's key that can be seen now, each with the process that has posted it. Empty where that
+    /// is not known.
+    fn posted_by_others(&self) -> Vec<(ProcessId, Vec<u8>)> {
+        Vec::new()
+    }
 
     /// Leaves word beside rank 0's record that this rank cannot reach it.
     ///

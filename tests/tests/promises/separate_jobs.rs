@@ -25,6 +25,25 @@ fn two_processes_of_one_rank_are_both_told_of_each_other() {
 }
 
 #[test]
+fn two_processes_of_rank_0_are_told_of_each_other() {
+    let place = place();
+    let world = World::new(2, place.path())
+        .with("FSGATHER_JOB", "twice")
+        .with("FSGATHER_JOIN_TIMEOUT", "4s");
+    let mut stage = Stage::new();
+    for _ in 0..2 {
+        stage.start(&mut world.rank(0, "join close"));
+    }
+    let (error, _) = stage.fail_alike(0..2, RENDEZVOUS);
+    for twin in [0, 1] {
+        let pid = format!("pid {}", stage.pid(twin));
+        assert!(error.contains(&pid), "{pid}: {error}");
+    }
+    assert!(error.contains("FSGATHER_JOB"), "{error}");
+    assert_nothing_left(place.path());
+}
+
+#[test]
 fn a_second_job_of_the_same_name_is_told_and_the_first_goes_on() {
     let place = place();
     let world = World::new(2, place.path()).with("FSGATHER_JOB", "twice");

@@ -4,7 +4,11 @@ use std::time::{Duration, Instant};
 
 use fsgather_core::{ChannelId, Error, ProcessId, Rank, WorldSize, duration_text};
 
-use super::{Action, Coordinator, late_claims::way_out_of_starts, roster::RosterEntry};
+use super::{
+    Action, Coordinator,
+    late_claims::{claimed_twice, text_of, way_out_of_starts},
+    roster::RosterEntry,
+};
 use crate::message::{Join, JoinReply, RefusalReason, Welcome};
 
 /// Maximum number of processes with another world size that a message names.
@@ -16,11 +20,7 @@ const MAX_NAMED: usize = 4;
 /// latest.
 const COMES_AGAIN: Duration = Duration::from_secs(5);
 
-/// What helps where two processes are one rank of a job by whose name its ranks find each other.
-pub(super) const FOUND_BY_JOB: &str = "Either two jobs meet in one place (set FSGATHER_JOB to a different name for each), or the \
-    launcher's ranks were not recognised (set FSGATHER_RANK and FSGATHER_WORLD_SIZE)";
-
-/// The same where something introduces the ranks to each other.
+/// The advice for two processes of one rank where something introduces the ranks to each other.
 pub(super) const INTRODUCED: &str = "Whoever introduces the ranks has said so of both: give each rank one process, and each run a \
     name of its own (under Ray the name= of be_rank)";
 
@@ -463,13 +463,12 @@ impl Coordinator {
             self.give_up(&cause);
             return cause.into();
         }
-        let way_out = self.way_out_of_doubles;
-        let cause = Error::rendezvous(format!(
-            "two processes say that they are rank {}: {} and {}. {way_out}",
+        let cause = claimed_twice(
             join.rank,
-            self.name_of(join.rank),
-            text_of(&join.process)
-        ));
+            &self.name_of(join.rank),
+            &text_of(&join.process),
+            self.way_out_of_doubles,
+        );
         self.give_up(&cause);
         cause.into()
     }
@@ -485,10 +484,6 @@ impl Coordinator {
 fn counts_of(join: &Join, member: &RosterEntry) -> Option<(u32, u32)> {
     let is_there = join.process.sees_pids_of(&member.process);
     join.attempt.zip(member.attempt).filter(|_| is_there)
-}
-
-fn text_of(process: &ProcessId) -> String {
-    format!("{}, pid {}", process.host, process.pid)
 }
 
 /// A refusal that concerns the asking process alone.

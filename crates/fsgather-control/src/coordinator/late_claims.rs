@@ -6,6 +6,8 @@
 
 use std::time::{Duration, Instant};
 
+use fsgather_core::{Error, ProcessId, Rank};
+
 use super::{Action, Coordinator};
 
 /// The time that a full world waits if its ranks may be of two jobs.
@@ -18,6 +20,27 @@ pub(crate) const fn way_out_of_starts(is_named: bool) -> &'static str {
     } else {
         "if they belong together, set FSGATHER_JOB to the same name on all ranks"
     }
+}
+
+/// The advice for two processes of one rank of a job by whose name its ranks find each other.
+pub(super) const FOUND_BY_JOB: &str = "Either two jobs meet in one place (set FSGATHER_JOB to a different name for each), or the \
+    launcher's ranks were not recognised (set FSGATHER_RANK and FSGATHER_WORLD_SIZE)";
+
+/// The failure of a job of which two processes claim one rank.
+pub(super) fn claimed_twice(rank: Rank, one: &str, other: &str, way_out: &str) -> Error {
+    Error::rendezvous(format!(
+        "two processes say that they are rank {rank}: {one} and {other}. {way_out}"
+    ))
+}
+
+/// The same where their ranks find each other by the name of the job.
+pub(crate) fn claimed_twice_by_name(rank: Rank, one: &ProcessId, other: &ProcessId) -> Error {
+    claimed_twice(rank, &text_of(one), &text_of(other), FOUND_BY_JOB)
+}
+
+/// How errors of joining name a process.
+pub(super) fn text_of(process: &ProcessId) -> String {
+    format!("{}, pid {}", process.host, process.pid)
 }
 
 impl Coordinator {

@@ -40,7 +40,7 @@ use fsgather_core::{
 };
 use uuid::Uuid;
 
-pub(crate) use self::late_claims::way_out_of_starts;
+pub(crate) use self::late_claims::{claimed_twice_by_name, way_out_of_starts};
 use self::{
     channel::Channel,
     roster::{Roster, Standing},
@@ -176,7 +176,7 @@ impl Coordinator {
             woke: None,
             looks: 0,
             names: RankNames::default(),
-            way_out_of_doubles: forming::FOUND_BY_JOB,
+            way_out_of_doubles: late_claims::FOUND_BY_JOB,
             patience: Patience::UntilTheTimeOut,
             gone: false,
             actions: Vec::new(),

@@ -5,6 +5,7 @@
 //! - [`record`]: what rank 0 leaves for the others, as bytes.
 //! - `addresses`: which addresses rank 0 publishes, and which of them a member tries.
 //! - `record_keeper`: looks after rank 0's record while the world forms.
+//! - `rivals`: a second process that claims to be rank 0.
 //! - `search`: what a member knows when it starts to look for rank 0.
 //! - `seeker`: the search, over TCP and over files at the same time; `candidates`: the worlds that may be asked.
 //! - `event`: what a member learns of one world, and what its search comes to.
@@ -31,6 +32,7 @@ mod other_sizes;
 mod over_files;
 pub(crate) mod record_keeper;
 pub(crate) mod refusal;
+mod rivals;
 pub(crate) mod search;
 mod search_warnings;
 pub(crate) mod seeker;

@@ -21,6 +21,7 @@ use crate::{
         config::{self, Config, FindEnded, IdleWatch},
         record::{Addressee, UnreachableReport},
         refusal,
+        rivals::RivalSearch,
     },
     member::Member,
     node::{Medium, Node},
@@ -36,6 +37,7 @@ pub(crate) struct RecordKeeper {
     board: Arc<dyn RendezvousBackend>,
     addressee: Addressee,
     find_ended: Arc<FindEnded>,
+    rivals: Option<RivalSearch>,
     idle_watch: Option<IdleWatch>,
     posted: Instant,
     look_back_after: Duration,
@@ -45,7 +47,7 @@ pub(crate) struct RecordKeeper {
 /// What others have left for rank 0.
 #[derive(Default)]
 pub(crate) struct Tended {
-    /// The failure of this meeting, if others have left one.
+    /// The failure of this meeting, if others have left one or claim this rank.
     refusal: Option<Error>,
     /// Idle ranks, each with the failure of a world that it has not joined.
     idle: Vec<(Rank, Error)>,
@@ -60,6 +62,7 @@ impl RecordKeeper {
             board,
             addressee: config::addressee(config),
             find_ended: Arc::clone(&config.find_ended),
+            rivals: RivalSearch::new(config),
             idle_watch: config.idle_watch.clone(),
             posted: clock::now(),
             look_back_after: refusal::looking_back_after(config.join_timeout),
@@ -89,7 +92,8 @@ impl RecordKeeper {
             });
         Tended {
             refusal: refusal::refusal_in(&others, &self.addressee)
-                .or_else(|| (self.find_ended)(&|rank| rank != Rank::ZERO)),
+                .or_else(|| (self.find_ended)(&|rank| rank != Rank::ZERO))
+                .or_else(|| self.rivals.as_ref()?.find(&*self.board, is_late)),
             idle: self
                 .idle_watch
                 .as_ref()

@@ -159,6 +159,14 @@ impl FileBackend {
         }
     }
 
+    /// Those that this backend has not posted.
+    fn read_of_others(&self, kinds: &[RecordKind]) -> Result<Vec<Record>, Error> {
+        let mut found = self.read_all(kinds)?;
+        let own = &self.lock().posted;
+        found.retain(|(path, _)| !own.contains(path));
+        Ok(found.into_iter().map(|(_, record)| record).collect())
+    }
+
     fn is_meant(&self, name: &str, kinds: &[RecordKind]) -> bool {
         // Most names are of something else, and there may be thousands: only what begins right is parsed.
         let is_of = |kind: &RecordKind| {
@@ -441,13 +449,14 @@ impl RendezvousBackend for FileBackend {
 
     fn tend(&self, elapsed: Duration) -> Result<Vec<Vec<u8>>, Error> {
         self.touch(elapsed);
-        let found = self.read_all(&[RecordKind::Record, RecordKind::Refusal])?;
-        let own = &self.lock().posted;
-        Ok(found
-            .into_iter()
-            .filter(|(path, _)| !own.contains(path))
-            .map(|(_, record)| record.body)
-            .collect())
+        let found = self.read_of_others(&[RecordKind::Record, RecordKind::Refusal])?;
+        Ok(found.into_iter().map(|record| record.body).collect())
+    }
+
+    fn posted_by_others(&self) -> Vec<(ProcessId, Vec<u8>)> {
+        let found = self.read_of_others(&[RecordKind::Record]);
+        let found = found.unwrap_or_default().into_iter();
+        found.map(|record| (record.poster, record.body)).collect()
     }
 
     fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
