@@ -1,4 +1,4 @@
-"""SIGTERM in the moments at which a call begins and ends."""
+"""SIGTERM in the moments at which a call begins and ends, and calls that can open no file."""
 
 from __future__ import annotations
 
@@ -108,3 +108,33 @@ def test_handler_restored_after_a_call_ends_the_process(world: World) -> None:
     ended = world.ends()
     assert [end.code for end in ended] == [-signal.SIGTERM, 0], ended[0].err
     assert ended[0].err == ""
+
+
+def test_calls_without_a_free_descriptor_raise_the_own_exception(world: World) -> None:
+    told = world.start(
+        1,
+        """
+        import resource
+
+        class Odd:
+            def __reduce__(self):
+                raise ValueError("not to be pickled")
+
+        communicator, held, said = fsgather.Communicator.solo(), [], ""
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        try:
+            while True:
+                held.append(os.dup(0))
+        except OSError:
+            pass
+        communicator.barrier()
+        try:
+            communicator.all_gather(Odd())
+        except fsgather.PeerFailedError as error:
+            said = repr(error.__cause__)
+        for descriptor in held:
+            os.close(descriptor)
+        tell(said)
+        """,
+    ).told()
+    assert told == [["ValueError('not to be pickled')"]]

@@ -22,7 +22,8 @@ functions of other existing jobs, :mod:`fsgather.bootstraps` the engines that st
 
 import typing as _typing
 
-from fsgather import _errors, _functions, _results
+# The extension uses `_pickling` and `_terminating`. Importing them in a call would fail where no file can be opened, and hide the reason.
+from fsgather import _errors, _functions, _pickling, _results, _terminating
 from fsgather import bootstraps as bootstraps
 from fsgather import compat as compat
 from fsgather import torch as torch
