@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use fsgather::{Communicator, Error, Rank};
+use fsgather::{Communicator, Error, Pieces, Rank};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -46,12 +46,12 @@ fn run(operation: &str, bytes: usize, count: usize) -> Result<(), Error> {
         match operation {
             "barrier" => world.barrier()?,
             "gather" => {
-                for part in world.gather_bytes(&own, 0)?.into_iter().flatten() {
+                for part in world.gather(Pieces::from(&own), 0)?.into_iter().flatten() {
                     assert_eq!(part?.1.len(), bytes);
                 }
             }
             "all_gather" => {
-                let parts = world.all_gather_bytes(&own)?;
+                let parts = world.all_gather(Pieces::from(&own))?;
                 assert!(parts.iter().all(|part| part.len() == bytes));
             }
             other => return Err(Error::config(format!("there is no operation {other}"))),

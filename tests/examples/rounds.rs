@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use fsgather::{Communicator, Error, Payload};
+use fsgather::{Communicator, Error, Payload, Pieces};
 use fsgather_tests::Generated;
 
 fn main() -> ExitCode {
@@ -55,9 +55,9 @@ fn run(count: u32, small: u32, large: u32) -> Result<(), String> {
             "gather"
         };
         let parts = if number % 5 == 4 {
-            Some(world.all_gather_bytes(&own).map_err(text)?)
+            Some(world.all_gather(Pieces::from(&own)).map_err(text)?)
         } else {
-            let gathered = world.gather_bytes(&own, number / 5 % ranks);
+            let gathered = world.gather(Pieces::from(&own), number / 5 % ranks);
             let parts = gathered.map_err(text)?;
             let parts = parts.map(|parts| parts.map(|part| Ok(part?.1)).collect());
             let parts: Option<Result<Vec<Payload>, Error>> = parts;

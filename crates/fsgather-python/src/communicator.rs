@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use fsgather::{Payload, Pieces, Rendezvous, codec::Postcard};
+use fsgather::{Options, Payload, Pieces, Rendezvous, bindings, codec::Postcard};
 use fsgather_core::{Rank, RankNames};
 use pyo3::{
     prelude::*,
@@ -114,26 +114,26 @@ impl Communicator {
 
     /// How many calls this rank has begun, and the file that has the last of them; nothing where they are not written down.
     fn last_calls<'py>(&self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyBytes>)>> {
-        let last = self.member()?.last_calls();
+        let last = bindings::last_calls(&*self.member()?);
         Ok(last.map(|(count, bytes)| (count, PyBytes::new(py, &bytes))))
     }
 
     /// Another handle of the same membership, whose large payloads travel in another way.
     fn with_options(&self, transport: Option<Said>, directory: Option<PathBuf>) -> PyResult<Self> {
-        let mut member = self.member()?.with_codec(Postcard);
+        let mut options = Options::new();
         if let Some(transport) = transport {
-            member = member.with_transport(word("transport", transport)?);
+            options = options.transport(word("transport", transport)?);
         }
         if let Some(directory) = directory {
-            member = member.with_directory(directory);
+            options = options.directory(directory);
         }
-        Ok(Self::of(member, self.waiting.clone()))
+        let handle = self.member()?.with(options);
+        Ok(Self::of(handle, self.waiting.clone()))
     }
 
     fn barrier(&self, py: Python<'_>, how: How) -> PyResult<()> {
         let (member, (_, options)) = (self.member()?, how.take()?);
-        self.waiting
-            .run(py, || member.call_with(&options).barrier())
+        self.waiting.run(py, || member.with(options).barrier())
     }
 
     fn all_gather<'py>(&self, value: &Bound<'py, PyAny>, how: How) -> PyResult<Bound<'py, PyList>> {
@@ -141,7 +141,7 @@ impl Communicator {
         let py = value.py();
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         let payloads = self.hand_in(value, carrying, |pieces| {
-            member.call_with(&options).all_gather_bytes(pieces)
+            member.with(options).all_gather(pieces)
         })?;
         decode_all(py, payloads, carrying.pickling, &self.waiting)
     }
@@ -151,7 +151,7 @@ impl Communicator {
         let _in_call = InCall::begin()?;
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         let payloads = self.hand_in(value, carrying, |pieces| {
-            member.call_with(&options).all_gather_bytes(pieces)
+            member.with(options).all_gather(pieces)
         })?;
         Ok(Payloads::new(
             payloads,
@@ -171,13 +171,13 @@ impl Communicator {
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         if member.rank().get() == src {
             self.hand_in(value, carrying, |pieces| {
-                member.call_with(&options).broadcast_bytes(pieces, src)
+                member.with(options).broadcast(pieces, src)
             })?;
             return Ok(value.clone().unbind());
         }
-        let payload = self
-            .waiting
-            .run(py, || member.call_with(&options).broadcast_bytes(&[], src))?;
+        let payload = self.waiting.run(py, || {
+            member.with(options).broadcast(Pieces::from(&[]), src)
+        })?;
         object::decode(
             py,
             payload,
@@ -191,7 +191,7 @@ impl Communicator {
         let _in_call = InCall::begin()?;
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         let parts = self.hand_in(value, carrying, |pieces| {
-            member.call_with(&options).gather_bytes(pieces, dst)
+            member.with(options).gather(pieces, dst)
         })?;
         Ok(parts.map(|parts| Parts::new(parts, self.waiting.clone(), carrying.pickling)))
     }
@@ -199,7 +199,7 @@ impl Communicator {
     fn start_all_gather(&self, value: &Bound<'_, PyAny>, how: How) -> PyResult<Pending> {
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         let started = self.hand_in(value, carrying, |pieces| {
-            member.call_with(&options).start_all_gather_bytes(pieces)
+            member.with(options).start_all_gather(pieces)
         })?;
         Ok(Pending::all_gather(
             started,
@@ -211,7 +211,7 @@ impl Communicator {
     fn start_gather(&self, value: &Bound<'_, PyAny>, dst: u32, how: How) -> PyResult<Pending> {
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         let started = self.hand_in(value, carrying, |pieces| {
-            member.call_with(&options).start_gather_bytes(pieces, dst)
+            member.with(options).start_gather(pieces, dst)
         })?;
         Ok(Pending::gather(
             started,
@@ -224,16 +224,16 @@ impl Communicator {
         let (member, (_, options)) = (self.member()?, how.take()?);
         let group = self
             .waiting
-            .run(py, move || member.call_with(&options).group(&ranks))?;
+            .run(py, move || member.with(options).group(&ranks))?;
         Ok(self.group_of(group))
     }
 
     /// A group on which its members have agreed otherwise; nobody is waited for.
     fn group_agreed_on(&self, py: Python<'_>, ranks: Vec<u32>, number: u64) -> PyResult<Self> {
         let member = self.member()?;
-        let group = self
-            .waiting
-            .run(py, move || member.group_agreed_on(&ranks, number))?;
+        let group = self.waiting.run(py, move || {
+            bindings::group_agreed_on(&member, &ranks, number)
+        })?;
         Ok(self.group_of(group))
     }
 
@@ -241,7 +241,7 @@ impl Communicator {
     fn arrive(&self, py: Python<'_>, ranks: Vec<u32>, number: u64, how: How) -> PyResult<Arrival> {
         let (member, (_, options)) = (self.member()?, how.take()?);
         let arrival = self.waiting.run(py, move || {
-            member.call_with(&options).arrive(&ranks, number)
+            bindings::Arrival::at(&member.with(options), &ranks, number)
         })?;
         Ok(Arrival::new(arrival, self.waiting.clone()))
     }
@@ -256,7 +256,7 @@ impl Communicator {
         let (member, (_, options)) = (self.member()?, how.take()?);
         let group = self
             .waiting
-            .run(py, || member.call_with(&options).split(color, key))?;
+            .run(py, || member.with(options).split(color, key))?;
         Ok(group.map(|group| self.group_of(group)))
     }
 
@@ -268,8 +268,7 @@ impl Communicator {
         };
         // Another handle of the same membership, so that calls of other threads need not end before.
         let handle = member.with_codec(Postcard);
-        self.waiting
-            .run(py, move || handle.call_with(&options).close())
+        self.waiting.run(py, move || handle.with(options).close())
     }
 
     /// Leaves without the others, and tells them why if there is a reason. Stays while they read what only this
@@ -314,7 +313,9 @@ impl Communicator {
 
     pub(crate) fn member(&self) -> PyResult<Arc<RustCommunicator>> {
         let member = self.member.read().unwrap_or_else(PoisonError::into_inner);
-        let member = member.as_ref().filter(|member| !member.has_ended());
+        let member = member
+            .as_ref()
+            .filter(|member| !bindings::has_ended(member));
         let member = member.map(Arc::clone);
         member.ok_or_else(|| errors::config("this communicator is closed"))
     }
@@ -326,7 +327,7 @@ impl Communicator {
 
     fn take(&self) -> Option<Arc<RustCommunicator>> {
         let mut member = self.member.write().unwrap_or_else(PoisonError::into_inner);
-        member.take().filter(|member| !member.has_ended())
+        member.take().filter(|member| !bindings::has_ended(member))
     }
 
     /// Makes a call that hands in a value. If the value cannot be carried the call fails on all ranks alike, so that

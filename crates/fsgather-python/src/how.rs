@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use fsgather::bindings::CallOptions;
+use fsgather::Options;
 use fsgather_config::words::{FromWord, Word};
 use pyo3::{
     conversion::FromPyObjectOwned,
@@ -63,13 +63,20 @@ pub(crate) struct Carrying {
 
 impl How {
     /// The same for the library, and for objects.
-    pub(crate) fn take(self) -> PyResult<(Carrying, CallOptions)> {
-        let options = CallOptions {
-            timeout: self.timeout.map(|said| word("timeout", said)).transpose()?,
-            bound: self.max_size,
-            tag: self.tag,
-            site: self.site.map(Into::into),
-        };
+    pub(crate) fn take(self) -> PyResult<(Carrying, Options)> {
+        let mut options = Options::new();
+        if let Some(said) = self.timeout {
+            options = options.timeout(word("timeout", said)?);
+        }
+        if let Some(bound) = self.max_size {
+            options = options.bound(bound);
+        }
+        if let Some(tag) = self.tag {
+            options = options.tag(tag);
+        }
+        if let Some(site) = self.site {
+            options = options.site(String::from(site));
+        }
         let pickling = if self.allow_pickle {
             Pickling::Allowed
         } else {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use fsgather::{
-    Error,
+    Error, Options,
     codec::Postcard,
     samples::{
         GatherOptions, GatherSamplesError, PLAIN_DATA, SampleId, SampleOptions, gather_encoded,
@@ -232,7 +232,7 @@ impl Samples {
             options = options.wrong(problem);
         }
         let samples = waiting.run(py, || {
-            let calls = member.call().site(site);
+            let calls = member.with(Options::new().site(String::from(site)));
             let encoding = PLAIN_DATA.to_owned();
             fsgather::samples::Samples::open_encoded(&calls, directory, options, encoding)
         })?;
@@ -320,7 +320,7 @@ pub(crate) fn gather_samples(
     let encoded: PyResult<Vec<_>> = results.into_iter().map(encode).collect();
     let encoded = encoded.map_err(|error| Error::config(error.value(py).to_string()));
     how.gather(py, &waiting, move |gathering| {
-        let calls = member.call().site(site);
+        let calls = member.with(Options::new().site(String::from(site)));
         gather_encoded(&calls, encoded, options, gathering, PLAIN_DATA.to_owned())
     })
 }

@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use fsgather_config::settings::InterfaceFilter;
 use fsgather_core::Error;
 
+use crate::Communicator;
+
 pub use crate::{
-    call_options::CallOptions,
-    groups::Arrival,
+    agreed_groups::{Arrival, group_agreed_on},
     join::{
         exact_path,
         local_context::{LocalContext, local_directory},
@@ -17,6 +18,18 @@ pub use crate::{
 };
 pub use fsgather_control::host_addresses::interface_of;
 pub use fsgather_store::{list_afresh, make_rendezvous};
+
+/// Whether this rank has closed or left the group through any handle.
+#[must_use]
+pub fn has_ended<C>(communicator: &Communicator<C>) -> bool {
+    communicator.inner.has_ended()
+}
+
+/// Returns how many calls this process has begun, and the file that has the last of them as it is now, if they are kept.
+#[must_use]
+pub fn last_calls<C>(communicator: &Communicator<C>) -> Option<(u64, Vec<u8>)> {
+    communicator.inner.world.observer.last_calls()
+}
 
 /// The addresses that a rank of this host would publish where `FSGATHER_INTERFACE` says this, loopback ones last.
 ///

@@ -3,14 +3,15 @@
 use std::{fmt, panic::Location, sync::Arc};
 
 use fsgather_config::{environment::Variables, settings::Transport};
-use fsgather_core::{Error, Operation, Rank, Site, WorldSize};
+use fsgather_core::{Error, Rank, Site, WorldSize};
 
 use crate::{
     call::blocking::{self, step_aside},
-    call_options::HandleOptions,
     codec::{Codec, Postcard},
     group_state::GroupState,
     join::this_process::process_or_unknown,
+    options::Options,
+    payload::path_request::PathRequest,
     speaking::speak_up,
 };
 
@@ -50,7 +51,7 @@ pub struct Communicator<C = Postcard> {
     pub(crate) inner: Arc<GroupState>,
     pub(crate) codec: C,
     /// How the calls of this handle are made.
-    pub(crate) options: HandleOptions,
+    pub(crate) options: Options,
 }
 
 impl Communicator {
@@ -107,7 +108,7 @@ impl<C> Communicator<C> {
         Self {
             inner,
             codec,
-            options: HandleOptions::default(),
+            options: Options::default(),
         }
     }
 
@@ -116,13 +117,67 @@ impl<C> Communicator<C> {
     /// Both can be used; they share the order of calls. Closing one closes the other. [`Codec`] has an example.
     #[must_use]
     pub fn with_codec<D: Codec>(&self, codec: D) -> Communicator<D> {
-        self.handle(Arc::clone(&self.inner), codec)
+        Communicator {
+            inner: Arc::clone(&self.inner),
+            codec,
+            options: self.options.clone(),
+        }
     }
 
-    /// The caller, for messages.
-    pub(crate) fn here(&self, location: &Location<'_>) -> Site {
-        let named = self.inner.world.call_site.clone();
-        named.unwrap_or_else(|| Site::of(location))
+    /// Returns the same membership through another handle, whose calls are made with these options; what they do not set is as
+    /// in this handle.
+    ///
+    /// Making a handle is local and cheap, and all handles share the order of calls. All ranks have to make each call with the same
+    /// transport, directory, bound and tag. Closing one handle closes all. [`group`](Self::group) and [`split`](Self::split) hand down
+    /// transport and directory alone.
+    ///
+    /// ```
+    /// use fsgather::{Communicator, Options, Transport};
+    ///
+    /// let communicator = Communicator::solo();
+    /// let files = Options::new().transport(Transport::Filesys).directory("/shared/scratch");
+    /// assert_eq!(communicator.with(files).all_gather(&7)?, [7]);
+    /// # Ok::<(), fsgather::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with(&self, options: Options) -> Self
+    where
+        C: Clone,
+    {
+        Self {
+            inner: Arc::clone(&self.inner),
+            codec: self.codec.clone(),
+            options: options.over(&self.options),
+        }
+    }
+
+    /// A handle of this or another group, with the transport and directory of this one.
+    pub(crate) fn handle<D>(&self, inner: Arc<GroupState>, codec: D) -> Communicator<D> {
+        Communicator {
+            inner,
+            codec,
+            options: self.options.of_groups(),
+        }
+    }
+
+    /// The place of a call, for messages: from `location` if nothing else is set.
+    pub(crate) fn place(&self, location: &Location<'_>) -> Site {
+        let known = self.options.site.clone();
+        let known = known.or_else(|| self.inner.world.call_site.clone());
+        known.unwrap_or_else(|| Site::of(location))
+    }
+
+    /// The way that payloads take.
+    pub(crate) fn request(&self) -> PathRequest {
+        let default = self.inner.default_request();
+        let transport = self.options.transport.unwrap_or(default.transport);
+        let uses_files = transport != Transport::Memory;
+        let directory = self.options.directory.as_ref();
+        let directory = directory.or(default.directory.as_ref());
+        PathRequest {
+            transport,
+            directory: directory.filter(|_| uses_files).cloned(),
+        }
     }
 
     /// Which rank this is.
@@ -145,39 +200,17 @@ impl<C> Communicator<C> {
         self.inner.exchange.has_failed()
     }
 
+    /// The members of the group, as ranks of the world, in the order of their ranks here.
+    #[must_use]
+    pub fn members(&self) -> &[Rank] {
+        &self.inner.members
+    }
+
     /// How large payloads travel unless a handle says otherwise, as all ranks have agreed: where they were told different
     /// ways, rank 0's counts.
     #[must_use]
     pub fn transport(&self) -> Transport {
         self.inner.default_request().transport
-    }
-
-    /// Whether this rank has closed or left the group through any handle. For bindings.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.inner.has_ended()
-    }
-
-    /// How many calls this process has begun, and the file that has the last of them as it is now; none where they are not
-    /// written down. For bindings.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn last_calls(&self) -> Option<(u64, Vec<u8>)> {
-        self.inner.world.observer.last_calls()
-    }
-
-    /// Waits until every rank has come here.
-    ///
-    /// # Errors
-    ///
-    /// As every collective call: [`Error::Timeout`], [`Error::PeerFailed`], [`Error::Desync`],
-    /// [`Error::Poisoned`].
-    #[track_caller]
-    pub fn barrier(&self) -> Result<(), Error> {
-        let call = self.unbounded(Operation::Barrier, Location::caller())?;
-        let inner = &self.inner;
-        step_aside(|| inner.pass(call)).inspect_err(|failure| inner.world.record_failure(failure))
     }
 
     /// Ends the communicator together with all other ranks, and leaves nothing behind.

@@ -1,5 +1,5 @@
 //! The functions that existing jobs call, on the process's own communicator: [`all_gather`],
-//! [`all_gather_via_filesys`].
+//! [`all_gather_via_filesys`], [`all_gather_list`].
 
 use std::{
     panic::Location,
@@ -7,12 +7,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use fsgather_config::switches::Switches;
+use fsgather_config::{settings::Transport, switches::Switches};
 use fsgather_core::{Error, Rank, Site, lock};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{call::blocking::step_aside, call_builder::CallBuilder, communicator::Communicator};
-use fsgather_config::settings::Transport;
+use crate::{Options, call::blocking::step_aside, communicator::Communicator};
 
 /// How one call of [`all_gather`] is to be made; by default as the variables say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,13 +33,13 @@ struct Own {
 }
 
 impl Own {
-    /// The communicator through this transport and directory.
-    fn handle(&self, transport: Transport, directory: Option<&Path>) -> Communicator {
-        let handle = self.communicator.with_transport(transport);
-        match directory {
-            Some(directory) => handle.with_directory(directory),
-            None => handle,
-        }
+    /// The communicator through this transport and directory, for calls at this place.
+    fn handle(&self, transport: Transport, directory: Option<&Path>, site: Site) -> Communicator {
+        let options = Options::new().transport(transport).at(site);
+        self.communicator.with(match directory {
+            Some(directory) => options.directory(directory),
+            None => options,
+        })
     }
 }
 
@@ -87,8 +86,8 @@ where
         );
         path.warn_of_empty_lists(own.communicator.rank());
         let directory = options.filesys_save_dir.as_deref();
-        let handle = own.handle(path.transport(), directory);
-        gather(&handle.call().at(site), data, path.is_root_only())
+        let handle = own.handle(path.transport(), directory, site);
+        gather(&handle, data, path.is_root_only())
     })
 }
 
@@ -121,8 +120,38 @@ where
 {
     let site = Site::of(Location::caller());
     step_aside(|| {
-        let handle = own()?.handle(Transport::Filesys, filesys_save_dir);
-        gather(&handle.call().at(site), data, gather_to_rank_0_only)
+        let handle = own()?.handle(Transport::Filesys, filesys_save_dir, site);
+        gather(&handle, data, gather_to_rank_0_only)
+    })
+}
+
+/// Gathers everybody's value on every rank, none of which may need more than `max_size` bytes, in rank order.
+///
+/// The bound is compared between ranks, and every value with it, before any data moves: a value that
+/// does not fit is an error on all ranks, and the next call may give a larger bound.
+///
+/// # Errors
+///
+/// Those of [`all_gather`], and [`Error::TooLarge`] on all ranks, naming the rank and how many bytes its value needs.
+///
+/// # Examples
+///
+/// ```standalone_crate
+/// assert_eq!(fsgather::all_gather_list(&0.25, 16)?, [0.25]);
+/// let refused = fsgather::all_gather_list(&"x".repeat(100), 16).unwrap_err();
+/// assert!(matches!(refused, fsgather::Error::TooLarge { size: 101, bound: 16, .. }));
+/// fsgather::close()?;
+/// # Ok::<(), fsgather::Error>(())
+/// ```
+#[track_caller]
+pub fn all_gather_list<T>(data: &T, max_size: u64) -> Result<Vec<T>, Error>
+where
+    T: Serialize + DeserializeOwned,
+{
+    let site = Site::of(Location::caller());
+    step_aside(|| {
+        let options = Options::new().bound(max_size).at(site);
+        own()?.communicator.with(options).all_gather(data)
     })
 }
 
@@ -148,15 +177,15 @@ pub fn close() -> Result<(), Error> {
 }
 
 /// Everybody's value, on rank 0 only or on all.
-fn gather<T>(call: &CallBuilder, data: &T, root_only: bool) -> Result<Vec<T>, Error>
+fn gather<T>(handle: &Communicator, data: &T, root_only: bool) -> Result<Vec<T>, Error>
 where
     T: Serialize + DeserializeOwned,
 {
     if root_only {
-        let parts = call.gather(data, Rank::ZERO)?.into_iter().flatten();
+        let parts = handle.gather(data, Rank::ZERO)?.into_iter().flatten();
         parts.map(|part| Ok(part?.1)).collect()
     } else {
-        call.all_gather(data)
+        handle.all_gather(data)
     }
 }
 

@@ -42,19 +42,20 @@
 //! `docs/guide/rust.md` begins from nothing, and `examples/` has a program for each kind of use.
 //! `docs/README.md` in the repository lists all guides, reference pages, formats and guarantees.
 
+mod agreed_groups;
 mod builder;
-mod call_builder;
-mod call_options;
 mod communicator;
 mod functions;
+mod input;
 mod main_function;
+mod options;
 mod pending;
 mod pieces;
 
-mod bytes;
 mod groups;
-mod values;
+mod verbs;
 
+#[doc(hidden)]
 pub mod bindings;
 pub mod codec;
 pub mod error;
@@ -82,14 +83,15 @@ pub mod fuzzing;
 mod heard;
 
 pub use builder::Builder;
-pub use call_builder::CallBuilder;
 pub use communicator::Communicator;
 pub use fsgather_config::settings::{CompressionSetting, Control, Transport, Verify};
 pub use fsgather_core::{Error, ErrorKind, Interrupt, Rank, WorldSize};
 pub use fsgather_store::{Payload, WritablePayload};
-pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};
+pub use functions::{AllGatherOptions, all_gather, all_gather_list, all_gather_via_filesys, close};
+pub use input::{Input, Stream};
 pub use join::rendezvous::{Bootstrap, Rendezvous};
 pub use main_function::main;
+pub use options::Options;
 pub use pending::Pending;
 pub use pieces::Pieces;
 

@@ -23,12 +23,12 @@ use crate::{
 /// use fsgather::{Communicator, Pieces};
 ///
 /// let communicator = Communicator::solo();
-/// let all = communicator.all_gather_bytes(b"a slice")?;
+/// let all = communicator.all_gather(Pieces::from(b"a slice"))?;
 /// assert_eq!(&*all[0], b"a slice");
 ///
 /// let head = Bytes::from_static(b"shape 2,2;");
 /// let values = Bytes::from(vec![0; 16]); // or Bytes::from_owner(whatever keeps them)
-/// let all = communicator.all_gather_bytes(Pieces::new(128, vec![head, values]))?;
+/// let all = communicator.all_gather(Pieces::new(128, vec![head, values]))?;
 /// assert!(all[0].starts_with(b"shape 2,2;"));
 /// assert_eq!(all[0].len(), 26);
 /// # Ok::<(), fsgather::Error>(())
@@ -70,20 +70,20 @@ impl Pieces<'_> {
     }
 
     /// The same payload, of which the first `bytes` are not the program's own, as a header is: a
-    /// [bound](crate::CallBuilder::bound) does not count them, nor does the error that names it.
+    /// [bound](crate::Options::bound) does not count them, nor does the error that names it.
     ///
     /// ```
     /// use bytes::Bytes;
-    /// use fsgather::{Communicator, Error, Pieces};
+    /// use fsgather::{Communicator, Error, Options, Pieces};
     ///
     /// let communicator = Communicator::solo();
-    /// let call = communicator.call().bound(4);
+    /// let call = communicator.with(Options::new().bound(4));
     /// let of = |own: &'static [u8]| {
     ///     let head = Bytes::from_static(b"version 1;");
     ///     Pieces::new(128, vec![head, Bytes::from_static(own)]).not_counting(10)
     /// };
-    /// assert_eq!(&*call.all_gather_bytes(of(b"four"))?[0], b"version 1;four");
-    /// let error = call.all_gather_bytes(of(b"eleven more")).unwrap_err();
+    /// assert_eq!(&*call.all_gather(of(b"four"))?[0], b"version 1;four");
+    /// let error = call.all_gather(of(b"eleven more")).unwrap_err();
     /// assert!(matches!(error, Error::TooLarge { size: 11, bound: 4, .. }));
     /// # Ok::<(), Error>(())
     /// ```
@@ -102,7 +102,7 @@ impl Pieces<'_> {
     /// use fsgather::{Communicator, Pieces};
     ///
     /// let failing = Pieces::failing("TypeError: a generator cannot be pickled");
-    /// let error = Communicator::solo().all_gather_bytes(failing).unwrap_err();
+    /// let error = Communicator::solo().all_gather(failing).unwrap_err();
     /// assert!(error.to_string().contains("generator"), "{error}");
     /// ```
     #[must_use]

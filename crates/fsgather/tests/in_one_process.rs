@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather::{Communicator, Error, ErrorKind, Payload, Rank};
+use fsgather::{Communicator, Error, ErrorKind, Options, Payload, Pieces, Rank, Stream};
 use fsgather_testkit::pace::within_patience;
 
 /// How many ranks a world has.
@@ -74,18 +74,20 @@ fn bytes_arrive_whole_and_in_rank_order_from_memory_and_from_streams() {
         let me = communicator.rank().get();
         assert_eq!(communicator.world_size().get(), RANKS);
         communicator.barrier().unwrap();
-        let got = communicator.all_gather_bytes(&bytes_of(me, 1)[..]).unwrap();
+        let got = communicator
+            .all_gather(Pieces::from(&bytes_of(me, 1)[..]))
+            .unwrap();
         assert!(plain(got) == everything(1));
         let got = communicator
-            .all_gather_from(&mut &bytes_of(me, 2)[..])
+            .all_gather(Stream::new(&mut &bytes_of(me, 2)[..]))
             .unwrap();
         assert!(plain(got) == everything(2));
         let got = communicator
-            .broadcast_bytes(&bytes_of(me, 3)[..], 1)
+            .broadcast(Pieces::from(&bytes_of(me, 3)[..]), 1)
             .unwrap();
         assert!(*got == bytes_of(1, 3));
         let got = communicator
-            .broadcast_from(&mut &bytes_of(me, 4)[..], 0)
+            .broadcast(Stream::new(&mut &bytes_of(me, 4)[..]), 0)
             .unwrap();
         assert!(*got == bytes_of(0, 4));
         communicator.close().unwrap();
@@ -96,7 +98,9 @@ fn bytes_arrive_whole_and_in_rank_order_from_memory_and_from_streams() {
 fn the_root_of_a_gather_gets_the_parts_of_all_one_after_the_other() {
     on_all(move |communicator| {
         let me = communicator.rank().get();
-        let parts = communicator.gather_bytes(&bytes_of(me, 1)[..], 1).unwrap();
+        let parts = communicator
+            .gather(Pieces::from(&bytes_of(me, 1)[..]), 1)
+            .unwrap();
         assert_eq!(parts.is_some(), me == 1);
         if let Some(parts) = parts {
             assert_eq!((parts.len(), parts.is_empty()), (RANKS as usize, false));
@@ -109,7 +113,7 @@ fn the_root_of_a_gather_gets_the_parts_of_all_one_after_the_other() {
             assert!(plain(payloads) == everything(1));
         }
         let parts = communicator
-            .gather_from(&mut &bytes_of(me, 2)[..], 2)
+            .gather(Stream::new(&mut &bytes_of(me, 2)[..]), 2)
             .unwrap();
         if let Some(parts) = parts {
             for (rank, reader) in (0..).zip(parts.into_readers()) {
@@ -133,7 +137,10 @@ fn values_of_all_kinds_of_calls_are_those_that_were_handed_in() {
         let all: Vec<_> = (0..RANKS).map(value).collect();
         assert_eq!(communicator.all_gather(&value(me)).unwrap(), all);
         assert_eq!(
-            communicator.all_gather_list(&value(me), 1 << 20).unwrap(),
+            communicator
+                .with(Options::new().bound(1 << 20))
+                .all_gather(&value(me))
+                .unwrap(),
             all
         );
         assert_eq!(communicator.broadcast(&value(me), 2).unwrap(), value(2));
@@ -152,11 +159,11 @@ fn several_calls_at_a_time_are_waited_for_in_any_order() {
         let me = communicator.rank().get();
         let mut first = communicator.start_all_gather(&me).unwrap();
         let second = communicator
-            .start_all_gather_bytes(&bytes_of(me, 2)[..])
+            .start_all_gather(Pieces::from(&bytes_of(me, 2)[..]))
             .unwrap();
         let third = communicator.start_gather(&(me, 3), 1).unwrap();
         let fourth = communicator
-            .start_gather_bytes(&bytes_of(me, 4)[..], 0)
+            .start_gather(Pieces::from(&bytes_of(me, 4)[..]), 0)
             .unwrap();
         let parts = fourth.wait().unwrap();
         assert_eq!(parts.is_some(), me == 0);
@@ -194,7 +201,7 @@ fn groups_have_calls_of_their_own() {
                 (2, u32::from(me == 0))
             );
             assert_eq!(pair.all_gather(&me).unwrap(), [2, 0]);
-            let got = pair.all_gather_bytes(&bytes_of(me, 1)[..]).unwrap();
+            let got = pair.all_gather(Pieces::from(&bytes_of(me, 1)[..])).unwrap();
             assert!(plain(got) == [bytes_of(2, 1), bytes_of(0, 1)]);
             pair.close().unwrap();
         }
@@ -216,7 +223,7 @@ fn a_call_ends_when_a_time_out_of_its_own_is_over() {
     let is_over = Arc::new(Barrier::new(RANKS as usize));
     let kinds = on_all(move |communicator| {
         let result = if communicator.rank().get() == 0 {
-            let call = communicator.call().timeout(Duration::from_secs(1));
+            let call = communicator.with(Options::new().timeout(Duration::from_secs(1)));
             let result = call.barrier();
             is_over.wait();
             result
@@ -236,7 +243,10 @@ fn a_call_ends_when_a_time_out_of_its_own_is_over() {
 fn a_bound_is_nothing_to_a_call_without_payloads() {
     on_all(|communicator| {
         let bound = communicator.rank().get().into();
-        communicator.call().bound(bound).barrier().unwrap();
+        communicator
+            .with(Options::new().bound(bound))
+            .barrier()
+            .unwrap();
         communicator.close().unwrap();
     });
 }
@@ -293,7 +303,7 @@ fn a_root_that_is_not_there_is_told_before_anything_is_sent() {
         format!("{solo:?}"),
         "Communicator { rank: Rank(0), world_size: WorldSize(1), .. }"
     );
-    assert!(solo.last_calls().is_none());
+    assert!(fsgather::bindings::last_calls(&solo).is_none());
     solo.close().unwrap();
 }
 

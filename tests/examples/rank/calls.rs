@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use fsgather::{Communicator, Payload};
+use fsgather::{Communicator, Payload, Pieces, Stream};
 use fsgather_tests::Generated;
 
 use crate::{
@@ -33,11 +33,11 @@ pub(crate) fn call(communicator: &Communicator, words: &[&str]) -> Result<(), Fa
         ["barriers"] => barriers(communicator)?,
         ["timed_barriers", count] => timed_barriers(communicator, number(count))?,
         ["all_gather_bytes", len] => {
-            let parts = communicator.all_gather_bytes(own(len).as_slice())?;
+            let parts = communicator.all_gather(Pieces::from(own(len).as_slice()))?;
             check_all(communicator, &parts, len)?;
         }
         ["all_gather_from", len, ..] => {
-            let parts = communicator.all_gather_from(&mut Source::new(me, len, stop))?;
+            let parts = communicator.all_gather(Stream::new(&mut Source::new(me, len, stop)))?;
             check_all(communicator, &parts, len)?;
         }
         ["all_gather", len] => {
@@ -55,26 +55,26 @@ pub(crate) fn call(communicator: &Communicator, words: &[&str]) -> Result<(), Fa
         ["gather_bytes", root, len, ..] => {
             let own = own(len);
             say(format_args!("calls gather at line {}", line!() + 1));
-            let gathered = communicator.gather_bytes(&own, number(root))?;
+            let gathered = communicator.gather(Pieces::from(&own), number(root))?;
             receive(gathered, stop, |rank, part: Payload| {
                 check(rank, &part, len)
             })?;
         }
         ["gather_from", root, len, ..] => {
             let gathered =
-                communicator.gather_from(&mut Source::new(me, len, stop), number(root))?;
+                communicator.gather(Stream::new(&mut Source::new(me, len, stop)), number(root))?;
             receive(gathered, stop, |rank, part: Payload| {
                 check(rank, &part, len)
             })?;
         }
         ["broadcast", root, len] => {
             let root = number(root);
-            let payload = communicator.broadcast_bytes(own(len).as_slice(), root)?;
+            let payload = communicator.broadcast(Pieces::from(own(len).as_slice()), root)?;
             check(root, &payload, len)?;
         }
         ["encode_panics"] => drop(communicator.all_gather(&Awkward::Panics)?),
         ["encode_fails"] => drop(communicator.all_gather(&Awkward::Fails)?),
-        ["source_fails"] => drop(communicator.all_gather_from(&mut Broken)?),
+        ["source_fails"] => drop(communicator.all_gather(Stream::new(&mut Broken))?),
         _ => panic!("no such step: {words:?}"),
     }
     Ok(())

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather::{Communicator, Payload, Pending, parts::Parts};
+use fsgather::{Communicator, Options, Payload, Pending, Pieces, Stream, parts::Parts};
 use fsgather_tests::{Generated, generate_for, group_of};
 
 use crate::{
@@ -65,7 +65,8 @@ impl Family {
             ["close_group"] => self.leave()?.close()?,
             ["list", max, len] => {
                 let max = number(max).into();
-                let values = communicator.all_gather_list(&value(me, len), max)?;
+                let bounded = communicator.with(Options::new().bound(max));
+                let values = bounded.all_gather(&value(me, len))?;
                 check_values(communicator.world_size().get(), &values, len)?;
             }
             ["start_all_gather", len] => {
@@ -100,7 +101,7 @@ impl Family {
             ["abandon", index] => drop(self.going(index)),
             ["stream", root, len] => {
                 let mut own = Generated::new(me, len_of(len, me));
-                let gathered = communicator.gather_from(&mut own, number(root))?;
+                let gathered = communicator.gather(Stream::new(&mut own), number(root))?;
                 stream(gathered, len)?;
             }
             ["storm", calls, seed] => storm(communicator, number(calls), number(seed).into())?,
@@ -228,19 +229,19 @@ fn random_call(group: &Communicator, seed: u64) -> Result<u64, Failure> {
     };
     match draw(ranks + 1).0 % 4 {
         0 | 1 => {
-            let parts = group.all_gather_bytes(&own)?;
+            let parts = group.all_gather(Pieces::from(&own))?;
             count(parts.len(), ranks)?;
             for (rank, part) in (0..).zip(&parts) {
                 right(rank, part)?;
             }
         }
         2 => {
-            let gathered = group.gather_bytes(&own, root)?;
+            let gathered = group.gather(Pieces::from(&own), root)?;
             receive(gathered, "", |rank, part: Payload| right(rank, &part))?;
         }
         _ => {
-            let pending = group.start_all_gather_bytes(own)?;
-            let other = group.start_gather_bytes(vec![7; 100_000], root)?;
+            let pending = group.start_all_gather(Pieces::from(own))?;
+            let other = group.start_gather(Pieces::from(vec![7; 100_000]), root)?;
             receive(other.wait()?, "", |_, part: Payload| {
                 if part.len() == 100_000 && part.iter().all(|byte| *byte == 7) {
                     return Ok(());

@@ -2,7 +2,7 @@
 //! `right`, `let_go`.
 #![expect(clippy::panic, reason = "a wrong script has to be mended")]
 
-use fsgather::{Communicator, Payload, Rank};
+use fsgather::{Communicator, Payload, Pieces, Rank};
 use fsgather_tests::{Generated, generate_for};
 
 use crate::{
@@ -41,7 +41,7 @@ impl Kept {
     fn keep(&mut self, communicator: &Communicator, len: &str) -> Result<(), Failure> {
         let me = communicator.rank().get();
         let own = Generated::new(me, len_of(len, me)).bytes();
-        self.add(len, of_all(communicator.all_gather_bytes(&own)?));
+        self.add(len, of_all(communicator.all_gather(Pieces::from(&own))?));
         Ok(())
     }
 
@@ -53,7 +53,7 @@ impl Kept {
     ) -> Result<(), Failure> {
         let me = communicator.rank().get();
         let own = Generated::new(me, len_of(len, me)).bytes();
-        let parts = communicator.gather_bytes(&own, number(root))?;
+        let parts = communicator.gather(Pieces::from(&own), number(root))?;
         let some = parts.into_iter().flatten().take(number(count) as usize);
         self.add(len, some.collect::<Result<Vec<_>, _>>()?);
         Ok(())

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fsgather::{Communicator, Payload, Pieces, Transport, bindings::CallOptions};
+use fsgather::{Communicator, Options, Payload, Pieces, Transport};
 use fsgather_tests::Generated;
 
 use crate::{
@@ -15,43 +15,33 @@ use crate::{
 /// Takes a step, if it is one of these.
 pub(crate) fn take(communicator: &Communicator, words: &[&str]) -> Result<bool, Failure> {
     let me = communicator.rank().get();
-    let plain = CallOptions {
-        site: Some("script.py:7".into()),
-        ..CallOptions::default()
-    };
+    let sited = communicator.with(Options::new().site("script.py:7"));
     match words {
         ["timed_barrier", milliseconds] => {
-            let timeout = Some(Duration::from_millis(number(milliseconds).into()));
-            communicator
-                .call_with(&CallOptions { timeout, ..plain })
-                .barrier()?;
+            let timeout = Duration::from_millis(number(milliseconds).into());
+            sited.with(Options::new().timeout(timeout)).barrier()?;
         }
-        ["tagged", tag] => communicator.call().tag(*tag).barrier()?,
-        ["barrier_with"] => communicator.call_with(&plain).barrier()?,
-        ["all_gather_pieces", len] => all_gather(communicator, len, &plain)?,
+        ["tagged", tag] => communicator.with(Options::new().tag(*tag)).barrier()?,
+        ["barrier_with"] => sited.barrier()?,
+        ["all_gather_pieces", len] => all_gather(&sited, len)?,
         ["by", transport, directory, len] => {
-            let mut handle = communicator.with_transport(match *transport {
+            let mut options = Options::new().transport(match *transport {
                 "filesys" => Transport::Filesys,
                 "memory" => Transport::Memory,
                 other => panic!("{other} is no transport"),
             });
             if *directory != "-" {
-                handle = handle.with_directory(*directory);
+                options = options.directory(*directory);
             }
-            all_gather(&handle, len, &plain)?;
+            all_gather(&sited.with(options), len)?;
         }
         ["bounded_pieces", max, len] => {
-            let how = CallOptions {
-                bound: Some(number(max).into()),
-                ..plain
-            };
-            all_gather(communicator, len, &how)?;
+            let bound = Options::new().bound(number(max).into());
+            all_gather(&sited.with(bound), len)?;
         }
         ["gather_pieces", root, len, ..] => {
             let stop = words.last().copied().unwrap_or_default();
-            let gathered = communicator
-                .call_with(&plain)
-                .gather_bytes(own(me, len), number(root))?;
+            let gathered = sited.gather(own(me, len), number(root))?;
             receive(gathered, stop, |rank, part: Payload| {
                 check_and_overwrite(rank, part, len)
             })?;
@@ -63,24 +53,16 @@ pub(crate) fn take(communicator: &Communicator, words: &[&str]) -> Result<bool, 
             } else {
                 (&[]).into()
             };
-            let payload = communicator.call_with(&plain).broadcast_bytes(own, root)?;
+            let payload = sited.broadcast(own, root)?;
             check_and_overwrite(root, payload, len)?;
         }
         ["rootless_broadcast", root] => {
             let none = Pieces::failing("it has nothing to hand over");
-            drop(
-                communicator
-                    .call_with(&plain)
-                    .broadcast_bytes(none, number(root))?,
-            );
+            drop(sited.broadcast(none, number(root))?);
         }
         ["start_pieces", root, len] => {
-            let first = communicator
-                .call_with(&plain)
-                .start_all_gather_bytes(own(me, len))?;
-            let second = communicator
-                .call_with(&plain)
-                .start_gather_bytes(own(me, len), number(root))?;
+            let first = sited.start_all_gather(own(me, len))?;
+            let second = sited.start_gather(own(me, len), number(root))?;
             receive(second.wait()?, "", |rank, part: Payload| {
                 check_and_overwrite(rank, part, len)
             })?;
@@ -88,25 +70,25 @@ pub(crate) fn take(communicator: &Communicator, words: &[&str]) -> Result<bool, 
         }
         ["group_with", ranks] => {
             let ranks: Vec<u32> = ranks.split(',').map(number).collect();
-            let group = communicator.call_with(&plain).group(&ranks)?;
-            all_gather(&group, "1000", &plain)?;
-            group.call_with(&plain).close()?;
+            let group = sited
+                .group(&ranks)?
+                .with(Options::new().site("script.py:7"));
+            all_gather(&group, "1000")?;
+            group.close()?;
         }
         ["split_with", colors] => {
-            let group = communicator
-                .call_with(&plain)
-                .split(Some(me % number(colors)), 0)?;
+            let group = sited.split(Some(me % number(colors)), 0)?;
             let group = group.ok_or_else(|| Failure::Wrong("no group".into()))?;
-            group.call_with(&plain).barrier()?;
+            group.with(Options::new().site("script.py:7")).barrier()?;
         }
         _ => return Ok(false),
     }
     Ok(true)
 }
 
-fn all_gather(communicator: &Communicator, len: &str, how: &CallOptions) -> Result<(), Failure> {
+fn all_gather(communicator: &Communicator, len: &str) -> Result<(), Failure> {
     let me = communicator.rank().get();
-    let parts = communicator.call_with(how).all_gather_bytes(own(me, len))?;
+    let parts = communicator.all_gather(own(me, len))?;
     check_all(communicator, &parts, len)?;
     // Others may still be reading, and have to find what was handed in.
     for part in parts {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather::{Communicator, Payload, Pieces, Transport, codec::Postcard};
+use fsgather::{Communicator, Options, Payload, Pieces, Transport, bindings, codec::Postcard};
 use fsgather_tests::Generated;
 
 use crate::{
@@ -68,7 +68,7 @@ pub(crate) fn numbered_groups(world: &Communicator) -> Result<(), Failure> {
     let lists = [&all[..], &all, most, &all, &all, &all, most, &all];
     let make = |number: usize| match lists[number] {
         list if !list.contains(&world.rank().get()) => Ok(None),
-        list => world.group_agreed_on(list, number as u64).map(Some),
+        list => bindings::group_agreed_on(world, list, number as u64).map(Some),
     };
     let early = (0..lists.len()).map(|number| if is_early { make(number) } else { Ok(None) });
     let early: Vec<Option<Communicator>> = early.collect::<Result<_, _>>()?;
@@ -208,14 +208,14 @@ impl Way {
 
     /// A handle whose payloads take this way.
     fn handle(&self, communicator: &Communicator) -> Communicator {
-        let mut handle = communicator.with_codec(Postcard);
+        let mut options = Options::new();
         if let Some(transport) = self.transport {
-            handle = handle.with_transport(transport);
+            options = options.transport(transport);
         }
         if let Some(directory) = &self.directory {
-            handle = handle.with_directory(directory);
+            options = options.directory(directory);
         }
-        handle
+        communicator.with(options)
     }
 }
 
@@ -312,20 +312,20 @@ impl Combination {
         let check = |place, got: Payload| self.check(part, place, time, &got);
         match self.kind {
             Kind::AllGather => {
-                let got = communicator.all_gather_bytes(own())?;
+                let got = communicator.all_gather(own())?;
                 self.check_all(part, time, &got)
             }
             Kind::Bounded => {
-                let call = communicator.call().bound(1 << 20);
-                let got = call.all_gather_bytes(own())?;
+                let call = communicator.with(Options::new().bound(1 << 20));
+                let got = call.all_gather(own())?;
                 self.check_all(part, time, &got)
             }
             Kind::Gather => {
-                let got = communicator.gather_bytes(own(), root)?;
+                let got = communicator.gather(own(), root)?;
                 receive(got, "", check)
             }
             Kind::Streamed => {
-                let Some(parts) = communicator.gather_bytes(own(), root)? else {
+                let Some(parts) = communicator.gather(own(), root)? else {
                     return Ok(());
                 };
                 for (place, reader) in (0..).zip(parts.into_readers()) {
@@ -337,15 +337,15 @@ impl Combination {
                 Ok(())
             }
             Kind::Broadcast => {
-                let got = communicator.broadcast_bytes(own(), root)?;
+                let got = communicator.broadcast(own(), root)?;
                 self.check(part, root, time, &got)
             }
             Kind::StartAllGather => {
-                let pending = communicator.start_all_gather_bytes(own())?;
+                let pending = communicator.start_all_gather(own())?;
                 self.check_all(part, time, &pending.wait()?)
             }
             Kind::StartGather => {
-                let pending = communicator.start_gather_bytes(own(), root)?;
+                let pending = communicator.start_gather(own(), root)?;
                 receive(pending.wait()?, "", check)
             }
         }

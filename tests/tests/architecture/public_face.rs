@@ -23,18 +23,19 @@ const ITEMS: &[(&str, &[&str])] = &[
     ("who", &["Rank", "WorldSize"]),
     ("what goes wrong", &["Error", "ErrorKind", "error"]),
     (
-        "calls with options, calls in two halves, groups",
-        &["CallBuilder", "Pending"],
+        "calls with options, calls in two halves",
+        &["Options", "Pending"],
     ),
     (
         "what is handed in, and how values become bytes",
-        &["Pieces", "WritablePayload", "codec"],
+        &["Input", "Pieces", "Stream", "WritablePayload", "codec"],
     ),
     ("what is received", &["parts", "Payload"]),
     (
         "the functions of existing jobs, and the end of a program",
         &[
             "all_gather",
+            "all_gather_list",
             "all_gather_via_filesys",
             "AllGatherOptions",
             "close",

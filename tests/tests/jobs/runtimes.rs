@@ -40,7 +40,7 @@ fn every_call_that_may_block_is_refused_in_a_current_thread_runtime() {
     }
     let world = Communicator::solo();
     let pending = world.start_all_gather(&1).unwrap();
-    let mut other = world.start_gather_bytes(vec![1], 0).unwrap();
+    let mut other = world.start_gather(Pieces::from(vec![1]), 0).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
@@ -53,10 +53,9 @@ fn every_call_that_may_block_is_refused_in_a_current_thread_runtime() {
         refused("start_gather", world.start_gather(&1, 0));
         refused(
             "start_all_gather_bytes",
-            world.start_all_gather_bytes(vec![1]),
+            world.start_all_gather(Pieces::from(vec![1])),
         );
-        refused("all_gather_list", world.all_gather_list(&1, 10));
-        refused("gather_from", world.gather_from(&mut &b"x"[..], 0));
+        refused("gather_from", world.gather(Stream::new(&mut &b"x"[..]), 0));
         refused("broadcast", world.broadcast(&1, 0));
     });
     // What was refused has used up no number, and what was not taken can still be had.

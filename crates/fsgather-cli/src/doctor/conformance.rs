@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather::{Communicator, Payload, Rendezvous, Transport};
+use fsgather::{Communicator, Options, Payload, Pieces, Rendezvous, Transport};
 use fsgather_config::{
     settings::{Control, RendezvousSetting, Settings},
     words::Word,
@@ -91,10 +91,10 @@ struct Found {
 
 /// Gathers once through files in the directory. All ranks call this, and get the same error.
 pub(super) fn try_directory(world: &Communicator, plan: &Plan) -> Result<(), Error> {
-    let files = world.with_transport(Transport::Filesys);
-    let files = files.with_directory(&plan.directory);
+    let files = Options::new().transport(Transport::Filesys);
+    let files = world.with(files.directory(&plan.directory));
     let length = LENGTHS[1];
-    let Some(parts) = files.gather_bytes(payload(0, world.rank().get(), length), 0)? else {
+    let Some(parts) = files.gather(Pieces::from(payload(0, world.rank().get(), length)), 0)? else {
         return Ok(());
     };
     for part in parts {
@@ -191,9 +191,9 @@ fn make_calls(
         let since = Instant::now();
         // Each fifth call is for all; of the others, each five in a row are for another root.
         let parts = if call % 5 == 4 {
-            Some(world.all_gather_bytes(&own)?)
+            Some(world.all_gather(Pieces::from(&own))?)
         } else {
-            let gathered = world.gather_bytes(&own, call / 5 % ranks)?;
+            let gathered = world.gather(Pieces::from(&own), call / 5 % ranks)?;
             let parts = gathered.map(|parts| parts.map(|part| Ok(part?.1)).collect());
             let parts: Option<Result<Vec<Payload>, Error>> = parts;
             parts.transpose()?

@@ -1,5 +1,6 @@
 //! The verb `broadcast`: one rank's bytes for everybody.
 
+use fsgather::Stream;
 use std::{path::PathBuf, time::Instant};
 
 use clap::Args;
@@ -96,7 +97,7 @@ pub(crate) fn broadcast(
         }?;
         let out = arguments.out.as_ref().map(|out| for_rank(out, rank));
         let payload = communicator
-            .broadcast_from(&mut input, arguments.root)
+            .broadcast(Stream::new(&mut input), arguments.root)
             .map_err(|error| input.explain(error, rank))?;
         let file = match out {
             None => {

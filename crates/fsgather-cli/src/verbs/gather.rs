@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::Args;
-use fsgather::{Communicator, Rank};
+use fsgather::{Communicator, Rank, Stream};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -138,7 +138,7 @@ pub(crate) fn gather(
         }
         let mut sink = Sink::new(&destination, arguments.force, progress);
         if arguments.all {
-            let parts = communicator.all_gather_from(&mut input);
+            let parts = communicator.all_gather(Stream::new(&mut input));
             let parts = parts.map_err(|error| input.explain(error, rank))?;
             let bytes = parts.iter().map(|part| part.len() as u64).sum();
             sink.progress.set_length(bytes);
@@ -146,7 +146,7 @@ pub(crate) fn gather(
                 sink.take(index, &mut &*payload)?;
             }
         } else if let Some(parts) = communicator
-            .gather_from(&mut input, arguments.root)
+            .gather(Stream::new(&mut input), arguments.root)
             .map_err(|error| input.explain(error, rank))?
         {
             // As streams: nobody has to hold the largest of them in memory.

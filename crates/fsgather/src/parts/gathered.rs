@@ -87,9 +87,11 @@ impl Parts<Payload> {
     /// ```
     /// use std::io::Read;
     ///
-    /// let communicator = fsgather::Communicator::solo();
+    /// use fsgather::{Communicator, Stream};
+    ///
+    /// let communicator = Communicator::solo();
     /// let mut source: &[u8] = b"as long as you like";
-    /// if let Some(parts) = communicator.gather_from(&mut source, 0)? {
+    /// if let Some(parts) = communicator.gather(Stream::new(&mut source), 0)? {
     ///     for part in parts.into_readers() {
     ///         let mut part = part?;
     ///         let mut text = String::new();

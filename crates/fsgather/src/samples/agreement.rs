@@ -3,11 +3,11 @@
 use fsgather_core::{Activity, Error, Phase, Rank, Site};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{CallBuilder, Communicator, codec::Postcard};
+use crate::{Communicator, Options, codec::Postcard};
 
 /// The calls of one collective operation on samples.
 pub(crate) struct Agreement {
-    calls: CallBuilder<Postcard>,
+    calls: Communicator<Postcard>,
 }
 
 impl Agreement {
@@ -15,7 +15,7 @@ impl Agreement {
     pub(crate) fn new<C: Clone>(communicator: &Communicator<C>, site: Site, purpose: &str) -> Self {
         let plain = communicator.handle(communicator.inner.clone(), Postcard);
         Self {
-            calls: plain.call().at(site).tag(purpose),
+            calls: plain.with(Options::new().at(site).tag(purpose)),
         }
     }
 

@@ -171,7 +171,7 @@ impl<C: Codec> Samples<C> {
         let rank = agreement.rank();
         let destination = options
             .destination
-            .map(|destination| self.communicator.root(destination));
+            .map(|destination| self.communicator.world_size().rank(destination.get()));
         let destination = destination.transpose()?;
         let added = self.flush().map(|()| Added {
             results: self.writer().progress().results,
@@ -394,14 +394,14 @@ pub fn gather_encoded<C: Codec>(
     let contents = Bytes::from(contents);
     let mut files = Vec::new();
     if let Some(destination) = gathering.destination {
-        let destination = communicator.root(destination)?;
-        let parts = agreement.calls().gather_bytes(contents, destination)?;
+        let destination = communicator.world_size().rank(destination.get())?;
+        let parts = agreement.calls().gather(contents, destination)?;
         for part in parts.into_iter().flatten() {
             let (rank, payload) = part?;
             files.push((name(rank), Bytes::from_owner(payload)));
         }
     } else {
-        let parts = agreement.calls().all_gather_bytes(contents)?;
+        let parts = agreement.calls().all_gather(contents)?;
         let named = (0..).map(|rank| name(Rank::new(rank)));
         files.extend(named.zip(parts.into_iter().map(Bytes::from_owner)));
     }

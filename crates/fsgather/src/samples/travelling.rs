@@ -12,7 +12,7 @@ use std::{
 use fsgather_core::{Error, Rank};
 use fsgather_store::{SampleDirectory, SampleFileName, SampleFileStream, receive_sample_file};
 
-use crate::samples::agreement::Agreement;
+use crate::{Stream, samples::agreement::Agreement};
 
 /// Who reads the results, and where.
 pub(crate) struct Reader<'a> {
@@ -46,7 +46,9 @@ pub(crate) fn bring_files(agreement: &Agreement, reader: &Reader<'_>) -> Result<
         let senders = senders(&listings, has.unwrap_or_default());
         let files = senders.get(&rank).cloned().unwrap_or_default();
         let mut source = SampleFileStream::new(reader.directory, files);
-        let parts = agreement.calls().gather_from(&mut source, receiver)?;
+        let parts = agreement
+            .calls()
+            .gather(Stream::new(&mut source), receiver)?;
         let mut received = Ok(());
         for part in parts
             .into_iter()

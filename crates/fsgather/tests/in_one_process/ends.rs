@@ -6,7 +6,7 @@ use std::{
     sync::Barrier,
 };
 
-use fsgather::{Error, ErrorKind, Interrupt, Rank, Transport, Verify};
+use fsgather::{Error, ErrorKind, Interrupt, Options, Pieces, Rank, Stream, Transport, Verify};
 
 use super::{
     RANKS, bytes_of,
@@ -106,7 +106,9 @@ fn values_that_need_more_than_their_bound_are_told_and_those_that_fill_it_come()
                     } else {
                         5
                     };
-                    communicator.all_gather_list(&"x".repeat(len), BOUND as u64)
+                    communicator
+                        .with(Options::new().bound(BOUND as u64))
+                        .all_gather(&"x".repeat(len))
                 },
             );
             for result in results {
@@ -137,14 +139,14 @@ fn payload_over_the_bound_leaves_the_communicator_usable() {
                 let communicator = communicator.unwrap();
                 let excess = usize::from(communicator.rank().get() == 1);
                 let own = vec![7; BOUND + excess];
-                let call = communicator.call().bound(BOUND as u64);
+                let call = communicator.with(Options::new().bound(BOUND as u64));
                 for _ in 0..2 {
                     let stream = &mut &own[..];
                     for result in [
-                        call.all_gather_bytes(&own).map(drop),
-                        call.gather_bytes(&own, 0).map(drop),
-                        call.gather_from(stream, 2).map(drop),
-                        call.broadcast_bytes(&own, 1).map(drop),
+                        call.all_gather(Pieces::from(&own)).map(drop),
+                        call.gather(Pieces::from(&own), 0).map(drop),
+                        call.gather(Stream::new(stream), 2).map(drop),
+                        call.broadcast(Pieces::from(&own), 1).map(drop),
                     ] {
                         let error = result.unwrap_err();
                         let Error::TooLarge { peer, bound, .. } = &error else {
@@ -153,7 +155,7 @@ fn payload_over_the_bound_leaves_the_communicator_usable() {
                         assert_eq!((peer.rank, *bound), (Rank::new(1), BOUND as u64));
                     }
                     assert!(!communicator.has_failed());
-                    let all = communicator.all_gather_bytes(&own).unwrap();
+                    let all = communicator.all_gather(Pieces::from(&own)).unwrap();
                     let lens: Vec<usize> = all.iter().map(|part| part.len()).collect();
                     assert_eq!(lens, [BOUND, BOUND + 1, BOUND]);
                 }
@@ -188,7 +190,7 @@ fn a_payload_that_has_no_place_in_a_directory_that_was_named_is_told_to_all_and_
                 }
             }
             is_gone.wait();
-            let got = communicator.all_gather_bytes(&bytes_of(me, 1)[..]);
+            let got = communicator.all_gather(Pieces::from(&bytes_of(me, 1)[..]));
             got.map(drop).unwrap_err().kind()
         },
     );

@@ -14,8 +14,8 @@ use std::{
 
 use bytes::Bytes;
 use fsgather::{
-    Bootstrap, Builder, Communicator, Error, ErrorKind, Payload, Pieces, Rendezvous, Transport,
-    Verify,
+    Bootstrap, Builder, Communicator, Error, ErrorKind, Options, Payload, Pieces, Rendezvous,
+    Stream, Transport, Verify,
 };
 use fsgather_testkit::pace::{rest, within_patience};
 
@@ -100,14 +100,20 @@ pub(super) fn gather_directories(directory: &Path) -> Vec<String> {
 /// Calls of the world and of a group, each payload too large for messages.
 fn make_calls(communicator: &Communicator) {
     let me = communicator.rank().get();
-    let got = communicator.all_gather_bytes(&bytes_of(me, 1)[..]).unwrap();
+    let got = communicator
+        .all_gather(Pieces::from(&bytes_of(me, 1)[..]))
+        .unwrap();
     assert!(plain(got) == everything(1));
-    let got = communicator.gather_bytes(&bytes_of(me, 2)[..], 1).unwrap();
+    let got = communicator
+        .gather(Pieces::from(&bytes_of(me, 2)[..]), 1)
+        .unwrap();
     let got = got.map(|parts| parts.map(|part| part.unwrap().1).collect::<Vec<Payload>>());
     assert!(got.map(plain) == (me == 1).then(|| everything(2)));
     if me < 2 {
         let group = communicator.group(&[0, 1]).unwrap();
-        let got = group.all_gather_bytes(&bytes_of(me, 3)[..]).unwrap();
+        let got = group
+            .all_gather(Pieces::from(&bytes_of(me, 3)[..]))
+            .unwrap();
         assert!(plain(got) == everything(3)[..2]);
         group.close().unwrap();
     }
@@ -162,13 +168,17 @@ fn one_call_may_go_another_way_than_the_others() {
         move |communicator| {
             let communicator = communicator.unwrap();
             let me = communicator.rank().get();
-            let handle = communicator.with_directory(&directory);
-            let handle = handle.with_transport(Transport::Filesys);
-            let got = handle.all_gather_bytes(&bytes_of(me, 1)[..]).unwrap();
+            let files = Options::new().transport(Transport::Filesys);
+            let handle = communicator.with(files.directory(&directory));
+            let got = handle
+                .all_gather(Pieces::from(&bytes_of(me, 1)[..]))
+                .unwrap();
             assert!(plain(got) == everything(1));
             assert_eq!(gather_directories(&directory).len(), 1);
             communicator.barrier().unwrap();
-            let got = communicator.all_gather_bytes(&bytes_of(me, 2)[..]).unwrap();
+            let got = communicator
+                .all_gather(Pieces::from(&bytes_of(me, 2)[..]))
+                .unwrap();
             assert!(plain(got) == everything(2));
             communicator.close().unwrap();
         },
@@ -187,10 +197,10 @@ fn a_call_that_is_the_first_of_its_kind_ends_when_a_time_out_of_its_own_is_over(
             let communicator = communicator.unwrap();
             let me = communicator.rank().get();
             if me == 0 {
-                let handle = communicator.with_directory(&directory);
-                let handle = handle.with_transport(Transport::Filesys);
-                let call = handle.call().timeout(Duration::from_secs(1));
-                let result = call.all_gather_bytes(&bytes_of(me, 1)[..]);
+                let files = Options::new().transport(Transport::Filesys);
+                let handle = communicator.with(files.directory(&directory));
+                let call = handle.with(Options::new().timeout(Duration::from_secs(1)));
+                let result = call.all_gather(Pieces::from(&bytes_of(me, 1)[..]));
                 is_over.wait();
                 result.unwrap_err().kind()
             } else {
@@ -215,9 +225,9 @@ fn handles_that_differ_between_ranks_fail_on_all() {
             let communicator = communicator.unwrap();
             let me = communicator.rank().get();
             let ways = [Transport::Memory, Transport::Filesys];
-            let handle = communicator.with_transport(ways[usize::from(me == 1)]);
+            let handle = communicator.with(Options::new().transport(ways[usize::from(me == 1)]));
             handle
-                .all_gather_bytes(&bytes_of(me, 1)[..])
+                .all_gather(Pieces::from(&bytes_of(me, 1)[..]))
                 .unwrap_err()
                 .kind()
         },
@@ -263,7 +273,9 @@ fn a_payload_that_something_has_removed_is_told_at_once_within_a_host() {
         move |communicator| {
             let communicator = communicator.unwrap();
             let me = communicator.rank().get();
-            let parts = communicator.gather_bytes(&bytes_of(me, 1)[..], 0).unwrap();
+            let parts = communicator
+                .gather(Pieces::from(&bytes_of(me, 1)[..]), 0)
+                .unwrap();
             let Some(mut parts) = parts else {
                 return;
             };
@@ -325,7 +337,7 @@ fn what_a_root_hands_in_to_its_own_gather_it_keeps_as_it_was() {
                 // The last rank's rides on the messages.
                 let len = if me + 1 == RANKS { 9 } else { len };
                 let mut own = vec![byte(me); len];
-                let parts = communicator.gather_bytes(hand_in(&own), ROOT).unwrap();
+                let parts = communicator.gather(hand_in(&own), ROOT).unwrap();
                 own.fill(0);
                 if let Some(parts) = parts {
                     assert_eq!(payload_files(&directory), files);
@@ -399,7 +411,7 @@ fn a_source_that_is_interrupted_is_asked_again() {
                 bytes: &bytes,
                 is_next: false,
             };
-            let got = communicator.all_gather_from(&mut source).unwrap();
+            let got = communicator.all_gather(Stream::new(&mut source)).unwrap();
             assert!(plain(got) == everything(1));
             communicator.close().unwrap();
         },

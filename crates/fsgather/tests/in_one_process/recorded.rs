@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path, sync::Barrier, thread, time::Duration};
 
-use fsgather::{Communicator, ErrorKind, Transport, Verify};
+use fsgather::{Communicator, ErrorKind, Pieces, Stream, Transport, Verify, bindings};
 use fsgather_core::Route;
 use fsgather_observe::trace::{
     black_box::BlackBox,
@@ -20,7 +20,7 @@ const LEN: usize = 100_000;
 
 /// The last call but `before`.
 pub(super) fn last(communicator: &Communicator, before: usize) -> CallRecord {
-    let (count, bytes) = communicator.last_calls().unwrap();
+    let (count, bytes) = bindings::last_calls(communicator).unwrap();
     let mut records = BlackBox::from_bytes(&bytes).unwrap().records;
     assert_eq!(records.last().unwrap().count, count);
     records.remove(records.len() - 1 - before)
@@ -51,7 +51,7 @@ fn each_way_is_told_with_what_it_has_moved() {
                 let own = vec![7; LEN];
                 // Memory is shared from the second call of a size on.
                 for _ in 0..3 {
-                    communicator.all_gather_bytes(&own[..]).unwrap();
+                    communicator.all_gather(Pieces::from(&own[..])).unwrap();
                 }
                 let call = last(&communicator, 0);
                 assert_eq!(call.route, large, "{transport:?}");
@@ -62,7 +62,7 @@ fn each_way_is_told_with_what_it_has_moved() {
                 assert!(call.moved >= LEN as u64, "{}", call.moved);
                 assert!(call.begun <= call.handed_in.unwrap());
                 assert!(call.handed_in <= call.decided && call.decided <= call.ended);
-                communicator.all_gather_bytes(b"a few").unwrap();
+                communicator.all_gather(Pieces::from(b"a few")).unwrap();
                 let call = last(&communicator, 0);
                 assert_eq!((call.route, call.bytes), (Route::Message, 5));
                 communicator.barrier().unwrap();
@@ -85,7 +85,9 @@ fn of_what_goes_round_in_a_ring_each_payload_is_counted_once() {
         |builder| builder.transport(Transport::Memory).verify(Verify::Always),
         move |communicator| {
             let communicator = communicator.unwrap();
-            communicator.all_gather_bytes(&vec![7; LEN][..]).unwrap();
+            communicator
+                .all_gather(Pieces::from(&vec![7; LEN][..]))
+                .unwrap();
             let call = last(&communicator, 0);
             assert_eq!((call.route, call.bytes), (Route::Link, LEN as u64));
             // Besides them the heads of streams.
@@ -105,7 +107,9 @@ fn parts_for_a_root_of_the_same_host_lie_in_memory_that_ranks_share() {
             let communicator = communicator.unwrap();
             let me = communicator.rank().get();
             for _ in 0..3 {
-                let parts = communicator.gather_bytes(&vec![7; LEN][..], 1).unwrap();
+                let parts = communicator
+                    .gather(Pieces::from(&vec![7; LEN][..]), 1)
+                    .unwrap();
                 if let Some(parts) = parts {
                     assert!(parts.map(Result::unwrap).all(|(_, part)| part.len() == LEN));
                 }
@@ -163,7 +167,9 @@ fn a_stream_goes_the_way_of_what_it_brings_as_a_whole() {
                     (200_000, large),
                     ((9 << 20) + 5, large),
                 ] {
-                    communicator.all_gather_from(&mut Slow(len)).unwrap();
+                    communicator
+                        .all_gather(Stream::new(&mut Slow(len)))
+                        .unwrap();
                     let call = last(&communicator, 0);
                     assert_eq!((call.route, call.bytes), (way, len as u64), "{transport:?}");
                 }
@@ -183,7 +189,9 @@ fn a_root_is_told_how_much_lies_in_files() {
             move |communicator| {
                 let communicator = communicator.unwrap();
                 // The root's own goes nowhere.
-                let parts = communicator.gather_bytes(&vec![1; LEN][..], 0).unwrap();
+                let parts = communicator
+                    .gather(Pieces::from(&vec![1; LEN][..]), 0)
+                    .unwrap();
                 if let Some(mut parts) = parts {
                     assert_eq!(parts.files_left(), files, "{transport:?}");
                     assert_eq!(parts.bytes_left(), u64::from(RANKS) * LEN as u64);
@@ -213,7 +221,9 @@ fn a_rank_that_gives_up_a_result_is_recorded_as_such() {
             if me != 0 {
                 is_dropped.wait();
             }
-            let pending = communicator.start_all_gather_bytes(&own[..]).unwrap();
+            let pending = communicator
+                .start_all_gather(Pieces::from(&own[..]))
+                .unwrap();
             if me == 0 {
                 drop(pending);
                 is_dropped.wait();
@@ -305,7 +315,9 @@ fn files_of_an_all_gather_go_once_all_have_read_them() {
         move |communicator| {
             let communicator = communicator.unwrap();
             for _ in 0..3 {
-                communicator.all_gather_bytes(&vec![1; LEN][..]).unwrap();
+                communicator
+                    .all_gather(Pieces::from(&vec![1; LEN][..]))
+                    .unwrap();
             }
             communicator.barrier().unwrap();
             let files = || -> usize {

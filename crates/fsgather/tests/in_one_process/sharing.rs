@@ -1,6 +1,7 @@
 //! Ranks that share memory read payloads where they lie.
 
 use super::{RANKS, met::on_all, plain};
+use fsgather::Pieces;
 
 const LEN: usize = 1 << 20;
 
@@ -25,7 +26,7 @@ fn results_that_are_kept_are_not_written_over_by_later_calls() {
             let mut kept = Vec::new();
             for call in 0..20 {
                 let own = vec![of(me, call); LEN];
-                let got = communicator.all_gather_bytes(&own[..]).unwrap();
+                let got = communicator.all_gather(Pieces::from(&own[..])).unwrap();
                 if call % 3 == me {
                     kept.push((call, got));
                 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fsgather::{
-    ErrorKind, Transport,
+    ErrorKind, Stream, Transport,
     parts::{PartReader, Parts},
 };
 
@@ -79,14 +79,14 @@ fn every_part_is_read_piece_by_piece_the_own_one_as_well() {
                     let communicator = communicator.unwrap();
                     let me = communicator.rank().get();
                     let mut own = Slow(bytes_of(me));
-                    let parts = communicator.gather_from(&mut own, root).unwrap();
+                    let parts = communicator.gather(Stream::new(&mut own), root).unwrap();
                     assert_eq!(parts.is_some(), me == root);
                     let readers = parts.into_iter().flat_map(Parts::into_readers);
                     for (rank, reader) in (0..).zip(readers) {
                         check(reader.unwrap(), rank);
                     }
                     let all = communicator
-                        .all_gather_from(&mut Slow(bytes_of(me)))
+                        .all_gather(Stream::new(&mut Slow(bytes_of(me))))
                         .unwrap();
                     assert_eq!(all.len(), RANKS as usize);
                     for (rank, payload) in (0..).zip(all) {
@@ -124,9 +124,9 @@ fn a_stream_that_breaks_is_told_to_all_with_its_rank_and_reason() {
                 let communicator = communicator.unwrap();
                 let me = communicator.rank().get();
                 let result = if me == 1 {
-                    communicator.all_gather_from(&mut Broken(9 << 20))
+                    communicator.all_gather(Stream::new(&mut Broken(9 << 20)))
                 } else {
-                    communicator.all_gather_from(&mut Slow(bytes_of(me)))
+                    communicator.all_gather(Stream::new(&mut Slow(bytes_of(me))))
                 };
                 result.map(drop).unwrap_err()
             },
@@ -167,7 +167,7 @@ fn a_long_stream_is_kept_in_a_file_until_the_root_has_asked_for_it() {
             let is_long = communicator.rank().get() == 0;
             let len = if is_long { LONG } else { 5 };
             let mut own = io::repeat(7).take(len);
-            let parts = communicator.gather_from(&mut own, 1).unwrap();
+            let parts = communicator.gather(Stream::new(&mut own), 1).unwrap();
             let files = nameless_files(LONG);
             is_seen.wait();
             assert_eq!(files, 1);

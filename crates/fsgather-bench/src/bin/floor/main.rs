@@ -33,7 +33,7 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use fsgather::{Communicator, Transport};
+use fsgather::{Communicator, Pieces, Transport};
 use fsgather_config::environment::{DIR, Variables};
 
 use files::Files;
@@ -151,14 +151,19 @@ fn main() {
 fn call(world: &Communicator, operation: &str, source: &[u8]) {
     match operation {
         "barrier" => world.barrier().unwrap(),
-        "broadcast" => touch(&world.broadcast_bytes(source, 0).unwrap()),
+        "broadcast" => touch(&world.broadcast(Pieces::from(source), 0).unwrap()),
         "gather" => {
-            for part in world.gather_bytes(source, 0).unwrap().into_iter().flatten() {
+            for part in world
+                .gather(Pieces::from(source), 0)
+                .unwrap()
+                .into_iter()
+                .flatten()
+            {
                 touch(&part.unwrap().1);
             }
         }
         _ => {
-            for part in world.all_gather_bytes(source).unwrap() {
+            for part in world.all_gather(Pieces::from(source)).unwrap() {
                 touch(&part);
             }
         }

@@ -27,10 +27,10 @@ impl Library<'_> {
         match operation {
             Operation::Barrier => world.barrier()?,
             Operation::Broadcast => {
-                self.look_at(&world.broadcast_bytes(source, 0)?)?;
+                self.look_at(&world.broadcast(source, 0)?)?;
             }
             Operation::Gather => {
-                if let Some(parts) = world.gather_bytes(source, 0)? {
+                if let Some(parts) = world.gather(source, 0)? {
                     let mut received = 0;
                     for part in parts {
                         self.look_at(&part?.1)?;
@@ -40,7 +40,7 @@ impl Library<'_> {
                 }
             }
             Operation::AllGather => {
-                let received = world.all_gather_bytes(source)?;
+                let received = world.all_gather(source)?;
                 expect(received.len(), ranks)?;
                 for payload in received {
                     self.look_at(&payload)?;

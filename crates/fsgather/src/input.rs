@@ -1,0 +1,172 @@
+//! The inputs of a call: [`Input`], and [`Stream`].
+
+use std::{fmt, io::Read};
+
+use bytes::Bytes;
+use fsgather_core::{Call, Error, Rank};
+use fsgather_store::Payload;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    build_identity::type_tag,
+    codec::{self, Codec},
+    group_state::GroupState,
+    parts::Take,
+    payload::input::{InputSource, PayloadInput},
+    pieces::Pieces,
+};
+
+/// What a rank can hand in to a call.
+///
+/// | input | what the others get |
+/// |---|---|
+/// | `&value` | the value, by the communicator's [`Codec`] |
+/// | [`Bytes`], or [`Pieces`] for slices, vectors and several of them | a [`Payload`] |
+/// | [`Stream`] | a [`Payload`] of all that it reads |
+///
+/// All ranks hand in the same type. Nobody else can implement this.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be handed in",
+    note = "hand in `&value` with a type that is `Serialize` and `DeserializeOwned`, or bytes as `Bytes`, `Pieces` or `Stream`"
+)]
+pub trait Input: sealed::Sealed {
+    /// What it is on the ranks that receive it.
+    type Output;
+
+    /// The payload.
+    #[doc(hidden)]
+    #[expect(private_interfaces, reason = "nobody else calls it")]
+    fn payload<'s>(self, codec: &'s impl Codec) -> PayloadInput<'s>
+    where
+        Self: 's;
+
+    /// What turns a payload into the output.
+    #[doc(hidden)]
+    #[expect(private_interfaces, reason = "nobody else calls it")]
+    fn taking(codec: &impl Codec) -> Take<Self::Output>;
+
+    /// The call with the type of the input, if ranks have to compare that.
+    #[doc(hidden)]
+    fn typed(call: Call, _codec: &impl Codec) -> Call {
+        call
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl<T> Sealed for &T {}
+    impl Sealed for bytes::Bytes {}
+    impl Sealed for crate::Pieces<'_> {}
+    impl Sealed for super::Stream<'_> {}
+}
+
+/// The bytes that a reader yields, up to its end, as the input of a call.
+///
+/// They are not held in memory: where they do not travel as a file, what does not fit into a few megabytes waits in a nameless file in
+/// `/tmp` until it is read. An error of the reader is [`Error::PeerFailed`] on all ranks.
+///
+/// ```
+/// use fsgather::{Communicator, Stream};
+///
+/// let communicator = Communicator::solo();
+/// let all = communicator.all_gather(Stream::new(&mut "a file, perhaps".as_bytes()))?;
+/// assert_eq!(&*all[0], b"a file, perhaps");
+/// # Ok::<(), fsgather::Error>(())
+/// ```
+pub struct Stream<'a>(&'a mut dyn Read);
+
+impl<'a> Stream<'a> {
+    /// Returns the input of what `source` reads.
+    pub fn new(source: &'a mut dyn Read) -> Self {
+        Self(source)
+    }
+}
+
+impl fmt::Debug for Stream<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").finish_non_exhaustive()
+    }
+}
+
+#[expect(private_interfaces, reason = "nobody else calls it")]
+impl<T: Serialize + DeserializeOwned> Input for &T {
+    type Output = T;
+
+    fn payload<'s>(self, codec: &'s impl Codec) -> PayloadInput<'s>
+    where
+        Self: 's,
+    {
+        PayloadInput {
+            encoding: codec::one(codec),
+            uncounted: 0,
+            source: InputSource::Written(Box::new(move |guard, writer| {
+                codec::hand_over(codec, guard, self, writer)
+            })),
+        }
+    }
+
+    fn taking(codec: &impl Codec) -> Take<T> {
+        let codec = codec.clone();
+        Box::new(move |inner, rank, payload| {
+            codec::decode(&codec, &payload, inner.peer(rank), &inner.me())
+        })
+    }
+
+    fn typed(call: Call, codec: &impl Codec) -> Call {
+        call.with_type(type_tag::<T>(codec))
+    }
+}
+
+#[expect(private_interfaces, reason = "nobody else calls it")]
+impl Input for Pieces<'_> {
+    type Output = Payload;
+
+    fn payload<'s>(self, _: &'s impl Codec) -> PayloadInput<'s>
+    where
+        Self: 's,
+    {
+        self.into()
+    }
+
+    fn taking(_: &impl Codec) -> Take<Payload> {
+        Box::new(as_it_is)
+    }
+}
+
+#[expect(private_interfaces, reason = "nobody else calls it")]
+impl Input for Bytes {
+    type Output = Payload;
+
+    fn payload<'s>(self, _: &'s impl Codec) -> PayloadInput<'s>
+    where
+        Self: 's,
+    {
+        Pieces::from(self).into()
+    }
+
+    fn taking(_: &impl Codec) -> Take<Payload> {
+        Box::new(as_it_is)
+    }
+}
+
+#[expect(private_interfaces, reason = "nobody else calls it")]
+impl Input for Stream<'_> {
+    type Output = Payload;
+
+    fn payload<'s>(self, _: &'s impl Codec) -> PayloadInput<'s>
+    where
+        Self: 's,
+    {
+        PayloadInput::stream(self.0)
+    }
+
+    fn taking(_: &impl Codec) -> Take<Payload> {
+        Box::new(as_it_is)
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "values are decoded")]
+fn as_it_is(_: &GroupState, _: Rank, payload: Payload) -> Result<Payload, Error> {
+    Ok(payload)
+}
