@@ -1,6 +1,6 @@
 //! Payloads over connections between ranks: announced, and passed on from neighbour to neighbour.
 
-use std::{collections::BTreeMap, ops::Deref, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use fsgather_control::mesh::{
@@ -26,27 +26,19 @@ use crate::{
 /// [knows for itself](crate::group_state::GroupState::ring_order).
 #[derive(Clone)]
 pub(crate) struct MeshPath {
-    pub(crate) mesh: Arc<Mesh>,
+    pub(crate) connections: Arc<Mesh>,
     /// On which host each rank is, by any numbers.
     pub(crate) hosts: Arc<BTreeMap<Rank, usize>>,
     /// Whether payloads have checksums on their way.
     pub(crate) has_checksums: bool,
 }
 
-impl Deref for MeshPath {
-    type Target = Mesh;
-
-    fn deref(&self) -> &Mesh {
-        &self.mesh
-    }
-}
-
 impl MeshPath {
     fn lend(&self, call: CallId, source: Offered) {
         if self.has_checksums {
-            self.offer(call, source);
+            self.connections.offer(call, source);
         } else {
-            self.offer_without_checksums(call, source);
+            self.connections.offer_without_checksums(call, source);
         }
     }
 }
@@ -106,11 +98,16 @@ fn warn_if_compression_is_ignored(guard: &CallGuard) {
 /// Connects to those that this rank sends to, which is better told of now than after the verdict if they cannot be reached.
 pub(crate) fn prepare(guard: &CallGuard, mesh: &MeshPath) -> Result<(), Error> {
     let next = next_in_ring(guard, mesh);
-    let timeout = guard.ticket.call.timeout.unwrap_or(mesh.timeout());
+    let timeout = guard
+        .ticket
+        .call
+        .timeout
+        .unwrap_or(mesh.connections.timeout());
     next.into_iter().try_for_each(|next| {
-        mesh.prepare_for(guard.ticket.id(), next, timeout, &mut |bytes| {
-            guard.moved(bytes)
-        })
+        mesh.connections
+            .prepare_for(guard.ticket.id(), next, timeout, &mut |bytes| {
+                guard.moved(bytes)
+            })
     })
 }
 
@@ -129,7 +126,10 @@ pub(crate) fn begin(guard: &CallGuard, mesh: &MeshPath, own: &[u8]) -> Vec<Begun
     }
     let call = guard.ticket.id();
     next.into_iter()
-        .filter_map(|next| mesh.begin_ring(call, next, own, mesh.has_checksums))
+        .filter_map(|next| {
+            mesh.connections
+                .begin_ring(call, next, own, mesh.has_checksums)
+        })
         .collect()
 }
 
@@ -207,8 +207,8 @@ pub(crate) fn pass_on(
             begin: &find_room,
         }),
     };
-    let passed = mesh.ring_within(
-        timeout.unwrap_or(mesh.timeout()),
+    let passed = mesh.connections.ring_within(
+        timeout.unwrap_or(mesh.connections.timeout()),
         guard.ticket.id(),
         &part,
         begun,

@@ -75,7 +75,10 @@ impl Linked {
     }
 
     fn asked(&self, inner: &GroupState, rank: Rank) -> Result<Pull, Error> {
-        let pull = self.mesh.pull(self.call, inner.in_world(rank), self.len)?;
+        let pull = self
+            .mesh
+            .connections
+            .pull(self.call, inner.in_world(rank), self.len)?;
         let pull = pull.within(self.timeout);
         Ok(if self.mesh.has_checksums {
             pull
@@ -124,7 +127,7 @@ impl Announced<'_> {
                 mesh: mesh.clone(),
                 call: ticket.id(),
                 len,
-                timeout: ticket.call.timeout.unwrap_or(mesh.timeout()),
+                timeout: ticket.call.timeout.unwrap_or(mesh.connections.timeout()),
                 begun: None,
             })),
             _ => Err(Error::config(format!(

@@ -49,7 +49,7 @@ impl PayloadPath {
     pub(crate) fn reclaim_own(&self, channel: ChannelId, epoch: Epoch) {
         match self {
             Self::Relay => {}
-            Self::Mesh(mesh) => mesh.withdraw(CallId { channel, epoch }),
+            Self::Mesh(mesh) => mesh.connections.withdraw(CallId { channel, epoch }),
             Self::Files(files) => files.reclaim_own(channel, epoch),
         }
     }

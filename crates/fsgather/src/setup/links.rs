@@ -92,7 +92,7 @@ impl SetUp<'_> {
         let reached: Vec<Result<(), String>> = self.gather_all(&reached)?;
         match reached.into_iter().find_map(Result::err) {
             None => Ok(PayloadPath::Mesh(MeshPath {
-                mesh,
+                connections: mesh,
                 hosts: Arc::new(self.inner.members.iter().copied().zip(hosts).collect()),
                 has_checksums: checksums::are_needed(
                     verify,
