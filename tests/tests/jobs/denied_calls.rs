@@ -148,7 +148,7 @@ const OPTIONAL: &[&str] = &[
 ];
 
 /// Calls that a sandbox may deny, and the words of the error of a rank that cannot do without.
-const NAMED: [(&str, &str); 5] = [
+const NAMED: [(&str, &str); 6] = [
     (
         "clone3",
         "cannot start a thread: Operation not permitted (os error 1): a sandbox or an old kernel denies clone3",
@@ -157,6 +157,7 @@ const NAMED: [(&str, &str); 5] = [
     ("eventfd2", "denies epoll_create1 or eventfd2"),
     ("listen", "denies socket, setsockopt, bind or listen"),
     ("bind", "denies socket, setsockopt, bind or listen"),
+    ("accept4", "denies accept4"),
 ];
 
 /// Calls that `fsgather run` cannot do without, and the words of its error.
@@ -266,13 +267,16 @@ fn ranks_name_needed_calls_that_are_denied() {
             errno: "EPERM",
             calls: Only(call),
         };
-        let index = stage.start(&mut world.rank_behind(&denial.prefix(), 0, "join"));
-        let end = stage.end(index);
-        assert!(
-            end.error().contains(expected),
-            "{denial}\n{}",
-            stage.transcript()
-        );
+        let member = stage.start(&mut world.rank(1, "join"));
+        let root = stage.start(&mut world.rank_behind(&denial.prefix(), 0, "join"));
+        for index in [root, member] {
+            let end = stage.end(index);
+            assert!(
+                end.error().contains(expected),
+                "{denial}\n{}",
+                stage.transcript()
+            );
+        }
     });
 }
 

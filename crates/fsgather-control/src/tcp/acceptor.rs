@@ -7,7 +7,7 @@
 
 use std::{collections::VecDeque, future::Future, io, task::Poll, time::Duration};
 
-use fsgather_core::Backoff;
+use fsgather_core::{Backoff, sys::is_denied};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::AbortHandle,
@@ -25,32 +25,32 @@ const WAITING_LIMIT: usize = 32;
 /// by `answer`.
 ///
 /// Once the other side is known, what follows has to run in a task of its own, so that `answer` is
-/// finished and not to be aborted. `exhausted` is told that this process may not open more files, each time that it
-/// begins to be so: whoever has connected is not heard then.
+/// finished and not to be aborted. `report_refusal` gets the error each time that this process begins to be refused connections,
+/// because it may not open more files or `accept4` is denied: processes that have connected are not heard then.
 pub(crate) async fn keep<F>(
     listeners: Vec<TcpListener>,
     answer: impl Fn(TcpStream) -> F,
-    exhausted: impl Fn(&io::Error),
+    report_refusal: impl Fn(&io::Error),
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
     let mut waiting: VecDeque<AbortHandle> = VecDeque::new();
     let mut pauses = Backoff::new(Duration::from_millis(10), Duration::from_millis(200));
-    let mut is_exhausted = false;
+    let mut is_refused = false;
     loop {
         let stream = match accept(&listeners).await {
             Ok(stream) => {
                 keep_from_children(&stream);
                 pauses.reset();
-                is_exhausted = false;
+                is_refused = false;
                 stream
             }
             Err(error) => {
-                if descriptors::is_exhausted(&error) && !is_exhausted {
-                    is_exhausted = true;
+                if !is_refused && (descriptors::is_exhausted(&error) || is_denied(&error)) {
+                    is_refused = true;
                     let why = descriptors::explain(&error, "accept4");
                     fsgather_core::warn!("connections of other ranks have to wait: {why}");
-                    exhausted(&error);
+                    report_refusal(&error);
                 }
                 tracing::debug!("cannot accept a connection: {error}");
                 // Room may be made by those who are not let in yet.

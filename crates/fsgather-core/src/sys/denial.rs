@@ -1,4 +1,4 @@
-//! Explains errors of system calls that a kernel lacks or a sandbox denies: [`explain_denial`].
+//! Explains errors of system calls that a kernel lacks or a sandbox denies: [`explain_denial`], [`is_denied`].
 
 use std::io;
 
@@ -19,10 +19,16 @@ use rustix::io::Errno;
 /// ```
 #[must_use]
 pub fn explain_denial(error: &io::Error, calls: &str) -> String {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NOSYS | Errno::PERM) => {
-            format!("{error}: a sandbox or an old kernel denies {calls}")
-        }
-        _ => error.to_string(),
+    if is_denied(error) {
+        format!("{error}: a sandbox or an old kernel denies {calls}")
+    } else {
+        error.to_string()
     }
+}
+
+/// Whether an error says that a kernel lacks a call, or that a sandbox denies it.
+#[must_use]
+pub fn is_denied(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::NOSYS | Errno::PERM))
 }

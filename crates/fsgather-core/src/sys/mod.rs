@@ -29,7 +29,7 @@ mod standard_streams;
 pub mod thread;
 pub mod warning;
 
-pub use denial::explain_denial;
+pub use denial::{explain_denial, is_denied};
 pub use lock::lock;
 pub use standard_error::StandardError;
 pub use standard_streams::keep_standard_streams;
