@@ -321,11 +321,11 @@ impl Builder {
             for warning in &settings.warnings {
                 fsgather_core::warn!("{warning}");
             }
+            if let Some(warning) = settings.detection.warning.clone() {
+                setup::warn_once(warning);
+            }
         }
         tracing::info!("{}", settings.detection.summary());
-        if let Some(warning) = settings.detection.warning.clone() {
-            setup::warn_once(warning);
-        }
         settings.log();
         let process = this_process()?;
         if settings.detection.world_size.is_solo() {

@@ -39,7 +39,7 @@ pub struct Detection {
     pub others: Vec<Family>,
     /// The choice, its reason, and the other launchers that were found, for one line of the log.
     pub notes: Vec<String>,
-    /// A warning for the user: this is a world of one, although no variable asks for it.
+    /// A warning for the user: this is a world of one, although no variable asks for it, or a variable of ours has no effect.
     pub warning: Option<String>,
 }
 

@@ -23,7 +23,7 @@ use crate::environment::{self, Variables, refusal};
 ///
 /// A family that says only half of it is passed over with a note, and so are all families after the first
 /// complete one, which are not even read. If there is none, this is a world of one, with a
-/// [warning](Detection::warning) unless `FSGATHER_WORLD_SIZE=1` asks for it.
+/// [warning](Detection::warning) unless `FSGATHER_WORLD_SIZE=1` asks for it. Half of ours that contradicts the launcher is one as well.
 ///
 /// ```
 /// use fsgather_config::{environment::Variables, launcher::{Family, detect}};
@@ -80,6 +80,12 @@ pub fn detect(variables: &Variables) -> Result<Detection, Error> {
         }
         let shell = slurm::warning_for_a_shell(variables);
         detection.warning = Some(shell.unwrap_or_else(|| ALONE.into()));
+    }
+    if detection.family != Family::Alone {
+        let mut ours = halves
+            .iter()
+            .filter(|half| half.row.family == Family::Fsgather);
+        detection.warning = ours.find_map(|half| half.warning_beside(&detection));
     }
     for half in &halves {
         skipped.push(format!("ignored {}: {}", half.row.family, half.text()));
@@ -191,6 +197,25 @@ impl Half {
 
     fn text(&self) -> String {
         format!("{}={} is set {}", self.set, self.value, self.lack)
+    }
+
+    /// The warning that this variable of the user, which says something else than a launcher, has no effect.
+    fn warning_beside(&self, launched: &Detection) -> Option<String> {
+        let is_size = self.set == self.row.world_size;
+        let number = if is_size {
+            launched.world_size.get()
+        } else {
+            launched.rank.get()
+        };
+        let is_obeyed = self.value.trim().parse() == Ok(number);
+        let (set, missing) = (self.set, self.missing());
+        let choice = launched.notes.first().map_or("", String::as_str);
+        (!is_obeyed).then(|| {
+            format!(
+                "{set}={} has no effect without {missing}: this process is {choice}. Set {missing} as well, or unset {set}",
+                self.value
+            )
+        })
     }
 
     fn error(&self) -> Error {

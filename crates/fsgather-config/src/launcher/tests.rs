@@ -391,6 +391,19 @@ fn agreement_with_mpi_and_agents_that_torchrun_started_are_no_conflict() {
 }
 
 #[test]
+fn own_variable_without_effect_is_warned_of() {
+    let warning = |text: &str| detect(&variables(text)).unwrap().warning;
+    let expected = "FSGATHER_WORLD_SIZE=1 has no effect without FSGATHER_RANK: this process is rank 2 of 4, by torchrun \
+                    (RANK and WORLD_SIZE). Set FSGATHER_RANK as well, or unset FSGATHER_WORLD_SIZE";
+    let of_size = warning("FSGATHER_WORLD_SIZE=1 RANK=2 WORLD_SIZE=4");
+    assert_eq!(of_size.as_deref(), Some(expected));
+    assert!(warning("FSGATHER_RANK=3 RANK=2 WORLD_SIZE=4").is_some());
+    for obeyed in ["FSGATHER_WORLD_SIZE=4", "FSGATHER_RANK=2"] {
+        assert_eq!(warning(&format!("{obeyed} RANK=2 WORLD_SIZE=4")), None);
+    }
+}
+
+#[test]
 fn only_torchruns_master_enters_the_key() {
     let torchrun = detect(&recorded("torchrun-c10d-rank2")).unwrap();
     assert_eq!(torchrun.master_for_key().as_deref(), Some("node1:46155"));
