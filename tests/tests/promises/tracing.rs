@@ -27,6 +27,12 @@ fn ps_shows_what_each_rank_does_and_waits_for() {
         let job = &seen["jobs"][0];
         assert_eq!(seen["jobs"].as_array().map(Vec::len), Some(1));
         assert_eq!(job["world_size"], 3);
+        let mut without_directory = Command::new(command_line_tool());
+        without_directory.args(["ps", "--json"]).env_clear();
+        let output = process::output(&mut without_directory).expect("a program");
+        let of_host: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let mut of_host = of_host["jobs"].as_array().expect("jobs").iter();
+        assert!(of_host.any(|found| found["communicator"] == job["communicator"]));
         for rank in [0, 2] {
             let rank = &job["ranks"][rank];
             assert_eq!(rank["call"]["name"], "barrier #3", "{rank}");

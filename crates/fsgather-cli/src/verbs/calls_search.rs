@@ -1,6 +1,10 @@
 //! Finds the calls that the ranks of jobs have left: [`CallsSearch`].
 
-use std::path::{self, Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{self, Path, PathBuf},
+};
 
 use fsgather::Error;
 use fsgather_core::ProcessId;
@@ -68,6 +72,13 @@ impl CallsSearch {
                 places.push(rendezvous_of(directory)?);
             }
         }
+        if self.all_here {
+            places.extend(
+                rendezvous_in_use()
+                    .into_iter()
+                    .filter(|place| !self.covers(place)),
+            );
+        }
         for found in world::find(&places, self.all_here, &self.me, extent)? {
             let is_same = |known: &World| known.communicator == found.communicator;
             if !worlds.iter().any(is_same) {
@@ -75,6 +86,12 @@ impl CallsSearch {
             }
         }
         Ok(worlds)
+    }
+
+    fn covers(&self, rendezvous: &Path) -> bool {
+        let mut directories = self.directories.iter();
+        directories
+            .any(|directory| rendezvous_path(directory) == rendezvous || directory == rendezvous)
     }
 
     /// Returns the directories.
@@ -92,6 +109,30 @@ impl CallsSearch {
     }
 }
 
+/// Returns the rendezvous directories with calls of running processes of this host: each rank maps the file of its calls. Processes of other
+/// users are visible to root only.
+fn rendezvous_in_use() -> BTreeSet<PathBuf> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let maps = processes.filter_map(|process| fs::read_to_string(process.path().join("maps")).ok());
+    maps.flat_map(|maps| {
+        maps.lines()
+            .filter_map(rendezvous_in_line)
+            .collect::<Vec<_>>()
+    })
+    // Another mount namespace has other directories.
+    .filter(|place| fs::read_dir(place).is_ok())
+    .collect()
+}
+
+/// Returns the rendezvous directory of a file of calls, if a line of `/proc/<pid>/maps` is of one.
+fn rendezvous_in_line(line: &str) -> Option<PathBuf> {
+    let path = Path::new(line.get(line.find('/')?..)?);
+    let is_of_calls = path.file_name()?.to_str()?.starts_with("calls-");
+    let place = path.parent()?;
+    let is_rendezvous = place.file_name() == rendezvous_path(Path::new("")).file_name();
+    (is_of_calls && is_rendezvous).then(|| place.to_owned())
+}
+
 /// Returns the directory and the world of a file of calls, if this is one.
 fn calls_file(path: &Path) -> Option<(PathBuf, String)> {
     let (parent, name) = (path.parent()?, path.file_name()?.to_str()?);
@@ -107,7 +148,7 @@ fn rendezvous_of(directory: &Path) -> Result<PathBuf, Failure> {
         .parent()
         .filter(|_| is_rendezvous)
         .unwrap_or(directory);
-    let found = std::fs::read_dir(directory);
+    let found = fs::read_dir(directory);
     found.map_err(|error| Error::storage("list", directory, &error))?;
     Ok(rendezvous_path(directory))
 }
@@ -125,7 +166,24 @@ mod tests {
         }
         assert!(rendezvous_of(&place.path().join("missing")).is_err());
         let file = place.path().join("file");
-        std::fs::write(&file, b"x").unwrap();
+        fs::write(&file, b"x").unwrap();
         assert!(rendezvous_of(&file).is_err());
+    }
+
+    #[test]
+    fn mapped_files_of_calls_lead_to_their_directory() {
+        let line = |path: &str| format!("7f00-7f01 rw-s 00000000 00:2f 42    {path}");
+        let found = |path: &str| rendezvous_in_line(&line(path));
+        let place = rendezvous_path(Path::new("/a b"));
+        let calls = place.join("calls-01ab-r0");
+        assert_eq!(found(calls.to_str().unwrap()), Some(place.clone()));
+        for other in [
+            "",
+            "[heap]",
+            "/x/calls-01ab-r0",
+            place.join("room").to_str().unwrap(),
+        ] {
+            assert_eq!(found(other), None, "{other}");
+        }
     }
 }

@@ -60,7 +60,7 @@ with the ranks of the last world in which they have met.";
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct TraceArguments {
-    /// Where to look; without it `FSGATHER_DIR`, else `EXP_DIR`, else the default directories and all jobs of this host.
+    /// Where to look; without it `FSGATHER_DIR`, else `EXP_DIR`, else the default directories and running jobs of this host.
     #[arg(value_name = "DIR")]
     directories: Vec<PathBuf>,
 

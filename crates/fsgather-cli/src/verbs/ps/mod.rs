@@ -35,14 +35,16 @@ Examples:
   fsgather ps --stacks /shared/scratch
       also functions, lines and system calls
   fsgather ps --watch
-      again every 2 seconds, in the directories that jobs use by default
+      again every 2 seconds, all jobs of this host
   fsgather ps --json | jq '.jobs[].ranks[] | select(.doing == \"waiting\")'
       for programs
 
 Any host that sees the directory will do, such as a login node, for the same
 user or root. If the directory is on a file server, other hosts see calls
 after 30 to 40 seconds, and later ones up to 10 seconds old. `5?` is a rank
-that others may wait for: it has left no calls here.
+that others may wait for: it has left no calls here. A world whose ranks have
+not met is shown only to its own user, and if its directory is named or is
+FSGATHER_DIR or a default one.
 
 --stacks asks rank 0, which asks all: that takes 2 to 10 seconds. The job
 continues meanwhile. FSGATHER_TRACE=off in a job hides it, FSGATHER_STACKS=0 its
