@@ -177,7 +177,7 @@ def test_ranks_meet_through_a_channel_of_their_own(world: World) -> None:
     told = world.start(
         3,
         """
-        import time
+        import time, types
 
         note = os.environ["FSGATHER_DIR"] + "/note.py"
 
@@ -195,7 +195,8 @@ def test_ranks_meet_through_a_channel_of_their_own(world: World) -> None:
                 time.sleep(0.01)
             raise TimeoutError("no note")
 
-        with fsgather.Communicator.meet(rank, world_size, publish, fetch, job="channel") as met:
+        own = types.SimpleNamespace(rank=rank, world_size=world_size, publish=publish, fetch=fetch)
+        with fsgather.Communicator(bootstrap=own, job="channel") as met:
             tell(met.all_gather(rank))
         """,
     ).told()

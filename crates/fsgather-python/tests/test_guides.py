@@ -1,10 +1,12 @@
-"""The programs of the guides run. Blocks marked `python torch` need torch: `beds/test_samples_guide.py` runs them."""
+"""The programs of the guides and the examples of the package run. Blocks marked `python torch` need torch: `beds/test_samples_guide.py` runs them."""
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
 
+import fsgather
 import pytest
 
 from conftest import World
@@ -29,3 +31,12 @@ def test_programs_in_the_guide_run_between_real_ranks(world: World, number: int)
 
 def test_there_are_programs_in_the_guide() -> None:
     assert len(PROGRAMS) == 8
+
+
+def test_examples_in_docstrings_show_what_they_print() -> None:
+    finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner()
+    for module in (fsgather, fsgather.compat):
+        # `False`: most functions are defined in another module than the one that exports them.
+        for test in finder.find(module, module.__name__, module=False, globs={"fsgather": fsgather}):  # type: ignore[arg-type]
+            runner.run(test)
+    assert runner.failures == 0 and runner.tries > 25

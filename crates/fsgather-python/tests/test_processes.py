@@ -205,7 +205,7 @@ def test_ranks_of_a_part_of_a_job_are_called_by_their_numbers_in_it(world: World
                 time.sleep(0.01)
             return open(record, "rb").read()
 
-        part = fsgather.Communicator.meet(rank, 2, publish, fetch, _numbers=[3, 7])
+        part = fsgather.Communicator._meet(rank, 2, publish, fetch, numbers=[3, 7])
         assert part.rank == rank and part.all_gather(rank) == [0, 1]
         failed = os.environ["FSGATHER_DIR"] + "/failed"
         while rank == 1 and not os.path.exists(failed):

@@ -89,7 +89,7 @@ def fetch(seconds):
         time.sleep(0.01)
     return open(record, "rb").read()
 
-with fsgather.Communicator.meet(rank, 2, publish, fetch, _numbers=[7, 3]) as part:
+with fsgather.Communicator._meet(rank, 2, publish, fetch, numbers=[7, 3]) as part:
     told_of(part, rank == 1)
     comes_last(part.group([0, 1]), part, rank == 1)
     with part.group([1, 0]) as group:

@@ -1,20 +1,37 @@
 """Gathers results of many processes through a shared directory.
 
 For jobs that run as several processes (*ranks*), perhaps on several hosts, each of which ends up with a part of the
-results, and one or all of them need everything. Correct under failure, and needs no set-up:
+results, and one or all of them need everything. It needs no set-up; the launcher says which rank a process is:
 
 >>> import fsgather
->>> for part in fsgather.gather_iter({"accuracy": 0.97}):  # on rank 0, one rank's at a time
-...     print(part)
-{'accuracy': 0.97}
+>>> world = fsgather.default_communicator()
+>>> mine = [{"image": n, "score": 0.97} for n in range(world.rank, 2, world.world_size)]
+>>> parts = fsgather.gather_object(mine, dst=0)  # on rank 0 one list for each rank; None elsewhere
+>>> if parts is not None:
+...     print(sum(len(part) for part in parts), "images")
+2 images
+
+Start it by ``srun``, ``mpirun`` or ``torchrun``, or on one host by ``fsgather run -n 4 -- python job.py``.
 
 Every call is *collective*: all ranks make it, in the same order. It returns the data of every rank, or raises the same
-:class:`fsgather.Error` on all of them. All calls take these options:
+:class:`Error` on all of them, and is over for this communicator then. To try again, all ranks call :func:`close`, and the next call
+joins anew:
+
+>>> try:
+...     fsgather.barrier()
+... except fsgather.PeerFailedError as error:
+...     print(f"rank {error.rank} on {error.host}: {error.reason}")
+... except fsgather.TimeoutError as error:
+...     print(f"ranks {error.missing} did not come to {error.during}")
+
+All calls take these options:
 
 - ``timeout``: the seconds without progress after which the call fails, as a number or a ``timedelta``; by default 30 minutes.
-- ``tag``: the purpose of the call; ranks with different tags get a :class:`fsgather.DesyncError`.
+- ``tag``: the purpose of the call; ranks with different tags get a :class:`DesyncError`.
 - ``site``: the place of the call in messages; by default the file and line of the caller.
 - ``allow_pickle``: ``False`` refuses objects that have to be pickled, on both sides.
+
+Results by name that survive a crash of the job: :func:`samples`. One rank's data at a time: :func:`gather_iter`.
 
 Existing jobs of torch can be switched without a change in them: ``FSGATHER_PATCH=torch torchrun ... eval.py``. :mod:`fsgather.compat` has the
 functions of other existing jobs, :mod:`fsgather.bootstraps` the engines that start ranks from Python.
@@ -39,6 +56,7 @@ from fsgather._tracing import trace
 if not _typing.TYPE_CHECKING:
     # Type checkers would take every name for one of ours.
     def __getattr__(name):
+        """Raises the error of a name that is not here, which says what to write instead if torch or ``fsgather.compat`` has it."""
         from fsgather import _torch_order
 
         raise _torch_order.missing(name)

@@ -27,6 +27,19 @@ Control = Literal["auto", "tcp", "markers"]
 Verify = Literal["always", "host", "off"]
 
 
+class JoinSettings(TypedDict, total=False):
+    """Settings of a world; :class:`fsgather.Communicator` describes them."""
+
+    directory: Optional[PathLike]
+    transport: Optional[Transport]
+    control: Optional[Control]
+    timeout: Seconds
+    join_timeout: Seconds
+    inline_limit: Optional[int]
+    verify: Optional[Verify]
+    job: Optional[str]
+
+
 class CallOptions(TypedDict, total=False):
     """Options of every collective call; the documentation of the package describes them."""
 

@@ -19,7 +19,7 @@ from fsgather.bootstraps.key_value import KeyValue
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fsgather._arguments import CallOptions
+    from fsgather._arguments import CallOptions, JoinSettings
 
 __all__ = ["Communicator"]
 
@@ -76,76 +76,68 @@ class Communicator:
         *,
         rank: Optional[int] = None,
         world_size: Optional[int] = None,
-        directory: Optional[PathLike] = None,
         rendezvous: Optional[str] = None,
-        transport: Optional[Transport] = None,
-        control: Optional[_arguments.Control] = None,
-        timeout: Seconds = None,
-        join_timeout: Seconds = None,
-        inline_limit: Optional[int] = None,
-        verify: Optional[_arguments.Verify] = None,
-        job: Optional[str] = None,
         bootstrap: Optional[Bootstrap] = None,
         comm: Any = None,
-        _publish: Optional[Callable[[bytes], object]] = None,
-        _fetch: Optional[Callable[[float], bytes]] = None,
-        _set_up_later: bool = False,
-        _stop: Optional[_fsgather.Stop] = None,
-        _site: Optional[str] = None,
-        _numbers: Optional[Sequence[int]] = None,
+        **settings: Unpack[JoinSettings],
     ) -> None:
-        if rank is not None:
-            rank = _arguments.whole("rank", rank, high=_MOST_RANKS - 1)
-        if world_size is not None:
-            world_size = _arguments.whole("world_size", world_size, low=1, high=_MOST_RANKS)
-        if inline_limit is not None:
-            inline_limit = _arguments.whole("inline_limit", inline_limit)
         rendezvous = _arguments.text("rendezvous", rendezvous)
-        is_told = rank is None and world_size is None
-        joining = _arguments.seconds("join_timeout", join_timeout)
-        if _publish is None:
-            bootstrap = introducing(bootstrap, comm, rendezvous, is_told, joining)
-        if bootstrap is not None:
-            rank, world_size = bootstrap.rank, bootstrap.world_size
-            (_publish, _fetch), rendezvous = carriers(bootstrap, joining), None
-            is_told = False
-        if is_told:
-            _workers.check_environment()
-        _stop = _stop or _fsgather.Stop()
-        if isinstance(bootstrap, KeyValue):
-            bootstrap.tell_failure = _stop.end
-        allow_pickle = _trust.allows_pickle(rendezvous, is_introduced=_publish is not None)
-        have_met = False
+        looks = rank is None and world_size is None
+        seconds = _arguments.seconds("join_timeout", settings.get("join_timeout"))
+        found = introducing(bootstrap, comm, rendezvous, looks, seconds)
+        if found is None:
+            if looks:
+                _workers.check_environment()
+            self._join(rank, world_size, rendezvous, settings)
+            if looks and self.world_size > 1:
+                _workers.leave_mark(self.rank)
+            return
+        stop, have_met = _fsgather.Stop(), False
+        if isinstance(found, KeyValue):
+            found.tell_failure = stop.end
         try:
-            with _leaving.meeting(_stop):
-                member = _fsgather.Communicator.join(
-                    {
-                        "rank": rank,
-                        "world_size": world_size,
-                        "directory": _arguments.path("directory", directory),
-                        "rendezvous": rendezvous,
-                        "transport": _arguments.text("transport", transport),
-                        "control": _arguments.text("control", control),
-                        "timeout": _arguments.seconds("timeout", timeout),
-                        "join_timeout": joining,
-                        "inline_limit": inline_limit,
-                        "verify": _arguments.text("verify", verify),
-                        "job": _arguments.text("job", job),
-                    },
-                    site=_site or caller(),
-                    publish=_publish,
-                    fetch=_fetch,
-                    set_up_later=_set_up_later,
-                    stop=_stop,
-                    numbers=_numbers,
-                )
+            self._join(found.rank, found.world_size, None, settings, carriers(found, seconds), stop=stop)
             have_met = True
         finally:
-            if isinstance(bootstrap, KeyValue):
-                bootstrap.close(have_met)
+            if isinstance(found, KeyValue):
+                found.close(have_met)
+
+    def _join(
+        self,
+        rank: Optional[int],
+        world_size: Optional[int],
+        rendezvous: Optional[str],
+        settings: JoinSettings,
+        channel: Optional[tuple[Callable[[bytes], object], Callable[[float], bytes]]] = None,
+        *,
+        set_up_later: bool = False,
+        stop: Optional[_fsgather.Stop] = None,
+        site: Optional[str] = None,
+        numbers: Optional[Sequence[int]] = None,
+    ) -> None:
+        """Joins the world; ``channel`` is how the record of rank 0 is published and fetched, if not through a rendezvous."""
+        publish, fetch = channel or (None, None)
+        limit = settings.get("inline_limit")
+        made = {
+            "rank": None if rank is None else _arguments.whole("rank", rank, high=_MOST_RANKS - 1),
+            "world_size": None if world_size is None else _arguments.whole("world_size", world_size, low=1, high=_MOST_RANKS),
+            "directory": _arguments.path("directory", settings.get("directory")),
+            "rendezvous": rendezvous,
+            "transport": _arguments.text("transport", settings.get("transport")),
+            "control": _arguments.text("control", settings.get("control")),
+            "timeout": _arguments.seconds("timeout", settings.get("timeout")),
+            "join_timeout": _arguments.seconds("join_timeout", settings.get("join_timeout")),
+            "inline_limit": None if limit is None else _arguments.whole("inline_limit", limit),
+            "verify": _arguments.text("verify", settings.get("verify")),
+            "job": _arguments.text("job", settings.get("job")),
+        }
+        stop = stop or _fsgather.Stop()
+        allow_pickle = _trust.allows_pickle(rendezvous, is_introduced=channel is not None)
+        with _leaving.meeting(stop):
+            member = _fsgather.Communicator.join(
+                made, site=site or caller(), publish=publish, fetch=fetch, set_up_later=set_up_later, stop=stop, numbers=numbers
+            )
         self._adopt(member, allow_pickle)
-        if is_told and self.world_size > 1:
-            _workers.leave_mark(self.rank)
 
     def _adopt(self, member: _fsgather.Communicator, allow_pickle: bool) -> None:
         self._member = member
@@ -172,26 +164,21 @@ class Communicator:
         return cls._of(_fsgather.Communicator.solo(), _trust.allows_pickle(None, is_introduced=True))
 
     @classmethod
-    def meet(
+    def _meet(
         cls,
         rank: int,
         world_size: int,
         publish: Callable[[bytes], object],
         fetch: Callable[[float], bytes],
-        **settings: Any,
+        timeout: Seconds = None,
+        **how: Any,
     ) -> Communicator:
-        """Joins a world whose ranks a channel that exists already introduces to each other, such as a store.
-
-        Args:
-            rank: which rank this process is.
-            world_size: how many ranks there are.
-            publish: called once on rank 0 with the record that all others need. It holds a secret.
-            fetch: called once on every other rank with the seconds that are left; returns the record, or raises.
-            settings: further arguments of :class:`Communicator`.
-        """
+        """Joins a world whose rank 0 publishes one record, which all others fetch; ``how`` is further arguments of ``_join``."""
         if world_size == 1:
             return cls.solo()
-        return cls(rank=rank, world_size=world_size, _publish=publish, _fetch=fetch, **settings)
+        communicator = cls.__new__(cls)
+        communicator._join(rank, world_size, None, {"timeout": timeout}, (publish, fetch), **how)
+        return communicator
 
     @property
     def rank(self) -> int:

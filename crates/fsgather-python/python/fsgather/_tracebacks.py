@@ -9,8 +9,7 @@ import logging
 from types import FunctionType, TracebackType
 from typing import Any, Callable, Collection, Iterable, Optional, TypeVar
 
-from fsgather import _torch_order
-from fsgather._arguments import CallOptions
+from fsgather import _arguments, _torch_order
 from fsgather._errors import ConfigError, Error
 
 __all__ = ["public", "shorten", "shortened", "without_our_frames"]
@@ -48,7 +47,7 @@ def without_our_frames(error: E) -> E:
 def shortened(function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function whose exceptions have one frame of ours, with its name, file and line, and whose wrong arguments are ours to refuse.
 
-    Its signature lists each of :class:`CallOptions`.
+    Its signature lists the keyword arguments of a ``TypedDict`` one by one.
     """
     signature = _listed_options(inspect.signature(function))
     call: FunctionType = _wrap(function, function.__name__, signature and signature.parameters.keys())
@@ -61,11 +60,12 @@ def shortened(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _listed_options(signature: inspect.Signature) -> Optional[inspect.Signature]:
-    """Returns the same signature with keyword arguments in place of ``**options``; ``None`` if it has no options."""
+    """Returns the same signature with keyword arguments in place of a ``TypedDict`` of them, if it has one."""
     parameters = dict(signature.parameters)
-    if str(getattr(parameters.pop("options", None), "annotation", "")) != "Unpack[CallOptions]":
+    annotation = str(parameters.popitem()[1].annotation) if parameters else ""
+    if not annotation.startswith("Unpack["):
         return None
-    for name, annotation in CallOptions.__annotations__.items():
+    for name, annotation in getattr(_arguments, annotation[len("Unpack[") : -1]).__annotations__.items():
         kind = getattr(annotation, "__forward_arg__", annotation)
         parameters[name] = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
     return signature.replace(parameters=list(parameters.values()))

@@ -67,13 +67,13 @@ class Introduction:
         stores.put(self._store, hello, nonce)
         size = len(self.ranks)
         # Messages of this world, too, name ranks by their numbers in the job.
-        how = {"timeout": timeout, "_set_up_later": True, "_numbers": self.ranks, **how}
+        how = {"timeout": timeout, "set_up_later": True, "numbers": self.ranks, **how}
         try:
             if self._place == 0:
                 communicator = self._lead(size, wait, how)
             else:
                 record = self._fetch(nonce, wait)
-                communicator = Communicator.meet(self._place, size, _not_asked, lambda _seconds: record, **how)
+                communicator = Communicator._meet(self._place, size, _not_asked, lambda _seconds: record, **how)
         finally:
             stores.remove(self._store, hello)
         return Ground(self.ranks, communicator)
@@ -96,7 +96,7 @@ class Introduction:
         answer: list[Callable[[bytes], object]] = [lambda record: self._answer(hellos, _RECORD + record)]
         try:
             wait(have_all_come, absent)
-            return Communicator.meet(0, size, lambda record: answer.pop()(record), _not_asked, **how)
+            return Communicator._meet(0, size, lambda record: answer.pop()(record), _not_asked, **how)
         except BaseException as error:
             # Every rank finds a refusal in the store, and those that have said hello come to another call.
             if answer and not isinstance(error, Refusal):

@@ -142,7 +142,7 @@ class World:
     def _run(self, own: Introduction) -> None:
         try:
             # The thread is ours; the program has called this.
-            ground = own.meet(self._wait, self._timeout, _stop=self._stop, _site="init_process_group")
+            ground = own.meet(self._wait, self._timeout, stop=self._stop, site="init_process_group")
             with self._lock:
                 if not self._is_over.is_set():
                     self.ground = ground
