@@ -1,7 +1,7 @@
 //! The library inside of tokio runtimes.
 
 use crate::common::{Stage, World, assert_nothing_left, everybody, place};
-use fsgather::{Communicator, Error};
+use fsgather::{Communicator, Error, Pieces, Stream};
 
 #[test]
 fn a_multi_thread_runtime_is_a_fine_place_for_a_communicator() {
