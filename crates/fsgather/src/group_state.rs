@@ -9,9 +9,10 @@ use std::{
     time::Instant,
 };
 
+use bytes::Bytes;
 use fsgather_core::{
     Activity, Call, CallEvent, ChannelId, Contribution, Epoch, Error, Exchange, Operation, Peer,
-    Phase, ProcessId, Rank, Round, Site, Ticket, lock,
+    Phase, ProcessId, Rank, Round, Site, Table, Ticket, lock,
 };
 use fsgather_store::{
     PayloadId,
@@ -154,18 +155,26 @@ impl GroupState {
 
     /// One exchange without a payload, as any other call.
     pub(crate) fn pass(&self, call: Call) -> Result<(), Error> {
-        let ticket = self.exchange.begin(call)?;
-        self.observe_waiting(&ticket);
-        let passed = self
-            .exchange
-            .contribute(&ticket, Round::VERDICT, Contribution::default())
-            .and_then(|()| self.exchange.wait(&ticket, Round::VERDICT));
-        let last = passed.as_ref().ok().and_then(|verdict| verdict.last);
-        self.observe_end(&ticket, passed.as_ref().err(), last);
-        passed.map(drop)
+        self.exchange(call, Bytes::new()).map(drop)
     }
 
-    /// Records a call in which this rank hands in nothing.
+    /// Makes a call that needs nothing but a few bytes of each rank, and records it.
+    pub(crate) fn exchange(&self, call: Call, body: Bytes) -> Result<Option<Table>, Error> {
+        let exchanged = self.exchange.begin(call).and_then(|ticket| {
+            self.observe_waiting(&ticket);
+            let verdict = self
+                .exchange
+                .contribute(&ticket, Round::VERDICT, Contribution::inline(body))
+                .and_then(|()| self.exchange.wait(&ticket, Round::VERDICT));
+            let last = verdict.as_ref().ok().and_then(|verdict| verdict.last);
+            self.observe_end(&ticket, verdict.as_ref().err(), last);
+            verdict
+        });
+        let verdict = exchanged.inspect_err(|failure| self.world.record_failure(failure))?;
+        Ok(verdict.table)
+    }
+
+    /// Records a call in which this rank waits from the beginning.
     fn observe_waiting(&self, ticket: &Ticket) {
         let ranks = self.exchange.world_size().get();
         let begun = CallEvent::Begun { ranks, waits: true };

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, panic::Location};
 
-use bytes::Bytes;
 use fsgather_core::{Error, Operation, Rank};
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +44,7 @@ impl<C: Codec> Communicator<C> {
         let ranks = self.checked(ranks)?;
         step_aside(|| {
             let group = self.inner.group(&ranks)?;
-            group.exchange.exchange(call, Bytes::new())?;
+            group.pass(call)?;
             Ok(self.handle(group, self.codec.clone()))
         })
     }
@@ -73,7 +72,7 @@ impl<C: Codec> Communicator<C> {
         let call = self.unbounded(Operation::Split, Location::caller())?;
         step_aside(|| {
             let own = setup::encode(&Choice { color, key })?;
-            let table = self.inner.exchange.exchange(call, own)?;
+            let table = self.inner.exchange(call, own)?;
             let bodies = table.map(|table| table.bodies).unwrap_or_default();
             let choices: Vec<Choice> = bodies
                 .iter()

@@ -27,8 +27,7 @@ impl<C: Codec> Communicator<C> {
     #[track_caller]
     pub fn barrier(&self) -> Result<(), Error> {
         let call = self.unbounded(Operation::Barrier, Location::caller())?;
-        let inner = &self.inner;
-        step_aside(|| inner.pass(call)).inspect_err(|failure| inner.world.record_failure(failure))
+        step_aside(|| self.inner.pass(call))
     }
 
     /// Hands what `root` hands in to every rank. The inputs of other ranks are not looked at.

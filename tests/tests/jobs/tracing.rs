@@ -15,7 +15,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::common::{
-    PEER_FAILED, Stage, World,
+    PEER_FAILED, Stage, TIMED_OUT, World,
     build::command_line_tool,
     everybody, others, place,
     tracing::{calls_in, document, said, tool, wait_for_two_in, with_one_late},
@@ -53,6 +53,35 @@ fn stopped_rank_is_reported_by_a_neighbour() {
     );
     stage.go(1);
     stage.succeed(everybody(3));
+}
+
+#[test]
+fn trace_names_the_rank_that_missed_the_making_of_a_group() {
+    for making in ["split:1", "group:0,1,2"] {
+        let place = place();
+        let world = World::new(3, place.path()).with("FSGATHER_TIMEOUT", "2s");
+        let mut stage = Stage::new();
+        stage.start_all(&world, |rank| {
+            let last = if rank == 1 { "at:late" } else { making };
+            format!("join barrier {last}")
+        });
+        stage.fail_alike(others(3, 1), TIMED_OUT);
+        let text = said(&["trace"], place.path());
+        let name = making.split(':').next().expect("a word");
+        let mut lines = text.lines();
+        let failed = lines.find(|line| line.starts_with(name));
+        assert!(
+            failed.is_some_and(|line| line.contains(": ranks 0 2 waited for rank 1, ")),
+            "{text}"
+        );
+        let late = lines.next().unwrap_or_default();
+        assert!(
+            late.starts_with("  rank 1: ") && late.contains(" after barrier #"),
+            "{text}"
+        );
+        stage.go(1);
+        stage.end(1);
+    }
 }
 
 #[test]

@@ -188,7 +188,9 @@ impl Absentees {
         let takes_part =
             |line: &Line| key.channel == 0 || line.of.records.iter().any(is_of_channel);
         let is_renamed = |line: &&Line| line.of.rank() != line.of.header.rank;
-        let members: BTreeSet<Rank> = if key.channel == 0 && !known.values().any(is_renamed) {
+        let is_as_large = |line: &&Line| line.of.header.world_size == call.ranks;
+        let is_of_all = key.channel == 0 || known.values().any(is_as_large);
+        let members: BTreeSet<Rank> = if is_of_all && !known.values().any(is_renamed) {
             (0..call.ranks).map(Rank::new).collect()
         } else {
             let members = known.iter().filter(|(_, line)| takes_part(line));

@@ -17,6 +17,9 @@ use crate::trace::{
     world::World,
 };
 
+/// Maximum number of ranks without a part in a call that are listed below it.
+const MAX_MISSING: usize = 16;
+
 /// Maximum number of ranks whose losses are listed.
 const MAX_LOSSES: usize = 10;
 
@@ -118,11 +121,17 @@ fn unfinished(statuses: &[RankStatus]) -> String {
         };
         let who: Vec<Rank> = ranks.iter().map(|(one, _)| one.rank).collect();
         text += &sentence(&who, first, call);
-        for missing in &first.waits_for {
-            let is_it = |one: &&RankStatus| one.world == first.world && one.rank == *missing;
-            if let Some(one) = statuses.iter().find(is_it) {
-                let _ = writeln!(text, "  rank {missing}: {}", status_text(one));
-            }
+        let may_be_missing = |one: &&RankStatus| {
+            let is_waited_for = first.waits_for.contains(&one.rank);
+            one.world == first.world
+                && (is_waited_for || first.is_unclear && !who.contains(&one.rank))
+        };
+        let missing: Vec<_> = statuses.iter().filter(may_be_missing).collect();
+        for one in missing.iter().take(MAX_MISSING) {
+            let _ = writeln!(text, "  rank {}: {}", one.rank, status_text(one));
+        }
+        if let more @ 1.. = missing.len().saturating_sub(MAX_MISSING) {
+            let _ = writeln!(text, "  and {more} more");
         }
         if !first.may_wait_for.is_empty() {
             let unknown = named_ranks(&first.may_wait_for);
@@ -414,6 +423,22 @@ mod tests {
             (2_460_000_000_000, "41 min"),
         ] {
             assert_eq!(time_text(nanoseconds), text);
+        }
+    }
+
+    #[test]
+    fn ranks_that_may_be_missing_from_a_group_are_listed() {
+        let mut first = waiting(0, true);
+        let call = first.records.last_mut().unwrap();
+        (call.channel, call.ranks) = (5, 2);
+        let boxes = vec![first, late(1, true), late(2, true)];
+        let timeline = Timeline::new(boxes.clone());
+        let now = timeline.at(0, 21_000) + 5_000;
+        let text = summary(&[world(boxes)], &timeline, now);
+        assert!(text.contains(": rank 0 waits for others, "), "{text}");
+        for rank in [1, 2] {
+            let listed = format!("\n  rank {rank}: computing after barrier #1 at eval.py:80, ");
+            assert!(text.contains(&listed), "{text}");
         }
     }
 }
