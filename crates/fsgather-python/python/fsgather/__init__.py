@@ -14,8 +14,8 @@ results, and one or all of them need everything. It needs no set-up; the launche
 Start it by ``srun``, ``mpirun`` or ``torchrun``, or on one host by ``fsgather run -n 4 -- python job.py``.
 
 Every call is *collective*: all ranks make it, in the same order. It returns the data of every rank, or raises the same
-:class:`Error` on all of them, and is over for this communicator then. To try again, all ranks call :func:`close`, and the next call
-joins anew:
+:class:`Error` on all of them. After an error, later calls raise :class:`PoisonedError`. To try again, all ranks call :func:`close`, and the
+next call joins anew:
 
 >>> try:
 ...     fsgather.barrier()
@@ -24,7 +24,7 @@ joins anew:
 ... except fsgather.TimeoutError as error:
 ...     print(f"ranks {error.missing} did not come to {error.during}")
 
-All calls take these options:
+Calls, except those of samples, take these options:
 
 - ``timeout``: the seconds without progress after which the call fails, as a number or a ``timedelta``; by default 30 minutes.
 - ``tag``: the purpose of the call; ranks with different tags get a :class:`DesyncError`.
