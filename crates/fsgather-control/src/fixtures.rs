@@ -21,6 +21,9 @@ pub(crate) fn world(world_size: u32) -> World {
         idle_limit: None,
         fingerprint: JobFingerprint::default(),
         lead: None,
+        is_introduced: false,
+        is_named: false,
+        is_patient: false,
     }
 }
 

@@ -74,21 +74,13 @@ impl Machines {
             idle_limit: config.idle_limit(),
             fingerprint: config.job_credentials.fingerprint(),
             lead: config.look.is_some().then_some(lead),
+            is_introduced: matches!(&config.meeting, Meeting::Board(board) if board.introduces()),
+            is_named: config.is_named,
+            is_patient: config.is_patient,
         };
         let me = coordinator_peer(&config.process);
         let member = Member::new(me, config.timeout, started);
         let mut coordinator = Coordinator::new(world, started);
-        if let Meeting::Board(board) = &config.meeting
-            && board.introduces()
-        {
-            coordinator = coordinator.introduced();
-        }
-        if config.is_patient {
-            coordinator = coordinator.patient();
-        }
-        if config.is_named {
-            coordinator = coordinator.named();
-        }
         // A world that forms takes its own rank 0 in.
         let _ = coordinator.join(config::join_request(config), started);
         Self::new(Rank::ZERO, vec![member], Some(coordinator))

@@ -109,6 +109,9 @@ fn node_of_all(
         idle_limit: None,
         fingerprint: JobFingerprint::default(),
         lead: None,
+        is_introduced: false,
+        is_named: false,
+        is_patient: false,
     };
     let mut coordinator = Coordinator::new(world, now);
     for rank in world_size.ranks() {

@@ -61,8 +61,18 @@ struct Room {
 
 impl Room {
     fn new() -> Self {
-        let now = Instant::now();
-        let (coordinator, members) = machines::formed(3, WORLD, now);
+        Self::of(false, Duration::ZERO)
+    }
+
+    /// One without a time-out of its user, whose ranks work for so long.
+    fn patient(works_until: Duration) -> Self {
+        Self::of(true, works_until)
+    }
+
+    fn of(is_patient: bool, works_until: Duration) -> Self {
+        let (mut world, now) = (machines::world(3, WORLD), Instant::now());
+        world.is_patient = is_patient;
+        let (coordinator, members) = machines::form(world, now);
         Self {
             start: now,
             now,
@@ -70,19 +80,9 @@ impl Room {
             members,
             is_heard: true,
             is_deaf: None,
-            works_until: Duration::ZERO,
+            works_until,
             warnings: Vec::new(),
             said_by_others: Vec::new(),
-        }
-    }
-
-    /// One without a time-out of its user, whose ranks work for so long.
-    fn patient(works_until: Duration) -> Self {
-        let room = Self::new();
-        Self {
-            coordinator: room.coordinator.patient(),
-            works_until,
-            ..room
         }
     }
 

@@ -65,6 +65,9 @@ fn meet(ranks: u32, now: Instant) -> (Coordinator, Both) {
         idle_limit: None,
         fingerprint: JobFingerprint::default(),
         lead: None,
+        is_introduced: false,
+        is_named: false,
+        is_patient: false,
     };
     let mut coordinator = Coordinator::new(world, now);
     let mut said = Both::default();

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use fsgather_control::{
     coordinator::Action,
     member::{Member, MemberAction},
-    message::{CallRequest, Probe, ToCoordinator, ToMember},
+    message::{CallRequest, Probe, StallReport, ToCoordinator, ToMember},
 };
 use fsgather_core::{
     Activity, Call, CallName, ChannelId, Contribution, Epoch, Leaves, Neighbour, Operation, Phase,
@@ -347,9 +347,11 @@ fn stalled(waits_for: Vec<Rank>) -> ToCoordinator {
     ToCoordinator::Call(CallRequest::Stalled {
         channel: ChannelId::WORLD,
         activity: reading(),
-        waits_for,
-        idle: Duration::from_secs(4),
-        timeout: Duration::from_secs(8),
+        wait: StallReport {
+            waits_for,
+            idle: Duration::from_secs(4),
+            timeout: Duration::from_secs(8),
+        },
     })
 }
 

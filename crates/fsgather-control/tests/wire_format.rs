@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fsgather_control::{
     message::{
         CallReply, CallRequest, EndReply, EndRequest, GroupRequest, Join, JoinReply, JoinRequest,
-        Probe, RefusalReason, ToCoordinator, ToMember, Welcome,
+        Probe, RefusalReason, StallReport, ToCoordinator, ToMember, Welcome,
     },
     wire::encode_frame,
 };
@@ -86,9 +86,11 @@ fn every_message_to_rank_0_has_its_documented_number() {
         CallRequest::Stalled {
             channel,
             activity: activity.clone(),
-            waits_for: Vec::new(),
-            idle: Duration::ZERO,
-            timeout: Duration::ZERO,
+            wait: StallReport {
+                waits_for: Vec::new(),
+                idle: Duration::ZERO,
+                timeout: Duration::ZERO,
+            },
         }
         .into(),
         CallRequest::Done {

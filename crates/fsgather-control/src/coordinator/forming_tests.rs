@@ -1,10 +1,13 @@
 //! Processes that were started by somebody else.
 
-use fsgather_core::{Start, Starter, WorldSize};
+use fsgather_core::{ProcessId, Start, Starter};
 
 use super::*;
-use crate::coordinator::late_claims::LATE_CLAIMS;
-use crate::{fixtures, join::job_credentials::JobFingerprint};
+use crate::{
+    coordinator::{Coordinator, departures::RETURN_LIMIT},
+    fixtures,
+    join::job_credentials::JobFingerprint,
+};
 
 fn join(rank: u32, nonce: u128, host: &str, starter: Option<u32>) -> Join {
     Join {
@@ -25,7 +28,11 @@ fn join(rank: u32, nonce: u128, host: &str, starter: Option<u32>) -> Join {
 }
 
 fn world(now: Instant, starter: Option<u32>) -> Coordinator {
-    let mut coordinator = Coordinator::new(fixtures::world(3), now);
+    world_of(fixtures::world(3), now, starter)
+}
+
+fn world_of(world: World, now: Instant, starter: Option<u32>) -> Coordinator {
+    let mut coordinator = Coordinator::new(world, now);
     let _ = coordinator.join(join(0, 100, "n1", starter), now);
     coordinator
 }
@@ -110,7 +117,11 @@ fn whole(mut join: Join, is_whole: bool) -> Join {
 
 /// The same of a job with a name; `is_whole` of the start of rank 0.
 fn named_world(now: Instant, is_whole: bool) -> Coordinator {
-    let mut coordinator = Coordinator::new(fixtures::world(3), now).named();
+    let world = World {
+        is_named: true,
+        ..fixtures::world(3)
+    };
+    let mut coordinator = Coordinator::new(world, now);
     let _ = coordinator.join(whole(join(0, 100, "n1", Some(7)), is_whole), now);
     coordinator
 }
@@ -211,7 +222,7 @@ fn two_hosts_without_id_and_name_wait_too() {
     }
     assert!(!coordinator.is_open() && says_that_it_waits(&mut coordinator));
     coordinator.disconnected(Rank::new(1), "its connection closed", now);
-    coordinator.tick(now + COMES_AGAIN);
+    coordinator.tick(now + RETURN_LIMIT);
     assert!(!coordinator.is_open() && coordinator.failure().is_some());
 }
 
@@ -366,7 +377,7 @@ fn other_sizes_of_earlier_attempts_or_late_ones_are_harmless() {
     }
     let _ = coordinator.join(told_of(4, join(3, 300, "n1", None)), now);
     assert!(coordinator.is_open() && coordinator.failure().is_none());
-    let mut coordinator = Coordinator::new(world(now, None).world, now);
+    let mut coordinator = Coordinator::new(fixtures::world(3), now);
     let _ = coordinator.join(
         Join {
             attempt: Some(2),
@@ -395,7 +406,7 @@ fn a_world_that_has_formed_warns_of_no_other_size() {
         fingerprint: fingerprint(key),
         ..join(rank, nonce, "n1", None)
     };
-    let mut own = world(now, None).world;
+    let mut own = fixtures::world(3);
     own.fingerprint = fingerprint(0x1_0000_0001);
     let mut coordinator = Coordinator::new(own, now);
     for rank in 0..3 {
@@ -416,7 +427,7 @@ fn one_of_another_size_is_told_of_also_where_another_process_has_its_number() {
         fingerprint: JobFingerprint { key, secret: None },
         ..join
     };
-    let mut world = world(now, None).world;
+    let mut world = fixtures::world(3);
     world.fingerprint.key = 0x1_0000_0001;
     let mut coordinator = Coordinator::new(world, now);
     for rank in [0, 1] {
@@ -439,7 +450,7 @@ fn a_world_of_another_size_of_the_same_job_is_told_of_and_fails_only_by_time() {
         ..join
     };
     for (starter, other) in [(None, None), (Some(7), Some(7))] {
-        let mut world = world(now, starter).world;
+        let mut world = fixtures::world(3);
         world.fingerprint = of_key(0x1_0000_0001);
         let mut coordinator = Coordinator::new(world, now);
         let _ = coordinator.join(keyed(join(0, 100, "n1", starter), 0x1_0000_0001), now);
@@ -461,7 +472,7 @@ fn a_world_of_another_size_of_the_same_job_is_told_of_and_fails_only_by_time() {
         assert!(failure.contains(all), "{failure}");
     }
     // Another job is refused as before, and one that somebody else has started is sent away.
-    let mut world = world(now, Some(7)).world;
+    let mut world = fixtures::world(3);
     world.fingerprint = of_key(0x1_0000_0001);
     let mut coordinator = Coordinator::new(world, now);
     let _ = coordinator.join(keyed(join(0, 100, "n1", Some(7)), 0x1_0000_0001), now);
@@ -487,7 +498,7 @@ fn at_most_four_processes_of_another_size_are_named() {
         fingerprint: JobFingerprint { key, secret: None },
         ..join
     };
-    let mut world = world(now, None).world;
+    let mut world = fixtures::world(3);
     world.fingerprint.key = 0x1_0000_0001;
     let mut coordinator = Coordinator::new(world, now);
     let _ = coordinator.join(keyed(join(0, 100, "n1", None), 0x1_0000_0001), now);
@@ -505,12 +516,11 @@ fn at_most_four_processes_of_another_size_are_named() {
 fn two_processes_of_one_rank_are_told_what_helps_where_they_meet() {
     let now = Instant::now();
     for is_introduced in [false, true] {
-        let world = world(now, None);
-        let mut world = if is_introduced {
-            world.introduced()
-        } else {
-            world
+        let world = World {
+            is_introduced,
+            ..fixtures::world(3)
         };
+        let mut world = world_of(world, now, None);
         let _ = world.join(join(1, 11, "n7", None), now);
         let answer = world.join(join(1, 12, "n8", None), now);
         let Err(RefusalReason::Failed(cause)) = answer else {
@@ -530,11 +540,14 @@ fn two_processes_of_one_rank_are_told_what_helps_where_they_meet() {
 fn idle_ranks_end_only_a_meeting_that_they_have_not_joined() {
     let now = Instant::now();
     let idle = |rank| [(Rank::new(rank), Error::rendezvous("no sign of work"))];
-    let mut coordinator = world(now, None);
+    let world = World {
+        idle_limit: Some(Duration::from_secs(10)),
+        ..fixtures::world(3)
+    };
+    let mut coordinator = world_of(world, now, None);
     let _ = coordinator.join(join(1, 101, "n1", None), now);
     coordinator.give_up_idle(&idle(1));
     assert_eq!(coordinator.failure(), None);
-    coordinator.world.idle_limit = Some(Duration::from_secs(10));
     coordinator.tick(now + Duration::from_secs(30));
     let warning = "still waiting for rank 2 to join, for 30 s now; \
                    fails once a missing rank shows no sign of work for 10 s, and times out in 30 s";

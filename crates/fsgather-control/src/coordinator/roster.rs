@@ -1,13 +1,13 @@
 //! The members of the world and what is known of each: [`Roster`].
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use fsgather_core::{
-    Activity, Kinship, Missing, Peer, PeerFailure, Phase, ProcessId, Rank, Site, Start, WorkSigns,
-    WorldSize,
+    Activity, Error, Kinship, Missing, Peer, PeerFailure, Phase, ProcessId, Rank, RollCall, Site,
+    Start, Whereabouts, WorkSigns, WorldSize,
 };
 
-use super::sightings::Sighting;
+use super::sighting::Sighting;
 use crate::message::Join;
 
 /// The standing of a member.
@@ -46,9 +46,8 @@ pub(super) struct RosterEntry {
 }
 
 /// One place for each rank, filled as they join.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Roster {
-    world_size: WorldSize,
     members: Vec<Option<RosterEntry>>,
     joined: usize,
     /// True once a member has closed or gone.
@@ -58,22 +57,18 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    pub(super) fn new(world_size: WorldSize) -> Self {
+    pub(super) fn new(world_size: WorldSize, is_named: bool) -> Self {
         Self {
-            world_size,
             members: vec![None; world_size.count()],
             joined: 0,
             is_broken_up: false,
-            is_named: false,
+            is_named,
         }
     }
 
-    pub(super) fn allow_several_starts(&mut self) {
-        self.is_named = true;
-    }
-
-    pub(super) const fn is_named(&self) -> bool {
-        self.is_named
+    /// All ranks of the world, in order.
+    pub(super) fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
+        (0..).map(Rank::new).take(self.members.len())
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -86,6 +81,12 @@ impl Roster {
 
     pub(super) fn get_mut(&mut self, rank: Rank) -> Option<&mut RosterEntry> {
         self.members.get_mut(rank.index())?.as_mut()
+    }
+
+    /// A member that is connected.
+    pub(super) fn connected_mut(&mut self, rank: Rank) -> Option<&mut RosterEntry> {
+        let member = self.get_mut(rank);
+        member.filter(|member| !matches!(member.standing, Standing::Gone(_)))
     }
 
     pub(super) fn admit(&mut self, join: Join, now: Instant) {
@@ -106,6 +107,71 @@ impl Roster {
             });
             self.joined += 1;
         }
+    }
+
+    /// Notes the activity of a rank.
+    pub(super) fn record_activity(&mut self, rank: Rank, activity: Activity) {
+        if let Some(member) = self.get_mut(rank) {
+            member.activity = activity;
+        }
+    }
+
+    /// Notes that a rank has left the call that it was in, as far as is known.
+    pub(super) fn went_on(&mut self, rank: Rank) {
+        if let Some(member) = self.get_mut(rank) {
+            member.activity = member.activity.clone().gone_on();
+        }
+    }
+
+    /// Returns the error of a failure of a rank, in the activity that was last heard of it.
+    pub(super) fn failed(&self, rank: Rank, failure: PeerFailure) -> Error {
+        let member = self.get(rank);
+        let activity = member.map_or(Activity::outside(Phase::Joining), |member| {
+            member.activity.clone()
+        });
+        Error::peer_failed(self.peer(rank), activity, failure)
+    }
+
+    /// Returns the error of a rank that does not take part in calls any more.
+    pub(super) fn departure(&self, rank: Rank) -> Option<Error> {
+        let member = self.get(rank)?;
+        let failure = match &member.standing {
+            Standing::Present => return None,
+            Standing::Closed(_) => PeerFailure::DEPARTED,
+            // It had left, and was to stay for the rank that reports this.
+            Standing::Gone(failure) if failure.is_departure() && member.lost.is_some() => {
+                member.lost.clone()?
+            }
+            Standing::Staying(failure) | Standing::Gone(failure) => failure.clone(),
+        };
+        Some(self.failed(rank, failure))
+    }
+
+    /// Notes that a rank makes no more calls, and returns the error of other ranks if something went wrong.
+    pub(super) fn leave(
+        &mut self,
+        rank: Rank,
+        cause: Option<&Error>,
+        standing: fn(PeerFailure) -> Standing,
+    ) -> Option<Error> {
+        let failure = cause.map_or(PeerFailure::DEPARTED, |cause| PeerFailure::Raised {
+            message: cause.to_string(),
+        });
+        let failed = self.failed(rank, failure.clone());
+        self.part_with(rank, standing(failure));
+        cause.map(|_| failed)
+    }
+
+    /// Notes that a rank is lost, and returns the error of other ranks, unless it had announced its end.
+    pub(super) fn lose(&mut self, rank: Rank, how: &str) -> Option<Error> {
+        let failure = PeerFailure::Lost { how: how.into() };
+        let failed = self.failed(rank, failure.clone());
+        let was_present = self.is_present(rank);
+        if let Some(member) = self.get_mut(rank) {
+            member.lost = Some(failure.clone());
+        }
+        self.part_with(rank, Standing::Gone(failure));
+        was_present.then_some(failed)
     }
 
     /// Notes that a rank does not take part in calls any more. A rank that goes after it has stayed has left as it said then.
@@ -145,8 +211,7 @@ impl Roster {
 
     /// All ranks that are connected, in order.
     pub(super) fn connected(&self) -> Vec<Rank> {
-        self.world_size
-            .ranks()
+        self.ranks()
             .filter(|rank| self.is_connected(*rank))
             .collect()
     }
@@ -158,7 +223,7 @@ impl Roster {
         if self.kinship(join, Rank::ZERO) == Some(Kinship::Same) {
             return None;
         }
-        let mut ranks = self.world_size.ranks();
+        let mut ranks = self.ranks();
         ranks.find(|rank| {
             let kinship = self.kinship(join, *rank);
             kinship.is_some_and(|kinship| kinship.is_of_another_job(self.is_named))
@@ -202,9 +267,7 @@ impl Roster {
 
     /// All ranks that have not joined yet.
     pub(super) fn absent(&self) -> impl Iterator<Item = Rank> + '_ {
-        self.world_size
-            .ranks()
-            .filter(|rank| self.get(*rank).is_none())
+        self.ranks().filter(|rank| self.get(*rank).is_none())
     }
 
     pub(super) fn processes(&self) -> Vec<ProcessId> {
@@ -223,6 +286,33 @@ impl Roster {
     pub(super) fn nonces(&self) -> Vec<u128> {
         let nonce = |member: &Option<RosterEntry>| member.as_ref().map_or(0, |member| member.nonce);
         self.members.iter().map(nonce).collect()
+    }
+
+    /// Whether nothing more will be heard of the activity of a rank since then.
+    pub(super) fn has_answered(&self, rank: Rank, since: Instant) -> bool {
+        let sighting = self.get(rank).and_then(|member| member.sighting.as_ref());
+        let is_awaited = sighting.is_some_and(|its| its.is_awaited(since));
+        !is_awaited || !self.is_connected(rank)
+    }
+
+    /// The functions that made the call that a rank is in, as it has reported them since then.
+    pub(super) fn caller_of(&self, rank: Rank, since: Instant) -> Option<Arc<Whereabouts>> {
+        self.get(rank)?.sighting.as_ref()?.caller(since)
+    }
+
+    /// The known activities of these ranks.
+    pub(super) fn roll_call(&self, ranks: &[Rank], now: Instant) -> RollCall {
+        let known = |rank: &Rank| {
+            let sighting = self.get(*rank)?.sighting.as_ref()?;
+            Some((*rank, sighting.activity(now)?))
+        };
+        RollCall::of(ranks.iter().filter_map(known))
+    }
+
+    /// Host and pid of a rank, for messages.
+    pub(super) fn name_of(&self, rank: Rank) -> String {
+        let peer = self.peer(rank);
+        format!("{}, pid {}", peer.host, peer.pid)
     }
 
     pub(super) fn peer(&self, rank: Rank) -> Peer {

@@ -6,7 +6,7 @@ mod keeping;
 mod leaving;
 pub(crate) mod silence;
 mod staying;
-mod time;
+mod timers;
 mod watching;
 
 use std::{
@@ -28,7 +28,8 @@ use self::{
     watching::{OWN_LOOK, Watching},
 };
 use crate::message::{
-    CallReply, CallRequest, EndReply, EndRequest, GroupRequest, Probe, ToCoordinator, ToMember,
+    CallReply, CallRequest, EndReply, EndRequest, GroupRequest, Probe, StallReport, ToCoordinator,
+    ToMember,
 };
 
 /// How much longer than the time-out a member waits for rank 0 to say that it has passed.
@@ -371,9 +372,11 @@ impl Member {
             self.send(CallRequest::Stalled {
                 channel,
                 activity: doing,
-                waits_for: waits_for.to_vec(),
-                idle,
-                timeout,
+                wait: StallReport {
+                    waits_for: waits_for.to_vec(),
+                    idle,
+                    timeout,
+                },
             });
         }
         self.stall = Some(StalledCall::new(channel, call, (idle, timeout), now));

@@ -33,12 +33,8 @@ pub enum CallRequest {
         channel: ChannelId,
         /// The activity.
         activity: Activity,
-        /// The ranks that the member waits for, by their numbers in the world.
-        waits_for: Vec<Rank>,
-        /// Time for which nothing has moved.
-        idle: Duration,
-        /// Time for which nothing may move in this call.
-        timeout: Duration,
+        /// The wait.
+        wait: StallReport,
     },
     /// The member has read all payloads of a call.
     Done {
@@ -61,6 +57,17 @@ pub enum CallRequest {
         /// The communicator.
         channel: ChannelId,
     },
+}
+
+/// A member's report that nothing moves between it and others in a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StallReport {
+    /// The ranks that the member waits for, by their numbers in the world.
+    pub waits_for: Vec<Rank>,
+    /// Time for which nothing has moved.
+    pub idle: Duration,
+    /// Time for which nothing may move in this call.
+    pub timeout: Duration,
 }
 
 /// A message of rank 0 about a call, or the failure of a communicator.

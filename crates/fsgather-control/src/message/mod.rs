@@ -14,7 +14,7 @@ use fsgather_core::ChannelId;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    call::{CallReply, CallRequest},
+    call::{CallReply, CallRequest, StallReport},
     end::{EndReply, EndRequest},
     group::GroupRequest,
     join::{Join, JoinReply, JoinRequest, RefusalReason, Welcome},

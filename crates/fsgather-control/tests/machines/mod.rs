@@ -16,9 +16,13 @@ pub(crate) const LEAD: Duration = Duration::from_secs(2);
 
 /// The coordinator and the members of a world that has just formed, with nothing between them.
 pub(crate) fn formed(ranks: u32, timeout: Duration, now: Instant) -> (Coordinator, Vec<Member>) {
-    let world_size = WorldSize::new(ranks).unwrap();
-    let world = World {
-        world_size,
+    form(world(ranks, timeout), now)
+}
+
+/// A world that is yet to form.
+pub(crate) fn world(ranks: u32, timeout: Duration) -> World {
+    World {
+        world_size: WorldSize::new(ranks).unwrap(),
         communicator: Uuid::nil(),
         job: "a test".into(),
         timeout,
@@ -26,7 +30,15 @@ pub(crate) fn formed(ranks: u32, timeout: Duration, now: Instant) -> (Coordinato
         idle_limit: None,
         fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
         lead: Some(LEAD),
-    };
+        is_introduced: false,
+        is_named: false,
+        is_patient: false,
+    }
+}
+
+/// The coordinator and the members of this world once it has formed.
+pub(crate) fn form(world: World, now: Instant) -> (Coordinator, Vec<Member>) {
+    let (world_size, timeout) = (world.world_size, world.timeout);
     let mut coordinator = Coordinator::new(world, now);
     for rank in world_size.ranks() {
         let join = Join {

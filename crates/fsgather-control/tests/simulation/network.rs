@@ -124,6 +124,9 @@ pub(crate) fn setting(world_size: WorldSize) -> Setting {
         idle_limit: None,
         fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
         lead: Some(Duration::from_secs(2)),
+        is_introduced: false,
+        is_named: false,
+        is_patient: false,
     }
 }
 

@@ -5,16 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{
-    CallName, ChannelId, Deadline, Error, Rank, RollCall, Step, WaitEnd, duration_text,
-};
+use fsgather_core::{CallName, ChannelId, Error, Rank, Step, WaitEnd, duration_text};
 
 use super::{
-    Action, Coordinator,
-    roster::RosterEntry,
+    OpenStage,
+    disagreement::Disagreement,
+    hearsay::Hearsay,
     round::{Clock, Due, NOTICE_EVERY, Round},
-    round_text,
 };
+use crate::coordinator::{action::Action, roster::RosterEntry};
 use crate::message::CallReply;
 
 /// What to do about a time-out.
@@ -23,40 +22,11 @@ const MORE_TIME: &str = "set FSGATHER_TIMEOUT to wait longer";
 /// The same for a call that was given a time-out.
 const OWN_TIME: &str = "give this call a longer time-out to wait longer";
 
-/// How long the last words of a process that has ended may take to arrive.
-///
-/// Its own connection carries them and usually ends by itself; unless a forked child holds it open.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-
-/// A step that is not decided.
-struct UndecidedStep {
-    /// What it is called, with its place in the program of who came first.
-    during: String,
-    /// For whom it waits.
-    missing: Vec<Rank>,
-    /// How many have come, unless all have.
-    arrived: Option<String>,
-}
-
-impl Coordinator {
+impl OpenStage {
     /// Lets time pass: warns, and fails what has waited too long.
-    pub fn tick(&mut self, now: Instant) {
-        if self.gone {
-            return;
-        }
-        // First who is gone: nobody has to wait for them, and no time-out names them.
-        self.tick_suspects(now);
+    pub(in crate::coordinator) fn tick(&mut self, now: Instant) {
         self.tick_hearsay(now);
         self.tell_disagreements(now);
-        if self.gone {
-            return;
-        }
-        if !self.open && self.failure().is_none() {
-            match self.opens_at {
-                None => self.tick_forming(now),
-                Some(_) => self.tick_late_claims(now),
-            }
-        }
         let everywhere = self.look_due().is_some_and(|due| due <= now);
         self.look_for_movement(everywhere, now);
         self.look_at_missing(now);
@@ -70,31 +40,21 @@ impl Coordinator {
                     Some(Due::Late) => late.push(*step),
                     Some(Due::Warning(idle)) => warnings.push((*step, idle)),
                     // Members time out by themselves if rank 0 is silent for too long.
-                    Some(Due::Notice) => {
-                        let waiting = round.waiting();
-                        notices.push((*step, waiting.collect::<Vec<usize>>()));
-                    }
+                    Some(Due::Notice) => notices.push(*step),
                 }
             }
         }
         for (step, idle) in warnings {
-            if let Some(waiting) = self.missing_in(step) {
-                let what = match waiting.arrived {
-                    None => waiting.during,
-                    Some(arrived) => format!("{} ({arrived})", waiting.during),
-                };
-                let is_missing = waiting.missing.contains(&Rank::ZERO);
+            if let Some((mut what, missing)) = self.missing_in(step) {
+                what += &self.arrived_in(step);
+                let is_missing = missing.contains(&Rank::ZERO);
                 let end = self.end_of_step(step, now);
-                let text = self.warn_waiting(&what, waiting.missing, (idle, end), now);
+                let text = self.warn_waiting(&what, missing, (idle, end), now);
                 self.notify_waiting(step, is_missing, text);
             }
         }
-        for (step, waiting) in notices {
-            let channel = self.channels.get(&step.channel);
-            let rank_at = |place| channel?.rank_at(place);
-            let waiting = waiting.into_iter().filter_map(rank_at).collect();
-            let channel = step.channel;
-            self.send(waiting, CallReply::KeepWaiting { channel });
+        for step in notices {
+            self.keep_waiting(self.waiting_in(step), step.channel);
         }
         self.tick_closing(now);
         self.look_after_staying(now);
@@ -106,15 +66,11 @@ impl Coordinator {
                 self.fail_channel(step.channel, &cause);
             }
         }
-        self.finish_if_all_left();
     }
 
     /// Tells those who wait that rank 0, which was stopped, goes on: they have waited longer than it has, and
     /// would give it up before it can tell them whom all wait for.
-    pub fn wake(&mut self, now: Instant) {
-        if self.gone {
-            return;
-        }
+    pub(in crate::coordinator) fn wake(&mut self, now: Instant) {
         self.woke = Some(now);
         let mut notices = Vec::new();
         for channel in self.channels.values_mut() {
@@ -131,10 +87,10 @@ impl Coordinator {
         }
         if let Some(clock) = &mut self.closing {
             clock.last_notice = now;
-            notices.push((ChannelId::WORLD, self.members_to_inform()));
+            notices.push((ChannelId::WORLD, self.roster.connected()));
         }
         for (channel, waiting) in notices {
-            self.send(waiting, CallReply::KeepWaiting { channel });
+            self.keep_waiting(waiting, channel);
         }
     }
 
@@ -236,122 +192,34 @@ impl Coordinator {
         latest
     }
 
-    /// When [`tick`](Coordinator::tick) has to be called next, if nothing else happens before.
-    #[must_use]
-    pub fn next_tick(&self) -> Option<Instant> {
-        if self.gone {
-            return None;
-        }
-        let forming = (!self.open && self.failure().is_none()).then(|| {
-            let timeout = self.world.join_timeout.min(self.next_forming_warning);
-            let waits = || Deadline::after(self.started, timeout).at();
-            self.opens_at.unwrap_or_else(waits)
+    /// The time at which something has to happen next, if nothing else happens before; `ends` are the times at which ranks
+    /// count as lost.
+    pub(in crate::coordinator) fn next_tick(&self, ends: Option<Instant>) -> Option<Instant> {
+        let channels = self.channels.values();
+        let due = channels.flat_map(|channel| {
+            let rounds = channel.undecided.values().map(Round::next_due);
+            let hearsay = channel.hearsay.as_ref().map(Hearsay::due);
+            let disagreement = channel.disagreement.as_ref().map(Disagreement::due);
+            rounds.chain(hearsay).chain(disagreement)
         });
-        let rounds = self
-            .channels
-            .values()
-            .flat_map(|channel| channel.undecided.values())
-            .map(Round::next_due);
         let closing = self.closing.as_ref();
         let closing = closing.map(|clock| clock.next_due(self.world.timeout, false));
-        let suspects = self.suspects.values().copied();
-        let missed = self.missed.values().map(|(until, _)| *until);
-        let hearsay = self.channels.values();
-        let hearsay = hearsay.filter_map(|channel| Some(channel.hearsay.as_ref()?.due()));
-        let disagreements = self.channels.values();
-        let disagreements =
-            disagreements.filter_map(|channel| Some(channel.disagreement.as_ref()?.due()));
-        let due = forming
-            .into_iter()
-            .chain(rounds)
+        let due = due
             .chain(closing)
-            .chain(suspects)
-            .chain(missed)
-            .chain(hearsay)
-            .chain(disagreements)
             .chain(self.staying_due())
+            .chain(ends)
             .min();
-        // Where nothing is due at any time, nobody waits.
+        // If nothing is due at any time, no rank waits.
         due.map(|due| self.look_due().map_or(due, |look| due.min(look)))
     }
 
-    /// Notes that a rank's process is reported to have ended.
-    ///
-    /// Its last words may still be on their way, so it counts as lost only a little later. Of rank 0 such a
-    /// report is wrong: it is this process here.
-    pub fn suspect(&mut self, rank: Rank, now: Instant) {
-        if rank != Rank::ZERO && self.roster.is_connected(rank) {
-            self.suspects.entry(rank).or_insert(now + LAST_WORDS);
-        }
-    }
-
-    /// Whether the last words of somebody who is reported to have ended are waited for.
-    #[must_use]
-    pub fn has_suspects(&self) -> bool {
-        !self.suspects.is_empty()
-    }
-
-    fn tick_suspects(&mut self, now: Instant) {
-        let suspects = self.suspects.iter();
-        let ended: Vec<Rank> = suspects
-            .filter(|(_, until)| **until <= now)
-            .map(|(rank, _)| *rank)
-            .collect();
-        for rank in ended {
-            self.lost(rank, "its process has ended");
-        }
-        let missed = self.missed.iter();
-        let not_back: Vec<Rank> = missed
-            .filter(|(_, (until, _))| *until <= now)
-            .map(|(rank, _)| *rank)
-            .collect();
-        for rank in not_back {
-            self.stays_away(rank);
-        }
-    }
-
-    fn tick_forming(&mut self, now: Instant) {
-        let elapsed = now.saturating_duration_since(self.started);
-        let missing: Vec<_> = self
-            .roster
-            .absent()
-            .map(|rank| self.roster.missing(rank, now))
-            .collect();
-        if elapsed >= self.world.join_timeout {
-            let world_size = self.world.world_size;
-            self.give_up(&Error::Timeout {
-                during: format!(
-                    "meeting of {world_size} ranks ({} joined)",
-                    world_size.count() - missing.len()
-                ),
-                timeout: self.world.join_timeout,
-                missing,
-                hint: self.missing_hint(),
-                stacks: RollCall::default(),
-            });
-        } else if elapsed >= self.next_forming_warning {
-            self.next_forming_warning *= 2;
-            self.actions.push(Action::Warn(format!(
-                "still waiting for {} to join, for {} now; {}",
-                ranks_text(missing.iter().map(|missing| missing.rank)),
-                duration_text(elapsed),
-                WaitEnd::of_meeting(
-                    self.world.join_timeout.saturating_sub(elapsed),
-                    self.world.idle_limit
-                )
-            )));
-        }
-    }
-
     fn lateness(&self, step: Step, now: Instant) -> Option<Error> {
-        let UndecidedStep {
-            during, missing, ..
-        } = self.missing_in(step)?;
-        let round = self.channels.get(&step.channel)?.undecided.get(&step)?;
+        let (during, missing) = self.missing_in(step)?;
+        let (_, round) = self.undecided(step)?;
         Some(Error::Timeout {
             during,
             timeout: round.timeout(),
-            stacks: self.roll_call(&missing, now),
+            stacks: self.roster.roll_call(&missing, now),
             missing: missing
                 .into_iter()
                 .map(|rank| self.roster.missing(rank, now))
@@ -372,7 +240,9 @@ impl Coordinator {
         now: Instant,
     ) -> String {
         const IN_FULL: usize = 16;
-        let stacks = self.names.of_roll_call(self.roll_call(&missing, now));
+        let stacks = self
+            .names
+            .of_roll_call(self.roster.roll_call(&missing, now));
         let more = missing.len().saturating_sub(IN_FULL);
         let named: Vec<String> = missing
             .into_iter()
@@ -390,26 +260,21 @@ impl Coordinator {
             named.join(", "),
             duration_text(idle)
         );
-        self.actions.push(Action::Warn(text.clone()));
+        self.queue.push(Action::Warn(text.clone()));
         text
     }
 
     /// Hands a warning to the other ranks that wait in a step, for their logs. Where rank 0 is missing itself, one of them says it:
     /// what rank 0 tells its program stays unheard until that comes back from what it is doing.
     fn notify_waiting(&mut self, step: Step, is_rank_0_missing: bool, text: String) {
-        let channel = self.channels.get(&step.channel);
-        let ranks = channel.and_then(|channel| {
-            let waiting = channel.undecided.get(&step)?.waiting();
-            let waiting = waiting.filter_map(|place| channel.rank_at(place));
-            Some(waiting.filter(|rank| *rank != Rank::ZERO).collect())
-        });
-        let mut ranks: Vec<Rank> = ranks.unwrap_or_default();
+        let mut ranks = self.waiting_in(step);
+        ranks.retain(|rank| *rank != Rank::ZERO);
         if is_rank_0_missing && !ranks.is_empty() {
             let speaker = ranks.remove(0);
             let text = text.clone();
-            self.send(vec![speaker], CallReply::Warning { text });
+            self.queue.send(vec![speaker], CallReply::Warning { text });
         }
-        self.send(ranks, CallReply::Notice { text });
+        self.queue.send(ranks, CallReply::Notice { text });
     }
 
     /// Watches over the end: ranks that have come to it wait for those that have not, or still read.
@@ -420,9 +285,7 @@ impl Coordinator {
         match clock.take_due(self.world.timeout, false, now) {
             None => {}
             Some(Due::Notice) => {
-                let waiting = self.members_to_inform();
-                let channel = ChannelId::WORLD;
-                self.send(waiting, CallReply::KeepWaiting { channel });
+                self.keep_waiting(self.roster.connected(), ChannelId::WORLD);
             }
             Some(Due::Warning(idle)) => {
                 let end = self.end_of_closing(now);
@@ -435,18 +298,21 @@ impl Coordinator {
                 self.closing = None;
                 let mut missing = self.keep_open();
                 missing.extend(self.who_is_waited_for_by(ChannelId::WORLD, &missing));
-                let stacks = self.roll_call(&missing, now);
+                let stacks = self.roster.roll_call(&missing, now);
                 let missing = missing
                     .into_iter()
                     .map(|rank| self.roster.missing(rank, now))
                     .collect();
-                self.give_up(&Error::Timeout {
-                    during: "close".into(),
-                    timeout: self.world.timeout,
-                    missing,
-                    hint: MORE_TIME.into(),
-                    stacks,
-                });
+                self.fail_channel(
+                    ChannelId::WORLD,
+                    &Error::Timeout {
+                        during: "close".into(),
+                        timeout: self.world.timeout,
+                        missing,
+                        hint: MORE_TIME.into(),
+                        stacks,
+                    },
+                );
             }
         }
     }
@@ -466,32 +332,25 @@ impl Coordinator {
             .any(|channel| channel.is_read_by(rank))
     }
 
-    /// What a step is called, and whom it waits for.
-    fn missing_in(&self, step: Step) -> Option<UndecidedStep> {
-        let channel = self.channels.get(&step.channel)?;
-        let round = channel.undecided.get(&step)?;
+    /// The name of a step, with the place in the program of the first rank that arrived, and the ranks that it waits for.
+    fn missing_in(&self, step: Step) -> Option<(String, Vec<Rank>)> {
+        let (channel, round) = self.undecided(step)?;
         let (_, call) = round.first()?;
-        let arrived = (!round.is_complete()).then(|| {
-            let (arrived, all) = (round.arrived(), channel.size());
-            let are = if arrived == 1 { "is" } else { "are" };
-            format!("{arrived} of {all} ranks {are} in")
-        });
         let name = CallName::of(call, step.epoch);
         let mut missing = channel.missing(round);
         missing.extend(self.who_is_waited_for_by(step.channel, &missing));
-        Some(UndecidedStep {
-            during: round_text(&name, step.round, channel),
-            missing,
-            arrived,
-        })
+        Some((channel.round_text(&name, step.round), missing))
     }
-}
 
-fn ranks_text(ranks: impl Iterator<Item = Rank>) -> String {
-    let ranks: Vec<String> = ranks.map(|rank| rank.to_string()).collect();
-    format!(
-        "rank{} {}",
-        if ranks.len() == 1 { "" } else { "s" },
-        ranks.join(" ")
-    )
+    /// The number of ranks that have arrived in a step, unless all have.
+    fn arrived_in(&self, step: Step) -> String {
+        match self.undecided(step) {
+            Some((channel, round)) if !round.is_complete() => {
+                let (arrived, all) = (round.arrived(), channel.size());
+                let are = if arrived == 1 { "is" } else { "are" };
+                format!(" ({arrived} of {all} ranks {are} in)")
+            }
+            _ => String::new(),
+        }
+    }
 }

@@ -6,7 +6,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Call, ChannelId, Epoch, Error, Leaves, Operation, Rank, RankNames, Recipients, Step,
+    Call, CallName, ChannelId, Epoch, Error, Leaves, Operation, Rank, RankNames, Recipients,
+    Round as RoundNumber, Step,
 };
 
 use super::{disagreement::Disagreement, hearsay::Hearsay, round::Round, stalls::Stalls};
@@ -293,6 +294,20 @@ impl Channel {
         Call {
             root: root.map(|rank| self.names.of(rank)).or(call.root),
             ..call.clone()
+        }
+    }
+
+    /// The name of a round of a call in messages.
+    pub(super) fn round_text(&self, call: &CallName, round: RoundNumber) -> String {
+        let part = match round {
+            RoundNumber::VERDICT => String::new(),
+            round => format!(" (part {})", round.get()),
+        };
+        let text = format!("{}{part}{}", call.short(), self.name());
+        if call.site.is_known() {
+            format!("{text} at {}", call.site)
+        } else {
+            text
         }
     }
 

@@ -7,27 +7,22 @@ use std::{
 
 use fsgather_core::{Error, Peer, Rank, duration_text};
 
-use super::{Action, Coordinator, channel::Channel, roster::Standing};
+use super::{OpenStage, channel::Channel};
+use crate::coordinator::{action::Action, roster::Standing};
 use crate::message::EndReply;
 
 /// How often a rank that stays is told that somebody gets on, at most.
 const TELL_EVERY: Duration = Duration::from_secs(2);
 
-/// What a rank that stays was told last.
-#[derive(Clone, Debug)]
-pub(super) struct Told {
-    by: BTreeSet<Rank>,
-    at: Instant,
-}
-
-impl Coordinator {
+impl OpenStage {
     /// Notes that a rank makes no more calls, and tells it for whom it has to stay.
     pub(super) fn stay(&mut self, from: Rank, cause: Option<&Error>, now: Instant) {
-        self.part_with(from, cause, Standing::Staying);
+        let failed = self.roster.leave(from, cause, Standing::Staying);
+        self.dismiss_everywhere(from, failed.as_ref());
         let by = self.needed_by(from, now);
         self.report_needed(from, &by);
         if !by.is_empty() {
-            self.staying.insert(from, Told { by, at: now });
+            self.staying.insert(from, (by, now));
         }
     }
 
@@ -60,7 +55,7 @@ impl Coordinator {
 
     fn report_needed(&mut self, rank: Rank, by: &BTreeSet<Rank>) {
         let by: Vec<Peer> = by.iter().map(|rank| self.roster.peer(*rank)).collect();
-        self.send(vec![rank], EndReply::Needed { by });
+        self.queue.send(vec![rank], EndReply::Needed { by });
     }
 
     /// Notes that somebody has got on, or is gone: those who stay are told soon.
@@ -85,7 +80,7 @@ impl Coordinator {
     }
 
     /// Lets those go whom nobody needs any more, and tells the others that those for whom they stay get on.
-    pub(super) fn look_after_staying(&mut self, now: Instant) {
+    pub(in crate::coordinator) fn look_after_staying(&mut self, now: Instant) {
         self.looked_after_staying = now;
         let is_due = self.tell_staying.is_some_and(|due| now >= due);
         if is_due {
@@ -104,13 +99,13 @@ impl Coordinator {
                 let mut by = by.iter().filter_map(|rank| self.roster.get(*rank));
                 by.any(|member| member.moved > then)
             };
-            let is_news = |told: &Told| told.by != by || moved_since(told.at);
+            let is_news = |(told, at): &(BTreeSet<Rank>, Instant)| *told != by || moved_since(*at);
             if !self.staying.get(&rank).is_some_and(is_news) {
                 continue;
             }
             if is_due {
                 self.report_needed(rank, &by);
-                self.staying.insert(rank, Told { by, at: now });
+                self.staying.insert(rank, (by, now));
             } else {
                 self.schedule_later_report(now);
             }
@@ -126,7 +121,7 @@ impl Coordinator {
                 0 => " has".to_owned(),
                 more => format!(" and {more} more have"),
             };
-            self.actions.push(Action::Warn(format!(
+            self.queue.push(Action::Warn(format!(
                 "{owner} ends although {reader}{more} not read what was handed over; no progress for {}",
                 duration_text(self.world.timeout)
             )));

@@ -1,4 +1,4 @@
-//! Gives ranks that work all the time that they need: [`Patience`].
+//! Gives ranks that work all the time that they need.
 //!
 //! Ranks reach a call at times that differ by more than any default can foresee, as where one has the longest part of a data set. So, where
 //! no user has set a time-out, time counts only against a rank that shows no sign of work. The signs come with the answers to what it is
@@ -9,47 +9,30 @@ use std::time::{Duration, Instant};
 
 use fsgather_core::{ChannelId, Rank, Step, WaitEnd};
 
-use super::{Coordinator, round::Clock};
-use crate::message::CallReply;
+use super::{OpenStage, round::Clock};
 
-/// The end of the patience with ranks that are missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// A user has set the time-out.
-    UntilTheTimeOut,
-    /// Ranks that work are never late.
-    WhileRanksWork,
-}
-
-impl Coordinator {
+impl OpenStage {
     /// Gives a step more time, if no user has set a time-out and every rank that is missing in it has worked or moved something for less
     /// long than its time-out lasts.
     pub(super) fn extend(&mut self, step: Step, now: Instant) -> bool {
         let Some(sign) = self.oldest_sign(step, now) else {
             return false;
         };
-        let Some(channel) = self.channels.get_mut(&step.channel) else {
-            return false;
-        };
-        let Some(round) = channel.undecided.get_mut(&step) else {
+        let channel = self.channels.get_mut(&step.channel);
+        let Some(round) = channel.and_then(|channel| channel.undecided.get_mut(&step)) else {
             return false;
         };
         round.clock.extend(sign);
-        let waiting: Vec<usize> = round.waiting().collect();
-        let waiting = waiting.into_iter();
-        let waiting = waiting.filter_map(|place| channel.rank_at(place)).collect();
-        let channel = step.channel;
-        self.send(waiting, CallReply::KeepWaiting { channel });
+        self.keep_waiting(self.waiting_in(step), step.channel);
         true
     }
 
     /// The last sign of the missing rank that has shown none for longest, unless that is too long ago.
     fn oldest_sign(&self, step: Step, now: Instant) -> Option<Instant> {
-        if self.patience == Patience::UntilTheTimeOut {
+        if !self.world.is_patient {
             return None;
         }
-        let channel = self.channels.get(&step.channel)?;
-        let round = channel.undecided.get(&step)?;
+        let (channel, round) = self.undecided(step)?;
         let missing = channel.missing(round).into_iter();
         let oldest = missing.map(|rank| self.last_sign(rank)).min()??;
         let is_recent = now.saturating_duration_since(oldest) < round.timeout();
@@ -61,24 +44,19 @@ impl Coordinator {
         let missing = self.keep_open().into_iter();
         let oldest = missing.map(|rank| self.last_sign(rank)).min().flatten();
         let is_recent = |sign: &Instant| now.saturating_duration_since(*sign) < self.world.timeout;
-        let Some(sign) =
-            oldest.filter(|sign| self.patience == Patience::WhileRanksWork && is_recent(sign))
-        else {
+        let Some(sign) = oldest.filter(|sign| self.world.is_patient && is_recent(sign)) else {
             return false;
         };
         if let Some(clock) = &mut self.closing {
             clock.extend(sign);
         }
-        let waiting = self.members_to_inform();
-        let channel = ChannelId::WORLD;
-        self.send(waiting, CallReply::KeepWaiting { channel });
+        self.keep_waiting(self.roster.connected(), ChannelId::WORLD);
         true
     }
 
     /// Returns the end of the wait for ranks that are missing in a step, as a warning names it.
     pub(super) fn end_of_step(&self, step: Step, now: Instant) -> Option<WaitEnd> {
-        let channel = self.channels.get(&step.channel)?;
-        let round = channel.undecided.get(&step)?;
+        let (channel, round) = self.undecided(step)?;
         let is_patient = !round.has_own_timeout();
         let end = self.end_of_wait(
             &channel.missing(round),
@@ -104,7 +82,7 @@ impl Coordinator {
         now: Instant,
     ) -> WaitEnd {
         // Without the right to ask, no signs are seen.
-        let sees_work = self.patience == Patience::WhileRanksWork && self.world.lead.is_some();
+        let sees_work = self.world.is_patient && self.world.lead.is_some();
         if !(sees_work && is_patient) {
             return WaitEnd::UnlessMoved(clock.left(timeout, None, now));
         }

@@ -1,48 +1,16 @@
-//! Ranks in different calls, which are asked where in the program they are before all are told: [`Disagreement`].
+//! Handles ranks in different calls.
 //!
-//! The error has both calls and their lines; what a rank was called from, only its stack says. As long as the answers are on their
-//! way nothing of the communicator is decided, as if it had failed already.
+//! The error has both calls and their lines; the functions that a rank was called from are only in its stack. As long as the answers
+//! are on their way nothing of the communicator is decided, as if it had failed already.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use fsgather_core::{Call, ChannelId, Error, Operation, Rank, RollCall, Whereabouts};
 
-use super::{Coordinator, channel::Channel, roster::Standing, round::Round};
+use super::{OpenStage, channel::Channel, disagreement::Disagreement, round::Round};
+use crate::coordinator::roster::Standing;
 
-/// Ranks that are on their way to a call have so long to arrive, so that the error has their calls as well.
-const ARRIVAL_GRACE: Duration = Duration::from_millis(200);
-
-/// What all will be told.
-#[derive(Clone, Debug)]
-pub(super) struct Disagreement {
-    /// The error, still without stacks.
-    cause: Error,
-    /// Who is asked.
-    asked: Vec<Rank>,
-    /// The calls of ranks that are in none of the rounds.
-    calls: BTreeMap<Rank, Call>,
-    since: Instant,
-    /// Whether all members have arrived, or had [`ARRIVAL_GRACE`] for it.
-    is_complete: bool,
-    /// When it is told, whoever has not answered.
-    until: Instant,
-}
-
-impl Disagreement {
-    /// When there is something to do about it.
-    pub(super) fn due(&self) -> Instant {
-        if self.is_complete {
-            return self.until;
-        }
-        self.until.min(self.since + ARRIVAL_GRACE)
-    }
-}
-
-impl Coordinator {
+impl OpenStage {
     /// Has a communicator fail, where ranks are in different calls once they have said what they were called from.
     pub(super) fn refute(&mut self, id: ChannelId, cause: Error, now: Instant) {
         let channel = self.channels.get_mut(&id);
@@ -60,16 +28,9 @@ impl Coordinator {
         let waiting = rounds.flat_map(Round::waiting);
         let mut asked: Vec<Rank> = waiting.filter_map(|place| channel.rank_at(place)).collect();
         asked.extend([one.rank, other.rank]);
-        asked.sort_unstable();
-        asked.dedup();
-        channel.disagreement = Some(Disagreement {
-            cause,
-            asked: asked.clone(),
-            calls: BTreeMap::new(),
-            since: now,
-            is_complete: false,
-            until: now + lead,
-        });
+        let disagreement = Disagreement::new(cause, asked, lead, now);
+        let asked = disagreement.asked().to_vec();
+        channel.disagreement = Some(disagreement);
         self.ask_what_they_do(asked, now);
         self.tell_disagreements(now);
     }
@@ -87,9 +48,7 @@ impl Coordinator {
             return;
         };
         its.calls.extend(call.map(|call| (rank, call)));
-        if !its.asked.contains(&rank) {
-            its.asked.push(rank);
-            its.asked.sort_unstable();
+        if its.add(rank) {
             self.ask_what_they_do(vec![rank], now);
         }
         self.tell_disagreements(now);
@@ -100,45 +59,24 @@ impl Coordinator {
     pub(super) fn fail_after_answers(&mut self, id: ChannelId, cause: &Error) {
         let channel = self.channels.get(&id);
         let disagreement = channel.and_then(|channel| channel.disagreement.as_ref());
-        if disagreement.is_none_or(|its| self.is_answered(its)) {
+        if disagreement.is_none_or(|its| its.is_answered(&self.roster)) {
             self.fail_channel(id, cause);
         }
     }
 
-    /// Whether nothing more is to be heard of those who were asked.
-    fn is_answered(&self, its: &Disagreement) -> bool {
-        let mut asked = its.asked.iter();
-        asked.all(|rank| self.has_answered(*rank, its.since))
-    }
-
-    /// Whether all members that take part have arrived in some call.
-    fn have_all_arrived(&self, channel: &Channel, its: &Disagreement) -> bool {
-        channel
-            .present()
-            .all(|rank| !self.roster.is_present(rank) || its.asked.contains(&rank))
-    }
-
-    /// Tells of those about which everybody who was asked has answered, or had time for it.
+    /// Fails the communicators of disagreements about which all ranks that were asked have answered, or had time for it.
     pub(super) fn tell_disagreements(&mut self, now: Instant) {
         let mut ripe: Vec<(ChannelId, Error)> = Vec::new();
-        let mut complete: Vec<ChannelId> = Vec::new();
-        for channel in self.channels.values() {
+        let roster = &self.roster;
+        for channel in self.channels.values_mut() {
             let Some(its) = &channel.disagreement else {
                 continue;
             };
-            let is_complete = its.is_complete
-                || now >= its.since + ARRIVAL_GRACE
-                || self.have_all_arrived(channel, its);
-            if its.until <= now || is_complete && self.is_answered(its) {
+            let is_complete = its.has_all(channel.present(), roster, now);
+            if its.is_overdue(now) || is_complete && its.is_answered(roster) {
                 ripe.push((channel.id, its.cause.clone()));
-            } else if is_complete {
-                complete.push(channel.id);
-            }
-        }
-        for id in complete {
-            let channel = self.channels.get_mut(&id);
-            if let Some(its) = channel.and_then(|channel| channel.disagreement.as_mut()) {
-                its.is_complete = true;
+            } else if let Some(its) = &mut channel.disagreement {
+                its.is_complete = is_complete;
             }
         }
         for (id, cause) in ripe {
@@ -147,19 +85,18 @@ impl Coordinator {
     }
 
     /// Whether ranks are known to be in different calls, and have not been told so.
-    #[must_use]
-    pub fn is_about_to_fail(&self) -> bool {
+    pub(in crate::coordinator) fn is_about_to_fail(&self) -> bool {
         let mut channels = self.channels.values();
         channels.any(|channel| channel.disagreement.is_some())
     }
 
-    /// Tells of all of them: nobody will be heard any more.
+    /// Fails the communicators of all disagreements: no rank will be heard any more.
     pub(super) fn settle_disagreements(&mut self) {
         let channels = self.channels.values();
-        let all = channels.filter_map(|channel| Some((channel.id, channel.disagreement.clone()?)));
-        let all: Vec<(ChannelId, Disagreement)> = all.collect();
-        for (id, its) in all {
-            self.fail_channel(id, &its.cause);
+        let cause_of = |channel: &Channel| Some(channel.disagreement.as_ref()?.cause.clone());
+        let all = channels.filter_map(|channel| Some((channel.id, cause_of(channel)?)));
+        for (id, cause) in all.collect::<Vec<(ChannelId, Error)>>() {
+            self.fail_channel(id, &cause);
         }
     }
 
@@ -196,7 +133,7 @@ impl Coordinator {
                 .cloned()
                 .or_else(|| rounds.find_map(|round| round.call_of(place)).cloned()),
         };
-        let caller = self.caller_of(rank, its.since);
+        let caller = self.roster.caller_of(rank, its.since);
         let frames = caller.map_or_else(Vec::new, |its| its.frames.clone());
         let mut whereabouts = Whereabouts::own(frames, None);
         whereabouts.call = Some(match call {

@@ -2,10 +2,10 @@
 
 use fsgather_core::{ChannelId, Epoch, Error, Rank};
 
-use super::{Coordinator, channel::Channel};
+use super::{OpenStage, channel::Channel};
 use crate::message::{CallReply, GroupRequest};
 
-impl Coordinator {
+impl OpenStage {
     pub(super) fn on_group(&mut self, from: Rank, request: GroupRequest) {
         match request {
             GroupRequest::Open { channel, members } => self.open_group(from, channel, &members),
@@ -17,7 +17,8 @@ impl Coordinator {
     fn open_group(&mut self, from: Rank, id: ChannelId, members: &[Rank]) {
         if let Some(message) = self.objection_to_group(from, id, members) {
             let cause = Error::config(message);
-            self.send(vec![from], CallReply::Abort { channel: id, cause });
+            self.queue
+                .send(vec![from], CallReply::Abort { channel: id, cause });
             return;
         }
         let (roster, names) = (&self.roster, &self.names);
@@ -56,7 +57,8 @@ impl Coordinator {
             if channel.is_here(from) {
                 channel.untold.insert(from);
             }
-            self.send(vec![from], CallReply::Abort { channel: id, cause });
+            self.queue
+                .send(vec![from], CallReply::Abort { channel: id, cause });
         }
     }
 

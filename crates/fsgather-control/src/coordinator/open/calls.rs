@@ -4,20 +4,15 @@ use std::{collections::BTreeSet, time::Instant};
 
 use bytes::Bytes;
 use fsgather_core::{
-    Activity, Call, CallName, ChannelId, Contribution, Error, Leaves, Operation, PeerFailure,
-    Phase, Rank, Recipients, Step, Table, Verdict, rank_ranges,
+    Activity, Call, CallName, ChannelId, Contribution, Epoch, Error, Leaves, Operation,
+    PeerFailure, Phase, Rank, Recipients, Step, Table, Verdict, rank_ranges,
 };
 
-use super::{
-    Coordinator,
-    channel::Reading,
-    roster::Standing,
-    round::Round,
-    stalls::{StallReport, Stalls},
-};
+use super::{OpenStage, channel::Reading, round::Round, stalls::Stalls};
+use crate::coordinator::{action::Action, roster::Standing};
 use crate::message::{CallReply, CallRequest};
 
-impl Coordinator {
+impl OpenStage {
     pub(super) fn on_call(&mut self, from: Rank, request: CallRequest, now: Instant) {
         match request {
             CallRequest::Contribute {
@@ -33,20 +28,10 @@ impl Coordinator {
             CallRequest::Stalled {
                 channel,
                 activity,
-                waits_for,
-                idle,
-                timeout,
-            } => {
-                let wait = StallReport {
-                    waits_for,
-                    idle,
-                    timeout,
-                    heard: now,
-                };
-                self.stalled(from, channel, activity, wait);
-            }
+                wait,
+            } => self.stalled(from, channel, activity, wait, now),
             CallRequest::Done { channel, epoch } => {
-                self.went_on(from);
+                self.roster.went_on(from);
                 self.finished_reading(channel, epoch, from);
                 self.forget_if_over(channel);
             }
@@ -55,7 +40,7 @@ impl Coordinator {
                 cause,
                 activity,
             } => {
-                self.record_activity(from, activity);
+                self.roster.record_activity(from, activity);
                 self.word(from, channel, cause, now);
             }
             CallRequest::AbortSeen { channel } => {
@@ -74,7 +59,7 @@ impl Coordinator {
         bytes: u64,
         now: Instant,
     ) {
-        self.record_activity(from, activity);
+        self.roster.record_activity(from, activity);
         let Some(channel) = self.channels.get_mut(&channel) else {
             return;
         };
@@ -97,7 +82,7 @@ impl Coordinator {
         now: Instant,
     ) {
         let activity = Activity::within(Phase::Waiting, CallName::of(&call, step.epoch));
-        self.record_activity(from, activity);
+        self.roster.record_activity(from, activity);
         let id = step.channel;
         let channel = self.channels.get_mut(&id);
         let place = channel.as_ref().and_then(|channel| {
@@ -107,12 +92,14 @@ impl Coordinator {
         let (Some(channel), Some(place)) = (channel, place) else {
             let who = self.names.of(from);
             let cause = Error::config(format!("rank {who} made a call in a group it is not in"));
-            self.send(vec![from], CallReply::Abort { channel: id, cause });
+            self.queue
+                .send(vec![from], CallReply::Abort { channel: id, cause });
             return;
         };
         if let Some(cause) = channel.failure.clone() {
             // The abort is on its way, or this member was not connected when it was sent.
-            self.send(vec![from], CallReply::Abort { channel: id, cause });
+            self.queue
+                .send(vec![from], CallReply::Abort { channel: id, cause });
             return;
         }
         let (size, timeout, lead) = (channel.size(), self.world.timeout, self.world.lead);
@@ -150,19 +137,19 @@ impl Coordinator {
 
     /// A member that an undecided step waits for and that will not come.
     fn absentee(&self, step: Step) -> Option<Rank> {
-        let channel = self.channels.get(&step.channel)?;
+        let (channel, round) = self.undecided(step)?;
         if !self.roster.is_broken_up() && !channel.is_broken_up() {
             return None;
         }
-        let missing = channel.undecided.get(&step)?.missing();
+        let missing = round.missing();
         let mut missing = missing.filter_map(|place| channel.rank_at(place));
         missing.find(|rank| !self.roster.is_present(*rank) || channel.has_left(*rank))
     }
 
     /// What to say when a rank makes another call than the first that came to a step.
     fn difference(&self, step: Step, from: Rank, call: &Call) -> Option<Error> {
-        let channel = self.channels.get(&step.channel)?;
-        let (place, first) = channel.undecided.get(&step)?.first()?;
+        let (channel, round) = self.undecided(step)?;
+        let (place, first) = round.first()?;
         let difference = first.difference(call)?.into();
         let name = channel.name();
         let said = |rank, one: &Call, other: &Call| {
@@ -256,15 +243,15 @@ impl Coordinator {
             acknowledge,
         };
         for rank in members {
-            self.went_on(rank);
+            self.roster.went_on(rank);
         }
-        self.send(receiving, release(Some(table)));
-        self.send(only_released, release(None));
+        self.queue.send(receiving, release(Some(table)));
+        self.queue.send(only_released, release(None));
         self.reclaim(step.channel, step.epoch, unread);
     }
 
     /// Aborts everything undecided of a channel: the only place where calls fail.
-    pub(super) fn fail_channel(&mut self, id: ChannelId, cause: &Error) {
+    pub(in crate::coordinator) fn fail_channel(&mut self, id: ChannelId, cause: &Error) {
         let connected = self.roster.connected();
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
@@ -301,18 +288,56 @@ impl Coordinator {
             .collect();
         channel.untold = to.iter().copied().collect();
         let cause = cause.clone();
-        self.send(to, CallReply::Abort { channel: id, cause });
+        self.queue.send(to, CallReply::Abort { channel: id, cause });
         for (epoch, owner, leaves) in unread {
             self.reclaim(id, epoch, vec![(owner, leaves)]);
         }
     }
 
+    fn record_movement(&mut self, rank: Rank, now: Instant) {
+        if let Some(member) = self.roster.get_mut(rank) {
+            member.moved = now;
+            self.has_moved = true;
+        }
+        self.schedule_later_report(now);
+    }
+
+    /// Notes that `rank` reads no more of a call, and does what had to wait for that.
+    pub(super) fn finished_reading(&mut self, id: ChannelId, epoch: Epoch, rank: Rank) {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        let owners = channel.finished_reading(epoch, rank);
+        let complete = |(_, round): &(&Step, &Round)| round.is_complete();
+        let held = channel.undecided.iter().find(complete);
+        let held = held.map(|(step, _)| *step);
+        self.reclaim(id, epoch, owners);
+        if let Some(step) = held {
+            self.decide(step);
+        }
+    }
+
+    /// Has the payloads of a call removed that these ranks have left.
+    fn reclaim(&mut self, id: ChannelId, epoch: Epoch, owners: Vec<(Rank, Leaves)>) {
+        for (owner, leaves) in owners {
+            if self.roster.is_connected(owner) {
+                self.queue
+                    .send(vec![owner], CallReply::Reclaim { channel: id, epoch });
+            } else if leaves != Leaves::WithOwner {
+                self.queue.push(Action::ReclaimFor {
+                    channel: id,
+                    epoch,
+                    owner,
+                });
+            }
+        }
+    }
+
     /// Names an undecided call and the ranks that are in it.
     fn awaited_call(&self, step: Step) -> Option<String> {
-        let channel = self.channels.get(&step.channel)?;
-        let round = channel.undecided.get(&step)?;
+        let (channel, round) = self.undecided(step)?;
         let (_, call) = round.first()?;
-        let waiting = round.waiting().filter_map(|place| channel.rank_at(place));
+        let waiting = self.waiting_in(step).into_iter();
         let mut ranks: Vec<u32> = waiting.map(|rank| self.names.of(rank).get()).collect();
         ranks.sort_unstable();
         let (s, are) = if ranks.len() == 1 {
@@ -330,15 +355,8 @@ impl Coordinator {
 
     /// What to say when a call needs a rank that does not take part any more.
     pub(super) fn absence(&self, step: Step, rank: Rank) -> Error {
-        let peer = self.roster.peer(rank);
-        let activity = self
-            .roster
-            .get(rank)
-            .map_or(Activity::outside(Phase::Joining), |member| {
-                member.activity.clone()
-            });
-        let waiting = self.channels.get(&step.channel).and_then(|channel| {
-            let (other, call) = channel.undecided.get(&step)?.first()?;
+        let waiting = self.undecided(step).and_then(|(channel, round)| {
+            let (other, call) = round.first()?;
             let text = format!("{}{}", channel.told(call), channel.name());
             Some((self.roster.peer(channel.rank_at(other)?), text, call.number))
         });
@@ -347,7 +365,7 @@ impl Coordinator {
             (Some(Standing::Closed(site)), Some((other, other_call, number))) => Error::Desync {
                 number,
                 difference: "different operations".into(),
-                one: peer.into(),
+                one: self.roster.peer(rank).into(),
                 one_call: Call::new(Operation::Close, site.clone()).to_string(),
                 other: other.into(),
                 other_call,
@@ -356,7 +374,7 @@ impl Coordinator {
             (Some(Standing::Staying(failure) | Standing::Gone(failure)), _)
                 if !failure.is_departure() =>
             {
-                Error::peer_failed(peer, activity, failure.clone())
+                self.roster.failed(rank, failure.clone())
             }
             _ => {
                 // A rank leaves a world that has lost another one because of that loss.
@@ -364,7 +382,7 @@ impl Coordinator {
                     return lost;
                 }
                 let before = self.awaited_call(step);
-                Error::peer_failed(peer, activity, PeerFailure::Departed { before })
+                self.roster.failed(rank, PeerFailure::Departed { before })
             }
         }
     }

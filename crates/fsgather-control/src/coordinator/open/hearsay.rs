@@ -1,0 +1,135 @@
+//! Weighs what members say of others: [`Hearsay`].
+//!
+//! When a rank dies or fails, its neighbours in a ring see a link that ends, and so do theirs once these give up.
+//! Whose word is heard first is chance. So a member's word about another one that is connected is kept for a
+//! while:
+//!
+//! - what that one says of itself, or the end of its connection, is more to the point and comes first;
+//! - a rank that has itself failed because of another one is not where the trouble is;
+//! - if nothing else comes, the reporter is believed. What it says then is true, if not all that could be known:
+//!   that the link between the two was lost.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Error, Rank};
+
+/// How long a rank that others have lost may take to speak for itself, or its connection to end.
+///
+/// When a host vanishes, the kernel finds out for each connection by itself, some seconds apart.
+const OWN_WORD: Duration = Duration::from_secs(8);
+
+/// The same for one that others have waited for in vain: whoever waits longest comes last, and all others are asked
+/// whether they are there.
+const OTHERS_WORD: Duration = Duration::from_secs(4);
+
+/// Who looks so late was stopped itself, and has not read yet what came meanwhile.
+const LATE: Duration = Duration::from_millis(250);
+
+/// One member's word about others.
+#[derive(Clone, Debug)]
+struct Word {
+    from: Rank,
+    about: Vec<Rank>,
+    cause: Error,
+}
+
+/// What has been said of others on one communicator.
+#[derive(Clone, Debug)]
+pub(super) struct Hearsay {
+    /// In the order in which it was heard.
+    words: Vec<Word>,
+    since: Instant,
+    until: Instant,
+    was_late: bool,
+}
+
+impl Hearsay {
+    /// Nothing yet; what is said because of `cause` is believed after a while.
+    pub(super) fn new(cause: &Error, now: Instant) -> Self {
+        let wait = if is_timeout(cause) {
+            OTHERS_WORD
+        } else {
+            OWN_WORD
+        };
+        Self {
+            words: Vec::new(),
+            since: now,
+            until: now + wait,
+            was_late: false,
+        }
+    }
+
+    /// Keeps the first word of each member.
+    pub(super) fn add(&mut self, from: Rank, about: Vec<Rank>, cause: Error) {
+        if self.words.iter().all(|word| word.from != from) {
+            self.words.push(Word { from, about, cause });
+        }
+    }
+
+    /// The time of the first word.
+    pub(super) const fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// The cause that is nearest to the trouble.
+    pub(super) fn best_cause(&self) -> Option<&Error> {
+        self.best().map(|word| &word.cause)
+    }
+
+    /// When it is to be believed.
+    pub(super) const fn due(&self) -> Instant {
+        self.until
+    }
+
+    /// Whether it is to be believed now.
+    pub(super) fn is_over(&mut self, now: Instant) -> bool {
+        let is_late = now > self.until + LATE;
+        if is_late && !self.was_late {
+            self.was_late = true;
+            self.until = now + LATE;
+        }
+        now >= self.until
+    }
+
+    pub(super) fn is_about(&self, rank: Rank) -> bool {
+        self.words.iter().any(|word| word.about.contains(&rank))
+    }
+
+    /// Of whom this rank has said that it waits for them in vain.
+    pub(super) fn of(&self, rank: Rank) -> impl Iterator<Item = Rank> + '_ {
+        let words = self.words.iter().filter(move |word| word.from == rank);
+        words.flat_map(|word| &word.about).copied()
+    }
+
+    /// Those that are blamed and have blamed nobody themselves.
+    pub(super) fn culprits(&self) -> BTreeSet<Rank> {
+        let reporters: BTreeSet<Rank> = self.words.iter().map(|word| word.from).collect();
+        let blamed = self.words.iter().flat_map(|word| &word.about).copied();
+        blamed.filter(|rank| !reporters.contains(rank)).collect()
+    }
+
+    /// All that it is about, reporters included.
+    pub(super) fn concerned(&self) -> BTreeSet<Rank> {
+        let ranks = self.words.iter();
+        ranks
+            .flat_map(|word| word.about.iter().chain([&word.from]))
+            .copied()
+            .collect()
+    }
+
+    /// The word that is nearest to the trouble.
+    fn best(&self) -> Option<&Word> {
+        let culprits = self.culprits();
+        let blames_one = |word: &&Word| word.about.iter().any(|rank| culprits.contains(rank));
+        // A link that has ended says more than one on which nothing moves.
+        let order = |word: &&Word| (!blames_one(word), is_timeout(&word.cause));
+        self.words.iter().min_by_key(order)
+    }
+}
+
+pub(super) const fn is_timeout(cause: &Error) -> bool {
+    matches!(cause, Error::Timeout { .. })
+}

@@ -1,0 +1,134 @@
+//! Payloads that go from rank to rank and do not get on: [`Stalls`].
+//!
+//! Such a call is decided already, so that rank 0 waits for nothing itself. It knows what its members say: between
+//! whom nothing moves. A rank that waits is not the one that is waited for in the end: who keeps all from getting
+//! on is blamed by others and does not wait, or is not there at all. So rank 0 asks the others whether they are.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Epoch, FIRST_WARNING, Rank, warning_after};
+
+use crate::message::StallReport;
+
+/// Who does not answer within so long is not there.
+const ANSWER: Duration = Duration::from_secs(9);
+
+/// When nothing has moved for so long the others are asked, so that they have answered when it is time to warn.
+const ASK_AT: Duration = Duration::from_secs(20);
+
+/// For so long a member's word holds; it comes again before.
+const FRESH: Duration = Duration::from_secs(45);
+
+/// What is known of one call.
+#[derive(Clone, Debug)]
+pub(super) struct Stall {
+    /// The reports of members, and when they were heard.
+    pub(super) waits: BTreeMap<Rank, (StallReport, Instant)>,
+    next_warning: Duration,
+    /// When the others were last asked whether they are there.
+    pub(super) asked: Option<Instant>,
+}
+
+/// What is known of the calls of one communicator.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stalls {
+    pub(super) calls: BTreeMap<Epoch, Stall>,
+}
+
+impl Stalls {
+    /// Takes a member's word about a call.
+    pub(super) fn record(
+        &mut self,
+        from: Rank,
+        epoch: Epoch,
+        wait: StallReport,
+        now: Instant,
+    ) -> &mut Stall {
+        let is_fresh = |heard: Instant| now.saturating_duration_since(heard) < FRESH;
+        self.calls.retain(|_, stall| {
+            stall.waits.retain(|_, (_, heard)| is_fresh(*heard));
+            !stall.waits.is_empty()
+        });
+        let stall = self.calls.entry(epoch).or_insert_with(|| Stall {
+            waits: BTreeMap::new(),
+            next_warning: FIRST_WARNING,
+            asked: None,
+        });
+        let idle = wait.idle;
+        let before = stall.waits.insert(from, (wait, now));
+        if before.is_some_and(|(before, _)| before.idle > idle) {
+            // It has moved on since.
+            stall.next_warning = FIRST_WARNING;
+        }
+        stall
+    }
+}
+
+impl Stall {
+    /// Whether it is time to warn, which it is once.
+    pub(super) fn is_to_warn(&mut self, idle: Duration) -> bool {
+        let is_due = idle >= self.next_warning;
+        while self.next_warning <= idle {
+            self.next_warning = warning_after(self.next_warning);
+        }
+        is_due
+    }
+
+    /// Whether it is time to ask the others, which it is once.
+    pub(super) fn is_to_ask(&mut self, idle: Duration, now: Instant) -> bool {
+        let is_old = |asked: Instant| now.saturating_duration_since(asked) >= ANSWER;
+        let is_due = idle >= ASK_AT && self.asked.is_none_or(is_old);
+        if is_due {
+            self.asked = Some(now);
+        }
+        is_due
+    }
+
+    /// Those that are waited for and do not wait.
+    pub(super) fn blamed(&self) -> BTreeSet<Rank> {
+        let waited_for = self.waits.values().flat_map(|(wait, _)| &wait.waits_for);
+        waited_for
+            .filter(|rank| !self.waits.contains_key(rank))
+            .copied()
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stall() -> Stall {
+        Stall {
+            waits: BTreeMap::new(),
+            next_warning: FIRST_WARNING,
+            asked: None,
+        }
+    }
+
+    fn just_before(time: Duration) -> Duration {
+        time.saturating_sub(Duration::from_millis(1))
+    }
+
+    #[test]
+    fn others_are_asked_once_it_has_taken_long_and_again_once_an_answer_is_overdue() {
+        let (mut stall, start) = (stall(), Instant::now());
+        assert!(!stall.is_to_ask(just_before(ASK_AT), start));
+        assert!(stall.is_to_ask(ASK_AT, start));
+        assert!(!stall.is_to_ask(ASK_AT * 2, start + just_before(ANSWER)));
+        assert!(!stall.is_to_ask(just_before(ASK_AT), start + ANSWER));
+        assert!(stall.is_to_ask(ASK_AT * 2, start + ANSWER));
+    }
+
+    #[test]
+    fn each_warning_comes_once_also_where_several_are_due() {
+        let mut stall = stall();
+        assert!(!stall.is_to_warn(just_before(FIRST_WARNING)));
+        let third = warning_after(warning_after(FIRST_WARNING));
+        assert!(stall.is_to_warn(third) && !stall.is_to_warn(third));
+        assert!(stall.is_to_warn(warning_after(third)));
+    }
+}
