@@ -78,15 +78,13 @@ mod tests {
     }
 
     fn desync() -> Error {
-        Error::Desync {
-            number: 1,
-            difference: "different roots".into(),
-            one: peer().into(),
-            one_call: "gather".into(),
-            other: peer().into(),
-            other_call: "gather".into(),
-            stacks: Box::default(),
-        }
+        Error::desync(
+            1,
+            "different roots",
+            (peer().into(), "gather".into()),
+            (peer().into(), "gather".into()),
+            RollCall::default(),
+        )
     }
 
     #[test]
@@ -94,13 +92,13 @@ mod tests {
         let expected = [
             (Error::config("x"), 2),
             (
-                Error::Timeout {
-                    during: "barrier #1".into(),
-                    timeout: Duration::from_secs(1),
-                    missing: Vec::new(),
-                    stacks: RollCall::default(),
-                    hint: "wait".into(),
-                },
+                Error::timed_out(
+                    "barrier #1",
+                    Duration::from_secs(1),
+                    Vec::new(),
+                    RollCall::default(),
+                    "wait",
+                ),
                 10,
             ),
             (
@@ -115,41 +113,12 @@ mod tests {
                 Error::storage("write", "/x", StorageCause::described("full")),
                 12,
             ),
-            (
-                Error::NotShared {
-                    directory: "/x".into(),
-                    hosts: Vec::new(),
-                    reason: "x".into(),
-                },
-                12,
-            ),
-            (
-                Error::Corrupt {
-                    path: "/x".into(),
-                    reason: "x".into(),
-                    writer: None,
-                    reader: None,
-                },
-                13,
-            ),
-            (
-                Error::Incompatible {
-                    what: "x".into(),
-                    ours: "1".into(),
-                    theirs: "2".into(),
-                },
-                13,
-            ),
+            (Error::not_shared("/x", Vec::new(), "x"), 12),
+            (Error::corrupt("/x", "x", None, None), 13),
+            (Error::incompatible("x", "1", "2"), 13),
             (desync(), 14),
             (Error::rendezvous("x"), 15),
-            (
-                Error::TooLarge {
-                    peer: peer(),
-                    size: 2,
-                    bound: 1,
-                },
-                1,
-            ),
+            (Error::too_large(peer(), 2, 1), 1),
         ];
         for (error, code) in expected {
             assert_eq!(error.exit_code(), code, "{error}");

@@ -58,10 +58,7 @@ fn link_lost(from: u32, other: u32) -> Error {
 }
 
 fn no_way(other: u32) -> Error {
-    Error::Rendezvous {
-        message: format!("no way to rank {other}"),
-        unreached: Some(Rank::new(other)),
-    }
+    Error::unreached(format!("no way to rank {other}"), Rank::new(other))
 }
 
 /// What a rank says of itself.
@@ -76,13 +73,13 @@ fn timed_out(others: &[u32]) -> Error {
         process: None,
         last_seen: None,
     });
-    Error::Timeout {
-        during: "moving payloads".into(),
-        timeout: Duration::from_secs(60),
-        missing: missing.collect(),
-        stacks: RollCall::default(),
-        hint: "wait longer".into(),
-    }
+    Error::timed_out(
+        "moving payloads",
+        Duration::from_secs(60),
+        missing.collect(),
+        RollCall::default(),
+        "wait longer",
+    )
 }
 
 /// What happens to rank 0.

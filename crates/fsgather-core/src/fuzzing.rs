@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, read_message, read_value};
+use crate::{error_form::SentError, read_message, read_value};
 
 /// A type of a program's that holds itself in each way there is.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -23,14 +23,15 @@ enum Tree {
 
 /// An error that another rank tells: its texts are plain, and it reads the same when it is told on.
 pub fn error(bytes: &[u8]) {
-    let Ok(error) = read_message::<Error>(bytes) else {
+    let Ok(SentError(error)) = read_message(bytes) else {
         return;
     };
     let text = error.to_string();
     let steers = |character: char| character.is_control() && !"\n\t".contains(character);
     assert!(!text.contains(steers), "{text:?}");
-    let again = postcard::to_stdvec(&error).unwrap_or_default();
-    assert_eq!(read_message(&again), Ok(error));
+    let sent = SentError(error);
+    let again = postcard::to_stdvec(&sent).unwrap_or_default();
+    assert_eq!(read_message(&again), Ok(sent));
 }
 
 /// A value of a program's.

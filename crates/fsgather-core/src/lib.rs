@@ -33,7 +33,6 @@ mod call_name;
 mod compression_setting;
 mod control;
 mod error;
-mod error_kind;
 mod peer;
 mod rank_names;
 mod whereabouts;
@@ -72,8 +71,7 @@ pub use compression_setting::CompressionSetting;
 pub use control::Control;
 pub use deadline::{Backoff, Deadline};
 pub use epoch::{ChannelId, Epoch, Round, Step};
-pub use error::{Error, PeerFailure, StorageCause};
-pub use error_kind::ErrorKind;
+pub use error::{Error, ErrorKind, PeerFailure, StorageCause, form as error_form};
 pub use exchange::{
     Contribution, Departure, Exchange, Leaves, Onlooker, Progress, ReclaimSink, Table, Ticket,
     Verdict,

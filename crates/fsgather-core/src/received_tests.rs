@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::*;
 use crate::{
     Call, CallName, Epoch, Error as Failure, Missing, Operation, Peer, PeerFailure, Rank, Site,
-    plain_line,
+    error_form::SentError, plain_line,
 };
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,13 +104,14 @@ fn a_tag_is_read_as_it_was_written_and_steers_no_terminal() {
 #[test]
 fn a_nested_error_of_kilobytes_is_refused() {
     // One byte for each error in an error, and it ends the process.
-    let poisoned = postcard::to_stdvec(&Failure::config("x").poisoned()).unwrap();
+    let poisoned = postcard::to_stdvec(&SentError(Failure::config("x").poisoned())).unwrap();
     for levels in [1000, 5000, 50_000, 5_000_000] {
         let bytes = [vec![poisoned[0]; levels], poisoned.clone()].concat();
-        let read = read_message::<Failure>(&bytes);
+        let read = read_message::<SentError>(&bytes);
         assert_eq!(read, Err(Unreadable::TooDeep(DEEPEST_MESSAGE)));
     }
-    assert_eq!(read_message(&poisoned), Ok(Failure::config("x").poisoned()));
+    let whole = SentError(Failure::config("x").poisoned());
+    assert_eq!(read_message(&poisoned), Ok(whole));
 }
 
 #[test]
@@ -240,8 +241,8 @@ fn texts_of_messages_are_plain_whatever_they_stand_for() {
             message: "\u{9b}2Jone line\nand another".into(),
         },
     };
-    let bytes = postcard::to_stdvec(&said).unwrap();
-    let heard: Failure = read_message(&bytes).unwrap();
+    let bytes = postcard::to_stdvec(&SentError(said)).unwrap();
+    let SentError(heard) = read_message(&bytes).unwrap();
     assert_eq!(
         heard.to_string(),
         "rank 0 on ?[31mevil?]0;title??WARNING: rank 9 (pid 1) failed (?2Jone line\nand another) while computing"
@@ -261,7 +262,7 @@ fn texts_of_messages_are_plain_whatever_they_stand_for() {
 proptest! {
     #[test]
     fn arbitrary_bytes_are_refused_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = read_message::<Failure>(&bytes);
+        let _ = read_message::<SentError>(&bytes);
         let _ = read_message::<Everything>(&bytes);
         if let Ok((value, _)) = read_value::<Everything>(&bytes) {
             let again = postcard::to_stdvec(&value).unwrap();

@@ -138,14 +138,16 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
             fields.set_item("calls", (one_call, other_call))?;
             "DesyncError"
         }
-        Error::TooLarge { peer, size, bound } => {
+        Error::TooLarge {
+            peer, size, bound, ..
+        } => {
             set_peer(fields, peer)?;
             fields.set_item("size", size)?;
             fields.set_item("bound", bound)?;
             "TooLargeError"
         }
         Error::Incompatible { .. } => "IncompatibleError",
-        Error::Poisoned { cause } => {
+        Error::Poisoned { cause, .. } => {
             fields.set_item("cause", exception(py, cause)?)?;
             "PoisonedError"
         }
@@ -195,6 +197,7 @@ fn describe_place(
             cause,
             peer,
             activity,
+            ..
         } => {
             fields.set_item("path", path.to_string_lossy())?;
             fields.set_item("operation", operation)?;

@@ -337,16 +337,16 @@ impl FormingStage {
         let missing: Vec<_> = absent.map(|rank| self.roster.missing(rank, now)).collect();
         if elapsed >= self.world.join_timeout {
             let world_size = self.world.world_size;
-            self.give_up(&Error::Timeout {
-                during: format!(
+            self.give_up(&Error::timed_out(
+                format!(
                     "meeting of {world_size} ranks ({} joined)",
                     world_size.count() - missing.len()
                 ),
-                timeout: self.world.join_timeout,
+                self.world.join_timeout,
                 missing,
-                hint: self.missing_hint(),
-                stacks: RollCall::default(),
-            });
+                RollCall::default(),
+                self.missing_hint(),
+            ));
         } else if elapsed >= self.next_warning {
             self.next_warning *= 2;
             self.queue.push(Action::Warn(format!(

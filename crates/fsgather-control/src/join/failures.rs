@@ -166,19 +166,19 @@ impl ExpiredSearch<'_> {
             .coordinator
             .and_then(|name| name.split_once(", pid "))
             .map(|(host, pid)| (host.to_owned(), pid.parse().unwrap_or(0)));
-        Error::Timeout {
-            during: format!("meeting (looked in {} for rank 0 {what})", self.place),
-            timeout: self.timeout,
-            missing: vec![Missing {
+        Error::timed_out(
+            format!("meeting (looked in {} for rank 0 {what})", self.place),
+            self.timeout,
+            vec![Missing {
                 rank: Rank::ZERO,
                 last_seen: process
                     .is_some()
                     .then_some((Activity::outside(Phase::Joining), self.timeout)),
                 process,
             }],
-            stacks: RollCall::default(),
+            RollCall::default(),
             hint,
-        }
+        )
     }
 }
 

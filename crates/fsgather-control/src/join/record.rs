@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr};
 
-use fsgather_core::{Error, Peer, ProcessId, Start, WorldSize, read_message};
+use fsgather_core::{Error, Peer, ProcessId, Start, WorldSize, error_form, read_message};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -31,6 +31,7 @@ pub struct RendezvousRecord {
     /// Where messages are left when the world meets through marker files.
     pub markers: Option<MarkerPlace>,
     /// Why rank 0 has given up, for those that could not reach it.
+    #[serde(with = "error_form::optional")]
     pub refusal: Option<Error>,
     /// Who has refused, where the refusal stays for those who come later.
     pub refuser: Option<Refuser>,
@@ -138,11 +139,11 @@ impl RendezvousRecord {
         let (version, rest) = bytes.split_first_chunk::<2>().ok_or_else(no_record)?;
         let version = u16::from_le_bytes(*version);
         if version != VERSION {
-            return Err(Error::Incompatible {
-                what: "a rendezvous record".into(),
-                ours: VERSION.to_string(),
-                theirs: version.to_string(),
-            });
+            return Err(Error::incompatible(
+                "a rendezvous record",
+                VERSION.to_string(),
+                version.to_string(),
+            ));
         }
         read_message(rest).map_err(|_| no_record())
     }

@@ -344,11 +344,11 @@ impl Seeker {
             JoinEvent::Unable(cause) => return Err(JoinFailure::Own(cause)),
             JoinEvent::Unreachable(why) => self.is_unreachable(name, Obstacle::Unconnected, why),
             JoinEvent::Foreign(theirs, why) => {
-                self.failures.foreign = Some(Error::Incompatible {
-                    what: format!("the wire protocol of the process at {name}"),
-                    ours: VERSION.to_string(),
-                    theirs: theirs.to_string(),
-                });
+                self.failures.foreign = Some(Error::incompatible(
+                    format!("the wire protocol of the process at {name}"),
+                    VERSION.to_string(),
+                    theirs.to_string(),
+                ));
                 self.is_unreachable(name, Obstacle::Unanswered, why);
             }
             JoinEvent::Failed(why) => {

@@ -45,18 +45,18 @@ impl Member {
                     now.saturating_duration_since(heard),
                 )),
             };
-            let cause = Error::Timeout {
+            let cause = Error::timed_out(
                 during,
-                timeout: timeout.saturating_add(GRACE),
-                missing: vec![missing],
-                stacks: self.watching.roll_call(),
-                hint: format!(
+                timeout.saturating_add(GRACE),
+                vec![missing],
+                self.watching.roll_call(),
+                format!(
                     "see whether rank 0 is stopped or its host unreachable; set FSGATHER_TIMEOUT to more than {} to \
                      wait longer (rank 0 has {} on top of it, since only it could say for whom all wait)",
                     duration_text(timeout),
                     duration_text(GRACE)
                 ),
-            };
+            );
             self.fail_channel(id, &cause);
             self.has_given_up = true;
         }

@@ -154,12 +154,12 @@ impl Core {
 
     /// What arrived is not what `writer` sent.
     pub(super) fn corrupt(&self, writer: Rank, reason: impl Into<String>) -> Error {
-        Error::Corrupt {
-            path: "a payload sent directly".into(),
-            reason: reason.into(),
-            writer: Some(self.peer(writer)),
-            reader: Some(self.peer(self.rank)),
-        }
+        Error::corrupt(
+            "a payload sent directly",
+            reason,
+            Some(self.peer(writer)),
+            Some(self.peer(self.rank)),
+        )
     }
 
     /// Nothing has moved for too long.
@@ -172,12 +172,12 @@ impl Core {
                 last_seen: None,
             }
         });
-        Error::Timeout {
-            during: "moving payloads between ranks".into(),
+        Error::timed_out(
+            "moving payloads between ranks",
             timeout,
-            missing: missing.collect(),
-            stacks: RollCall::default(),
-            hint: if timeout == self.timeout {
+            missing.collect(),
+            RollCall::default(),
+            if timeout == self.timeout {
                 format!(
                     "set FSGATHER_TIMEOUT to more than {} to wait longer",
                     duration_text(timeout)
@@ -185,7 +185,7 @@ impl Core {
             } else {
                 "give this call a longer time-out to wait longer".into()
             },
-        }
+        )
     }
 }
 

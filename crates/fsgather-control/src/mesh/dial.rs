@@ -116,10 +116,7 @@ fn no_way(core: &Core, to: Rank, tried: &str) -> Error {
         core.peer(core.rank),
         core.peer(to),
     );
-    Error::Rendezvous {
-        message,
-        unreached: Some(to),
-    }
+    Error::unreached(message, to)
 }
 
 /// Tries addresses at the same time; the first on which that rank proves to be there counts.

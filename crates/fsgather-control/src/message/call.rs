@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fsgather_core::{Activity, Call, ChannelId, Contribution, Epoch, Error, Rank, Step, Verdict};
+use fsgather_core::{
+    Activity, Call, ChannelId, Contribution, Epoch, Error, Rank, Step, Verdict, error_form,
+};
 use serde::{Deserialize, Serialize};
 
 /// A message of a member about a call, or the failure of a communicator.
@@ -48,6 +50,7 @@ pub enum CallRequest {
         /// The communicator that has to fail.
         channel: ChannelId,
         /// The reason.
+        #[serde(with = "error_form")]
         cause: Error,
         /// The activity that has failed.
         activity: Activity,
@@ -85,6 +88,7 @@ pub enum CallReply {
         /// The communicator.
         channel: ChannelId,
         /// The reason.
+        #[serde(with = "error_form")]
         cause: Error,
     },
     /// A payload is not needed any more.

@@ -1,6 +1,6 @@
 //! Messages about the end of ranks and of the world: [`EndRequest`] and [`EndReply`].
 
-use fsgather_core::{Error, Peer, Rank, Site};
+use fsgather_core::{Error, Peer, Rank, Site, error_form};
 use serde::{Deserialize, Serialize};
 
 /// A message of a member that ends, or has seen another one end.
@@ -14,11 +14,13 @@ pub enum EndRequest {
     /// The member makes no more calls, and stays as long as others have to read what it keeps.
     Stay {
         /// The reason, if something went wrong.
+        #[serde(with = "error_form::optional")]
         cause: Option<Error>,
     },
     /// The member leaves without waiting for the others.
     Leave {
         /// The reason, if something went wrong.
+        #[serde(with = "error_form::optional")]
         cause: Option<Error>,
     },
     /// A process on the member's host, with the pid of this rank, has ended.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fsgather_core::{Error, ProcessId, Rank, Start, WorldSize};
+use fsgather_core::{Error, ProcessId, Rank, Start, WorldSize, error_form};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -84,7 +84,7 @@ pub struct Welcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusalReason {
     /// The world has failed, or cannot have this process as a member.
-    Failed(Error),
+    Failed(#[serde(with = "error_form")] Error),
     /// The world has formed with another process as this rank.
     AlreadyFormed {
         /// The running job and that process.

@@ -444,10 +444,15 @@ fn record(
 /// All are told of it, so that it has to say whose interfaces these are.
 fn with_own_name(config: &Config, error: Error) -> Error {
     match error {
-        Error::Rendezvous { message, unreached } => Error::Rendezvous {
-            message: format!("rank {} on {}: {message}", config.rank, config.process.host),
-            unreached,
-        },
+        Error::Rendezvous {
+            message, unreached, ..
+        } => {
+            let message = format!("rank {} on {}: {message}", config.rank, config.process.host);
+            match unreached {
+                Some(rank) => Error::unreached(message, rank),
+                None => Error::rendezvous(message),
+            }
+        }
         other => other,
     }
 }

@@ -32,18 +32,11 @@ pub fn read_owner(path: &Path, own: OwnUid) -> Result<OwnerRecord, Error> {
         };
         Error::storage("read", &path, cause)
     })?;
-    let corrupt = |reason: String| Error::Corrupt {
-        path: path.clone(),
-        reason,
-        writer: None,
-        reader: None,
-    };
+    let corrupt = |reason: String| Error::corrupt(path.clone(), reason, None, None);
     let record = OwnerRecord::from_text(&bytes).map_err(|error| match error {
-        owner::OwnerRecordError::Version(theirs) => Error::Incompatible {
-            what: format!("the owner record {}", path.display()),
-            ours: "1".into(),
-            theirs,
-        },
+        owner::OwnerRecordError::Version(theirs) => {
+            Error::incompatible(format!("the owner record {}", path.display()), "1", theirs)
+        }
         other => corrupt(other.to_string()),
     })?;
     match RendezvousEntry::parse(&name) {

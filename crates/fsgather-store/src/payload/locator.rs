@@ -55,12 +55,8 @@ impl Locator {
         if !self.compression.is_supported() {
             return Err(self.unsupported());
         }
-        let implausible = |reason: String| Error::Corrupt {
-            path: self.name.to_string().into(),
-            reason,
-            writer: None,
-            reader: None,
-        };
+        let implausible =
+            |reason: String| Error::corrupt(self.name.to_string(), reason, None, None);
         let chunks = format::chunk_count(self.raw_len);
         // A chunk takes at least one byte, and never more than it holds.
         let is_right = if self.compression == Compression::NONE {

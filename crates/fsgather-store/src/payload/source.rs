@@ -441,23 +441,23 @@ impl Source {
                     ),
                 },
             ),
-            Trouble::Damaged(Damage::Version { found }) => Error::Incompatible {
-                what: format!("the payload file {} of rank {rank}", self.path.display()),
-                ours: VERSION.to_string(),
-                theirs: found.to_string(),
-            },
-            Trouble::Damaged(damage) => Error::Corrupt {
-                path: self.path.clone(),
-                reason: format!(
+            Trouble::Damaged(Damage::Version { found }) => Error::incompatible(
+                format!("the payload file {} of rank {rank}", self.path.display()),
+                VERSION.to_string(),
+                found.to_string(),
+            ),
+            Trouble::Damaged(damage) => Error::corrupt(
+                self.path.clone(),
+                format!(
                     "{damage} (payload of rank {rank}, file system {mount}, read {})",
                     match tries {
                         1 => "once".into(),
                         _ => format!("{tries} times over {}", duration_text(spent)),
                     }
                 ),
-                writer: None,
-                reader: None,
-            },
+                None,
+                None,
+            ),
         }
     }
 }

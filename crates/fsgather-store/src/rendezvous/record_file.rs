@@ -42,11 +42,11 @@ pub(crate) fn read_record(path: &Path, own: OwnUid) -> Result<Record, Unread> {
     listing::refresh(path);
     let bytes = file::read_small(path, &[own.0], record::MAX_LEN)?;
     Record::from_bytes(&bytes).map_err(|error| match error {
-        RecordError::Version(theirs) => Unread::Incompatible(Error::Incompatible {
-            what: format!("the rendezvous record {}", path.display()),
-            ours: Record::version().to_string(),
-            theirs: theirs.to_string(),
-        }),
+        RecordError::Version(theirs) => Unread::Incompatible(Error::incompatible(
+            format!("the rendezvous record {}", path.display()),
+            Record::version().to_string(),
+            theirs.to_string(),
+        )),
         other => Unread::Record(other),
     })
 }

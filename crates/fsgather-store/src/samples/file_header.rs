@@ -105,10 +105,10 @@ pub(crate) fn read_preamble(
     match preamble {
         Some((VERSION, len, hash)) if len <= MAX_HEADER_BYTES => Ok(Some((len as usize, hash))),
         None | Some((VERSION, ..)) => Ok(None),
-        Some((theirs, ..)) => Err(Error::Incompatible {
-            what: format!("the file of samples {}", path.display()),
-            ours: VERSION.to_string(),
-            theirs: theirs.to_string(),
-        }),
+        Some((theirs, ..)) => Err(Error::incompatible(
+            format!("the file of samples {}", path.display()),
+            VERSION.to_string(),
+            theirs.to_string(),
+        )),
     }
 }

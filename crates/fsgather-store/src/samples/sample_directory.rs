@@ -240,12 +240,12 @@ impl SampleDirectory {
             .and_then(|open| file::read_exact_at(&open, &mut value, place.offset))
             .map_err(|error| failed(&error))?;
         if Hash64::of(&value) != place.hash {
-            return Err(Error::Corrupt {
-                path: file.path.clone(),
-                reason: "a result has changed since it was found".into(),
-                writer: None,
-                reader: None,
-            });
+            return Err(Error::corrupt(
+                file.path.clone(),
+                "a result has changed since it was found",
+                None,
+                None,
+            ));
         }
         Ok(value)
     }

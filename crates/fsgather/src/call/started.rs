@@ -344,11 +344,11 @@ fn excess(guard: &CallGuard, verdict: &Verdict) -> Option<Error> {
     let bodies = &verdict.table.as_ref()?.bodies;
     let mut ranks = (0..).map(Rank::new).zip(bodies);
     ranks.find_map(|(rank, body)| match PayloadHeader::from_body(body)? {
-        PayloadHeader::TooLarge { len } => Some(Error::TooLarge {
-            peer: guard.inner.peer(rank).cloned()?,
-            size: len,
+        PayloadHeader::TooLarge { len } => Some(Error::too_large(
+            guard.inner.peer(rank).cloned()?,
+            len,
             bound,
-        }),
+        )),
         _ => None,
     })
 }

@@ -149,15 +149,17 @@ pub(crate) fn decode<T: DeserializeOwned>(
     writer: Option<&Peer>,
     reader: &Peer,
 ) -> Result<T, Error> {
-    codec.decode(bytes).map_err(|reason| Error::Corrupt {
-        path: PathBuf::from("a payload"),
-        reason: format!(
-            "it does not decode as {} in {}: {reason}",
-            type_name::<T>(),
-            codec.name()
-        ),
-        writer: writer.cloned(),
-        reader: Some(reader.clone()),
+    codec.decode(bytes).map_err(|reason| {
+        Error::corrupt(
+            PathBuf::from("a payload"),
+            format!(
+                "it does not decode as {} in {}: {reason}",
+                type_name::<T>(),
+                codec.name()
+            ),
+            writer.cloned(),
+            Some(reader.clone()),
+        )
     })
 }
 

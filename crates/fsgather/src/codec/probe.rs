@@ -175,7 +175,7 @@ mod tests {
         assert!(!has_to_be_described::<Plain>());
         assert!(!has_to_be_described::<Tree>());
         assert!(!has_to_be_described::<Vec<(u32, f32)>>());
-        assert!(!has_to_be_described::<fsgather_core::Error>());
+        assert!(!has_to_be_described::<fsgather_core::error_form::SentError>());
         assert!(!has_to_be_described::<uuid::Uuid>());
     }
 

@@ -135,19 +135,18 @@ fn not_fetched(rank: Rank, why: &str, is_late: bool, timeout: Duration) -> Error
             "rank {rank} got no record of rank 0 from {PLACE}: {why}"
         ));
     }
-    Error::Timeout {
-        during: format!("meeting (looked in {PLACE} for rank 0's record: {why})"),
+    Error::timed_out(
+        format!("meeting (looked in {PLACE} for rank 0's record: {why})"),
         timeout,
-        missing: vec![Missing {
+        vec![Missing {
             rank: Rank::ZERO,
             process: None,
             last_seen: None,
         }],
-        stacks: RollCall::default(),
-        hint: "see whether rank 0 was started and uses the same rendezvous, or set \
-               FSGATHER_JOIN_TIMEOUT to wait longer"
-            .into(),
-    }
+        RollCall::default(),
+        "see whether rank 0 was started and uses the same rendezvous, or set \
+               FSGATHER_JOIN_TIMEOUT to wait longer",
+    )
 }
 
 /// What the channel hands over is believed, also that there is no world; but it has to be a record.

@@ -60,11 +60,7 @@ impl Blindness {
             .map(|&rank| processes[rank].host.clone())
             .collect();
         hosts.dedup();
-        Error::NotShared {
-            directory: directory.to_owned(),
-            hosts,
-            reason: self.reason,
-        }
+        Error::not_shared(directory.to_owned(), hosts, self.reason)
     }
 }
 

@@ -23,11 +23,8 @@ impl Bound {
 
     /// What is wrong with a payload of so many bytes that a rank hands in, if anything is.
     pub(crate) fn problem(self, len: u64, peer: impl FnOnce() -> Peer) -> Option<Error> {
-        self.check(len).map(|(size, bound)| Error::TooLarge {
-            peer: peer(),
-            size,
-            bound,
-        })
+        self.check(len)
+            .map(|(size, bound)| Error::too_large(peer(), size, bound))
     }
 
     fn check(self, len: u64) -> Option<(u64, u64)> {

@@ -91,15 +91,15 @@ impl PayloadOrigin {
         place: Rank,
         path: impl Into<PathBuf>,
     ) -> Error {
-        Error::Corrupt {
-            path: path.into(),
-            reason: format!(
+        Error::corrupt(
+            path.into(),
+            format!(
                 "it is not what rank {} has handed in to {ticket}",
                 self.rank
             ),
-            writer: inner.peer(place).cloned(),
-            reader: Some(inner.me()),
-        }
+            inner.peer(place).cloned(),
+            Some(inner.me()),
+        )
     }
 }
 

@@ -186,11 +186,11 @@ impl Announced<'_> {
                     |leased| Ok(IncomingPart::Shared(leased)),
                 )
             }
-            None => Err(Error::Incompatible {
-                what: format!("the announcement of rank {rank}"),
-                ours: "the kinds 0 to 7".into(),
-                theirs: format!("{:?}", body.first()),
-            }),
+            None => Err(Error::incompatible(
+                format!("the announcement of rank {rank}"),
+                "the kinds 0 to 7",
+                format!("{:?}", body.first()),
+            )),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Ranks agree on what each has found, or fail alike: [`Agreement`].
 
-use fsgather_core::{Activity, Error, Phase, Rank, Site};
+use fsgather_core::{Activity, Error, Phase, Rank, Site, error_form::SentError};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Communicator, Options, codec::Postcard};
@@ -30,13 +30,14 @@ impl Agreement {
     }
 
     /// Returns what every rank has found, in rank order. If one has failed, all return the error of the lowest of these.
-    pub(crate) fn agree<T>(&self, own: &Result<T, Error>) -> Result<Vec<T>, Error>
+    pub(crate) fn agree<T>(&self, own: Result<T, Error>) -> Result<Vec<T>, Error>
     where
         T: Serialize + DeserializeOwned,
     {
-        let all: Vec<Result<T, Error>> = self.calls.all_gather(own)?;
-        let named = |(rank, result): (Rank, Result<T, Error>)| {
-            result.map_err(|error| match self.calls.inner.peer(rank) {
+        let own = own.map_err(SentError);
+        let all: Vec<Result<T, SentError>> = self.calls.all_gather(&own)?;
+        let named = |(rank, result): (Rank, Result<T, SentError>)| {
+            result.map_err(|SentError(error)| match self.calls.inner.peer(rank) {
                 Some(peer) => error.raised_by(peer, Activity::outside(Phase::Computing)),
                 None => error,
             })

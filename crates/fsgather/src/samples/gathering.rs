@@ -178,7 +178,7 @@ impl<C: Codec> Samples<C> {
             files: self.writer().files(),
             wanted: options.wanted(),
         });
-        let added = agreement.agree(&added)?;
+        let added = agreement.agree(added)?;
         check_wanted(added.iter().map(|added| added.wanted))?;
         let reader = Reader {
             directory: &self.directory,
@@ -280,7 +280,7 @@ impl GatherOptions<'_> {
             Ok(None) => (None, Ok(None)),
             Err(error) => (None, Err(error)),
         };
-        let verdicts = agreement.agree(&verdict)?;
+        let verdicts = agreement.agree(verdict)?;
         let refused = verdicts
             .into_iter()
             .flatten()
@@ -387,7 +387,7 @@ pub fn gather_encoded<C: Codec>(
         Ok((contents, hello)) => (contents, Ok(hello)),
         Err(error) => (Vec::new(), Err(error)),
     };
-    let (hellos, added): (Vec<_>, Vec<_>) = agreement.agree(&hello)?.into_iter().unzip();
+    let (hellos, added): (Vec<_>, Vec<_>) = agreement.agree(hello)?.into_iter().unzip();
     check_alike(&hellos)?;
     let (added, wanted): (Vec<u64>, Vec<Wanted>) = added.into_iter().unzip();
     check_wanted(wanted.into_iter())?;

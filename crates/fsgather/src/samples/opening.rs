@@ -81,7 +81,7 @@ pub(crate) fn open(
             .map(|name| name.attempt);
         Ok(Hello::new(last.unwrap_or_default(), options, &header))
     });
-    let hellos = agreement.agree(&hello)?;
+    let hellos = agreement.agree(hello)?;
     check_alike(&hellos)?;
     let last = hellos.iter().map(|hello| hello.last_attempt).max();
     let attempt = last.unwrap_or_default() + 1;
@@ -103,17 +103,17 @@ pub(crate) fn open(
         Ok(writer) => (Some(writer), Ok(name)),
         Err(error) => (None, Err(error)),
     };
-    let names = agreement.agree(&created)?;
+    let names = agreement.agree(created)?;
     let Some(writer) = writer else {
         return Err(Error::config("this rank has no file of samples"));
     };
-    let leaders = agreement.agree(&Ok(leader_of(directory, &names, rank)))?;
+    let leaders = agreement.agree(Ok(leader_of(directory, &names, rank)))?;
     let found = if leaders[rank.index()] == rank {
         look_into(directory, options, &header, attempt).map(Some)
     } else {
         Ok(None)
     };
-    let found = agreement.agree(&found)?;
+    let found = agreement.agree(found)?;
     let found: Vec<Found> = found.into_iter().flatten().collect();
     // Each file has the list unless it is long, so that no damage hides which samples are missing.
     if let Some(expectation) = options.expectation()

@@ -39,7 +39,7 @@ pub(crate) fn bring_files(agreement: &Agreement, reader: &Reader<'_>) -> Result<
     } else {
         Ok(None)
     };
-    let listings = agreement.agree(&own)?;
+    let listings = agreement.agree(own)?;
     // One after the other, so that no rank needs room for more than one copy.
     for receiver in receivers(reader) {
         let has = listings[reader.leaders[receiver.index()].index()].as_deref();
@@ -64,7 +64,7 @@ pub(crate) fn bring_files(agreement: &Agreement, reader: &Reader<'_>) -> Result<
                 Error::storage("receive samples into", reader.directory, &error)
             })?;
         }
-        agreement.agree(&received)?;
+        agreement.agree(received)?;
     }
     Ok(())
 }

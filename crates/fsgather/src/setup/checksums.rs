@@ -8,7 +8,7 @@
 use crate::join::sharing::Talk;
 use bytes::Bytes;
 use fsgather_config::settings::Verify;
-use fsgather_core::{Error, ProcessId};
+use fsgather_core::{Error, ProcessId, error_form::SentError};
 use fsgather_store::{Class, GatherDir};
 
 use super::{SetUp, decode};
@@ -17,9 +17,12 @@ impl SetUp<'_> {
     /// Whether a directory lies on a file system of the host for all members; why one cannot use it.
     pub(super) fn all_able(&self, told: &[Bytes]) -> Result<Result<bool, Error>, Error> {
         let able = told.iter().map(|able| decode(Some(able)));
-        let able: Result<Vec<Result<bool, Error>>, Error> = able.collect();
+        let able: Result<Vec<Result<bool, SentError>>, Error> = able.collect();
         let able: Result<Vec<bool>, Error> = match able {
-            Ok(able) => able.into_iter().collect(),
+            Ok(able) => able
+                .into_iter()
+                .map(|able| able.map_err(|SentError(error)| error))
+                .collect(),
             Err(error) => return Err(self.fail(error)),
         };
         Ok(able.map(|stay_here| stay_here.into_iter().all(|stays| stays)))

@@ -12,9 +12,7 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Bytes, Error> {
 
 pub(crate) fn decode<T: DeserializeOwned>(body: Option<&Bytes>) -> Result<T, Error> {
     body.and_then(|body| read_message(body).ok())
-        .ok_or_else(|| Error::Incompatible {
-            what: "a set-up message".into(),
-            ours: env!("CARGO_PKG_VERSION").into(),
-            theirs: "unknown".into(),
+        .ok_or_else(|| {
+            Error::incompatible("a set-up message", env!("CARGO_PKG_VERSION"), "unknown")
         })
 }

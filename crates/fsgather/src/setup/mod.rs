@@ -36,7 +36,8 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_core::{
-    Call, ChannelId, Contribution, Error, Operation, Phase, ProcessId, Rank, Round, lock,
+    Call, ChannelId, Contribution, Error, Operation, Phase, ProcessId, Rank, Round, error_form,
+    error_form::SentError, lock,
 };
 use fsgather_store::{
     BEAT_PERIOD, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid, cannot_be_shared,
@@ -93,7 +94,7 @@ enum PathPlan {
         is_named: bool,
     },
     /// Memory, or nothing: members do not share the directory, or it cannot be used.
-    WithoutFiles(Error),
+    WithoutFiles(#[serde(with = "error_form")] Error),
 }
 
 /// Reads any bytes as what the root tells, for fuzzers.
@@ -388,11 +389,11 @@ impl SetUp<'_> {
         let (rendezvous, own) = self.choose()?;
         let file_system = FileSystem::of(&rendezvous)?;
         if let Some(hosts) = cannot_be_shared(&file_system, &self.processes) {
-            let problem = Error::NotShared {
-                directory: rendezvous,
+            let problem = Error::not_shared(
+                rendezvous,
                 hosts,
-                reason: format!("{} is a file system of one host", file_system.name()),
-            };
+                format!("{} is a file system of one host", file_system.name()),
+            );
             return Ok((PathPlan::WithoutFiles(problem), None));
         }
         if let Err(problem) = self.allows_files(&rendezvous, &file_system) {
@@ -502,7 +503,7 @@ impl SetUp<'_> {
                 Err(problem) if is_needed(&problem) => return Err(problem),
                 Err(problem) => Err(problem),
             };
-            encode(&able)
+            encode(&able.map_err(SentError))
         })?;
         let stay_here = match self.all_able(&told)? {
             Ok(stay_here) => stay_here,

@@ -255,17 +255,17 @@ fn kernels_that_lack_system_calls_are_reported() {
 
 #[test]
 fn a_failed_meeting_is_reported_once() {
-    let timeout = Error::Timeout {
-        during: "meeting".into(),
-        timeout: Duration::from_secs(30),
-        missing: vec![Missing {
+    let timeout = Error::timed_out(
+        "meeting",
+        Duration::from_secs(30),
+        vec![Missing {
             rank: Rank::ZERO,
             process: None,
             last_seen: None,
         }],
-        stacks: RollCall::default(),
-        hint: "see whether it was started".into(),
-    };
+        RollCall::default(),
+        "see whether it was started",
+    );
     let findings = one_of_several(&rank(1), Some(&timeout), false);
     check(&findings);
     let finding = only(&findings, "waiting for rank 0 (never joined)");

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Instant};
 use bytes::Bytes;
 use fsgather_core::{
     Activity, Call, CallName, ChannelId, Contribution, Epoch, Error, Leaves, Operation,
-    PeerFailure, Phase, Rank, Recipients, Step, Table, Verdict, rank_ranges,
+    PeerFailure, Phase, Rank, Recipients, RollCall, Step, Table, Verdict, rank_ranges,
 };
 
 use super::{OpenStage, channel::Reading, round::Round, stalls::Stalls};
@@ -150,7 +150,7 @@ impl OpenStage {
     fn difference(&self, step: Step, from: Rank, call: &Call) -> Option<Error> {
         let (channel, round) = self.undecided(step)?;
         let (place, first) = round.first()?;
-        let difference = first.difference(call)?.into();
+        let difference = first.difference(call)?;
         let name = channel.name();
         let said = |rank, one: &Call, other: &Call| {
             let call = format!("{}{name}", channel.told(one).beside(other));
@@ -161,15 +161,13 @@ impl OpenStage {
         // The text is the same whoever comes first.
         both.sort_by_key(|(peer, _)| peer.rank);
         let [(one, one_call), (other, other_call)] = both;
-        Some(Error::Desync {
-            number: call.number,
+        Some(Error::desync(
+            call.number,
             difference,
-            one: one.into(),
-            one_call,
-            other: other.into(),
-            other_call,
-            stacks: Box::default(),
-        })
+            (one, one_call),
+            (other, other_call),
+            RollCall::default(),
+        ))
     }
 
     /// Releases a complete step: the only place where a call succeeds.
@@ -362,15 +360,16 @@ impl OpenStage {
         });
         let standing = self.roster.get(rank).map(|member| &member.standing);
         match (standing, waiting) {
-            (Some(Standing::Closed(site)), Some((other, other_call, number))) => Error::Desync {
+            (Some(Standing::Closed(site)), Some((other, other_call, number))) => Error::desync(
                 number,
-                difference: "different operations".into(),
-                one: self.roster.peer(rank).into(),
-                one_call: Call::new(Operation::Close, site.clone()).to_string(),
-                other: other.into(),
-                other_call,
-                stacks: Box::default(),
-            },
+                "different operations",
+                (
+                    self.roster.peer(rank),
+                    Call::new(Operation::Close, site.clone()).to_string(),
+                ),
+                (other, other_call),
+                RollCall::default(),
+            ),
             (Some(Standing::Staying(failure) | Standing::Gone(failure)), _)
                 if !failure.is_departure() =>
             {

@@ -216,20 +216,21 @@ impl OpenStage {
     fn lateness(&self, step: Step, now: Instant) -> Option<Error> {
         let (during, missing) = self.missing_in(step)?;
         let (_, round) = self.undecided(step)?;
-        Some(Error::Timeout {
+        let stacks = self.roster.roll_call(&missing, now);
+        Some(Error::timed_out(
             during,
-            timeout: round.timeout(),
-            stacks: self.roster.roll_call(&missing, now),
-            missing: missing
+            round.timeout(),
+            missing
                 .into_iter()
                 .map(|rank| self.roster.missing(rank, now))
                 .collect(),
-            hint: if round.has_own_timeout() {
-                OWN_TIME.into()
+            stacks,
+            if round.has_own_timeout() {
+                OWN_TIME
             } else {
                 MORE_TIME.into()
             },
-        })
+        ))
     }
 
     pub(super) fn warn_waiting(
@@ -305,13 +306,7 @@ impl OpenStage {
                     .collect();
                 self.fail_channel(
                     ChannelId::WORLD,
-                    &Error::Timeout {
-                        during: "close".into(),
-                        timeout: self.world.timeout,
-                        missing,
-                        hint: MORE_TIME.into(),
-                        stacks,
-                    },
+                    &Error::timed_out("close", self.world.timeout, missing, stacks, MORE_TIME),
                 );
             }
         }

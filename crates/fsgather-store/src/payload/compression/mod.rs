@@ -82,15 +82,15 @@ impl Compression {
 
     /// Returns the error for a payload that this build cannot read.
     pub(crate) fn unsupported(self, what: String) -> Error {
-        Error::Incompatible {
+        Error::incompatible(
             what,
-            ours: if Self::ZSTD.is_supported() {
-                "none and zstd".into()
+            if Self::ZSTD.is_supported() {
+                "none and zstd"
             } else {
-                "none (its cargo feature `zstd` is off)".into()
+                "none (its cargo feature `zstd` is off)"
             },
-            theirs: self.to_string(),
-        }
+            self.to_string(),
+        )
     }
 }
 

@@ -12,8 +12,14 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Activity, Missing, Peer, Rank, RollCall, duration_text,
     peer::list_missing,
-    text::{cut_text, name, plain_line},
+    text::{cut_text, plain_line},
 };
+
+pub mod form;
+mod kind;
+mod making;
+
+pub use kind::ErrorKind;
 
 /// How long a text of an error may be, in bytes. Errors travel in one message.
 const LONGEST_TEXT: usize = 64 << 10;
@@ -26,12 +32,13 @@ const LONGEST_TEXT: usize = 64 << 10;
 ///
 /// Its `Debug` is the same sentence, so that a `main` that returns it prints what people can read; `{:#?}` gives
 /// its [kind](Error::kind) as well.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A setting, argument or combination of them is wrong; the text says which and what would be
     /// right. Trying again does not help.
     #[error("{message}")]
+    #[non_exhaustive]
     Config {
         /// What is wrong and how to mend it.
         message: String,
@@ -39,6 +46,7 @@ pub enum Error {
 
     /// The ranks did not find each other. The text says where this rank looked and what to set.
     #[error("ranks could not meet: {message}")]
+    #[non_exhaustive]
     Rendezvous {
         /// What was tried and what came of it.
         message: String,
@@ -52,9 +60,9 @@ pub enum Error {
         duration_text(*.timeout),
         list_missing(.missing)
     )]
+    #[non_exhaustive]
     Timeout {
         /// The call, or the stage of meeting, that timed out.
-        #[serde(deserialize_with = "name")]
         during: String,
         /// How long nothing moved.
         timeout: Duration,
@@ -82,6 +90,7 @@ pub enum Error {
     #[error(
         "ranks are in different calls ({difference}) at call #{number}: {one} called {one_call}, {other} called {other_call}{stacks}"
     )]
+    #[non_exhaustive]
     Desync {
         /// The number of the call; see [`Call::number`](crate::Call::number).
         number: u64,
@@ -90,12 +99,10 @@ pub enum Error {
         /// One rank,
         one: Box<Peer>,
         /// and what it called, and where in its program.
-        #[serde(deserialize_with = "name")]
         one_call: String,
         /// The other rank,
         other: Box<Peer>,
         /// and what it called, and where in its program.
-        #[serde(deserialize_with = "name")]
         other_call: String,
         /// What these and others that wait in the call were called from, of those that it is known of.
         stacks: Box<RollCall>,
@@ -103,12 +110,11 @@ pub enum Error {
 
     /// A file operation failed: no space, no permission, not there. See [`Error::is_transient`].
     #[error("cannot {operation} {}: {cause}{}", in_line(.path), by_whom(.peer.as_deref(), .activity.as_ref()))]
+    #[non_exhaustive]
     Storage {
         /// The file or directory.
-        #[serde(with = "lossy_path")]
         path: PathBuf,
         /// What was tried, as a verb: `write`, `make directory`.
-        #[serde(deserialize_with = "name")]
         operation: String,
         /// Why it failed.
         cause: StorageCause,
@@ -124,9 +130,9 @@ pub enum Error {
         in_line(.directory),
         plain_line(&hosts.join(", "))
     )]
+    #[non_exhaustive]
     NotShared {
         /// The directory.
-        #[serde(with = "lossy_path")]
         directory: PathBuf,
         /// Hosts that do not see what the others see.
         hosts: Vec<String>,
@@ -136,9 +142,9 @@ pub enum Error {
 
     /// Data that was announced is not what was found, and asking again did not help.
     #[error("{} is corrupt: {reason}{}", in_line(.path), from_to(.writer.as_ref(), .reader.as_ref()))]
+    #[non_exhaustive]
     Corrupt {
         /// The file, or `inline` for data that came over the control plane.
-        #[serde(with = "lossy_path")]
         path: PathBuf,
         /// What was expected and what was found.
         reason: String,
@@ -150,6 +156,7 @@ pub enum Error {
 
     /// A rank's payload exceeds the bound that the call set. Nothing was moved.
     #[error("the payload of {peer} needs {size} bytes, but the call allows {bound}")]
+    #[non_exhaustive]
     TooLarge {
         /// Whose payload.
         peer: Peer,
@@ -163,6 +170,7 @@ pub enum Error {
     #[error(
         "{what} is of version {theirs}, this build understands {ours}; use one build of fsgather on all ranks"
     )]
+    #[non_exhaustive]
     Incompatible {
         /// What was read.
         what: String,
@@ -174,6 +182,7 @@ pub enum Error {
 
     /// An earlier call on this communicator failed, and it cannot be used any more.
     #[error("this communicator has failed before and cannot be used: {cause}")]
+    #[non_exhaustive]
     Poisoned {
         /// The earlier failure.
         cause: Box<Error>,
@@ -269,62 +278,6 @@ impl fmt::Display for StorageCause {
 }
 
 impl Error {
-    /// A wrong setting or argument.
-    #[must_use]
-    pub fn config(message: impl Into<String>) -> Self {
-        Self::Config {
-            message: message.into(),
-        }
-    }
-
-    /// A call on a communicator that has been closed.
-    #[must_use]
-    pub fn closed() -> Self {
-        Self::config("this communicator is closed")
-    }
-
-    /// A rank that could not go on with what it did.
-    #[must_use]
-    pub const fn peer_failed(peer: Peer, activity: Activity, failure: PeerFailure) -> Self {
-        Self::PeerFailed {
-            peer,
-            activity,
-            failure,
-        }
-    }
-
-    /// A rank's own failure, in its words.
-    #[must_use]
-    pub fn raised(peer: Peer, activity: Activity, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self::peer_failed(peer, activity, PeerFailure::Raised { message })
-    }
-
-    /// A failed meeting.
-    #[must_use]
-    pub fn rendezvous(message: impl Into<String>) -> Self {
-        Self::Rendezvous {
-            message: message.into(),
-            unreached: None,
-        }
-    }
-
-    /// A failed file operation, not yet attributed to a rank.
-    #[must_use]
-    pub fn storage(
-        operation: impl Into<String>,
-        path: impl Into<PathBuf>,
-        cause: impl Into<StorageCause>,
-    ) -> Self {
-        Self::Storage {
-            path: path.into(),
-            operation: operation.into(),
-            cause: cause.into(),
-            peer: None,
-            activity: None,
-        }
-    }
-
     /// The same error with rank and activity filled in where they belong and are not known yet.
     #[must_use]
     pub fn raised_by(mut self, who: &Peer, doing: Activity) -> Self {
@@ -558,21 +511,5 @@ fn in_line(path: &Path) -> String {
     plain_line(&path.to_string_lossy()).into_owned()
 }
 
-/// Paths travel as text: a name that is not UTF-8 must not keep an error from being told.
-mod lossy_path {
-    use std::path::{Path, PathBuf};
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&path.to_string_lossy())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<PathBuf, D::Error> {
-        String::deserialize(source).map(PathBuf::from)
-    }
-}
-
 #[cfg(test)]
-#[path = "error_tests.rs"]
 mod tests;
