@@ -81,8 +81,8 @@ mod tests {
         Error::desync(
             1,
             "different roots",
-            (peer().into(), "gather".into()),
-            (peer().into(), "gather".into()),
+            (peer(), "gather".into()),
+            (peer(), "gather".into()),
             RollCall::default(),
         )
     }

@@ -103,6 +103,11 @@ fn slot() -> Option<&'static ProgressSlot> {
     slot.filter(|slot| slot.process == std::process::id())
 }
 
+/// Whether `fsgather run` shows the progress of this rank.
+pub(crate) fn is_shown() -> bool {
+    slot().is_some()
+}
+
 /// Writes the progress of this rank, if `fsgather run` shows it. It never waits, and a failure is ignored.
 pub(crate) fn write(record: &[u64; CallRecord::WORDS], done: u64, total: Option<u64>) {
     if let Some(slot) = slot() {

@@ -9,12 +9,16 @@ use fsgather_store::{Rules, sweep_calls};
 use crate::{calls_place, group_state::GroupState};
 
 /// No recorder.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Observer {}
 
 #[expect(clippy::unused_self, reason = "observer.rs has the same functions")]
 impl Observer {
     pub(crate) const fn of_rank(_: Rank, _: &RankNames, _: &[ProcessId]) -> Self {
+        Self {}
+    }
+
+    pub(crate) const fn of_thread(_: Rank, _: &[ProcessId]) -> Self {
         Self {}
     }
 

@@ -12,48 +12,45 @@ use fsgather_store::calls::CallsHeader;
 
 use crate::{calls_place, group_state::GroupState};
 
-/// The recorder of the calls of a rank; none for ranks that are threads of one process.
-#[derive(Debug, Default)]
-pub(crate) struct Observer(Option<Recording>);
+/// The recorder of the calls of a rank.
+#[derive(Debug)]
+pub(crate) struct Observer(Recording);
 
 impl Observer {
     /// The one of the rank that this process is; `names` has the names of ranks in the job.
     pub(crate) fn of_rank(rank: Rank, names: &RankNames, processes: &[ProcessId]) -> Self {
-        Self(Some(Recording::new(rank, names, processes)))
+        Self(Recording::new(rank, names, processes))
+    }
+
+    /// The one of a rank that is a thread of this process.
+    pub(crate) fn of_thread(rank: Rank, processes: &[ProcessId]) -> Self {
+        Self(Recording::of_thread(rank, processes))
     }
 
     pub(crate) fn observe(&self, ticket: &Ticket, event: CallEvent<'_>) {
-        if let Some(recording) = &self.0 {
-            recording.observe(ticket, event);
-        }
+        self.0.observe(ticket, event);
     }
 
     /// Notes that a call has failed in a way that people will want to look into. Warns if this rank is the one that `speaks`.
     pub(crate) fn fail(&self, speaks: bool) {
-        if let Some(recording) = &self.0 {
-            recording.fail(speaks);
-        }
+        self.0.fail(speaks);
     }
 
     /// Ends with the world. `closed`: all ranks have closed it together; `alone`: nothing else was kept in its directory.
     pub(crate) fn end(&self, closed: bool, alone: bool) {
-        if let Some(recording) = &self.0 {
-            recording.end(closed, alone);
-        }
+        self.0.end(closed, alone);
     }
 
     /// The number of calls that have begun, and the file that has the last of them.
     pub(crate) fn last_calls(&self) -> Option<(u64, Vec<u8>)> {
-        self.0.as_ref()?.last_calls()
+        self.0.last_calls()
     }
 
     /// Keeps the calls that begin from now on in a file, if that is wanted and possible.
     ///
     /// `joined_at` is the time when this rank began to meet the others, `names` has the names of ranks in the job.
     pub(crate) fn keep(inner: &GroupState, keep: Trace, joined_at: SystemTime, names: &RankNames) {
-        let Some(recording) = &inner.world.observer.0 else {
-            return;
-        };
+        let recording = &inner.world.observer.0;
         if keep == Trace::Off {
             return;
         }

@@ -102,6 +102,7 @@ impl WorldState {
         told: PathRequest,
         context: LocalContext,
     ) -> Self {
+        let observer = Observer::of_thread(rank, &processes);
         Self {
             communicator,
             rank,
@@ -122,7 +123,7 @@ impl WorldState {
             directories: Directories::default(),
             file_calls: FileCalls::default(),
             open_calls: OpenCalls::default(),
-            observer: Observer::default(),
+            observer,
             lost: Mutex::default(),
             process: std::process::id(),
         }

@@ -158,7 +158,7 @@ fn functions_of_types_that_the_documentation_names_exist() {
 
 #[test]
 fn texts_of_all_errors_are_on_the_page_of_errors() {
-    let source = fs::read_to_string(root().join("crates/fsgather-core/src/error.rs"));
+    let source = fs::read_to_string(root().join("crates/fsgather-core/src/error/mod.rs"));
     let source = source.expect("the source of the errors");
     let page = fs::read_to_string(root().join("docs/reference/errors.md")).expect("the page");
     let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -30,7 +30,7 @@ fn templates_fit_what_they_describe_and_nothing_else() {
 
 #[test]
 fn every_variant_has_a_section() {
-    const ERRORS: &str = include_str!("../../../crates/fsgather-core/src/error.rs");
+    const ERRORS: &str = include_str!("../../../crates/fsgather-core/src/error/mod.rs");
     let (_, after) = ERRORS.split_once("pub enum Error {").expect("the type");
     let (variants, _) = after.split_once("\n}").expect("its end");
     let variants: BTreeSet<&str> = variants

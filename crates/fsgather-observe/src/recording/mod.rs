@@ -101,7 +101,17 @@ impl std::fmt::Debug for Kept {
 }
 
 impl Recording {
-    /// Returns the recording of a rank. `names` has the names of ranks in the job, `processes` those that are ranks, by rank.
+    /// Returns the recording of a rank that is a thread: only the log has its calls.
+    #[must_use]
+    pub fn of_thread(rank: Rank, processes: &[ProcessId]) -> Self {
+        Self {
+            recorder: Arc::new(Recorder::of_thread(rank, processes)),
+            names: RankNames::default(),
+            kept: OnceLock::new(),
+        }
+    }
+
+    /// Returns the recording of a rank that is a process. `names` has the names of ranks in the job, `processes` those that are ranks, by rank.
     #[must_use]
     pub fn new(rank: Rank, names: &RankNames, processes: &[ProcessId]) -> Self {
         Self {

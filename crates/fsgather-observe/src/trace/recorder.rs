@@ -39,6 +39,8 @@ const MAX_OPEN_CALLS: usize = 4096;
 #[derive(Debug)]
 pub struct Recorder {
     rank: Rank,
+    /// Whether the rank is this process, so that its progress is to be shown, and not one of several threads.
+    is_process: bool,
     names: RankNames,
     processes: Vec<ProcessId>,
     origin: Instant,
@@ -73,12 +75,23 @@ struct Open {
 }
 
 impl Recorder {
-    /// Returns the recorder of a rank. `names` has the names of ranks in the job, `processes` those that are ranks, by rank.
+    /// Returns the recorder of a rank that is a process. `names` has the names of ranks in the job, `processes` those that are ranks, by rank.
     #[must_use]
     pub fn new(rank: Rank, names: &RankNames, processes: &[ProcessId]) -> Self {
         Self {
-            rank,
+            is_process: true,
             names: names.clone(),
+            ..Self::of_thread(rank, processes)
+        }
+    }
+
+    /// Returns the recorder of a rank that is a thread: it only writes the log.
+    #[must_use]
+    pub fn of_thread(rank: Rank, processes: &[ProcessId]) -> Self {
+        Self {
+            rank,
+            is_process: false,
+            names: RankNames::default(),
             processes: processes.to_vec(),
             origin: Instant::now(),
             began: SystemTime::now(),
@@ -185,7 +198,16 @@ impl Recorder {
         }
     }
 
+    /// Whether somebody sees the record of a call that begins now.
+    fn is_wanted(&self) -> bool {
+        let has_progress = self.is_process && progress::is_shown();
+        has_progress || self.file.get().is_some() || tracing::enabled!(tracing::Level::DEBUG)
+    }
+
     fn begin(&self, ticket: &Ticket, ranks: u32, waits: bool) {
+        if !self.is_wanted() {
+            return;
+        }
         let call = &ticket.call;
         let now = Instant::now();
         let begun = self.time(now);
@@ -315,7 +337,9 @@ impl Recorder {
         let done = moved.saturating_sub(open.moved_before_phase);
         // What goes through compression, or both ways, is counted as it moves.
         let done = open.phase_bytes.map_or(done, |bytes| done.min(bytes));
-        progress::write(words, done, open.phase_bytes);
+        if self.is_process {
+            progress::write(words, done, open.phase_bytes);
+        }
         // A later call takes the place of a call that takes long.
         if number + KEPT > count
             && let Some(file) = self.file.get()
