@@ -1,10 +1,11 @@
 # shellcheck shell=bash
 # Kills evaluations at random moments, restarts each twice with 1 to 6 ranks, and compares the results with those of one undisturbed process.
 #
-#   scripts/prove samples [--evaluations 100] [--samples 600] [--seed S] [--directory DIR]
+#   scripts/prove samples [--evaluations 100] [--samples 1200] [--seed S] [--directory DIR]
 #
-# Ranks are killed alone or all at once, terminated, raise an exception, or run out of memory. No more than the last second of a killed rank may
-# be computed again. DIR is where samples are kept, such as a directory on NFS; by default a temporary one.
+# Ranks are killed alone or all at once, terminated, raise an exception, or run out of memory: of their address space, and of a control group in
+# which the kernel kills the largest process (left out, with the reason, if no control group can be made). No more than the last second of a
+# killed rank may be computed again. DIR is where samples are kept, such as a directory on NFS; by default a temporary one.
 count_of() { value "$@" && number "$1" "$2"; }
 arguments=("$@")
 while (($#)); do

@@ -1,7 +1,7 @@
 """A rank of an evaluation that may be killed at any moment: rank.py DIRECTORY LOGS SAMPLES HARM ATTEMPT.
 
 Each result follows from the sample's number alone. Every computed sample is a line in a log of this process: when its result had been added, and its number.
-HARM is what rank 1, or the only one, does to itself in the middle: `exception`, `memory` or `-`.
+HARM is what rank 1, or the only one, does to itself in the middle: `exception`, `address space`, `memory group` or `-`.
 """
 
 import os
@@ -37,6 +37,13 @@ def padded_share(missing: list[int], rank: int, world_size: int, seed: int) -> l
     return order[rank::world_size]
 
 
+def fill_memory() -> None:
+    """Needs more than its control group has, until the kernel kills this process."""
+    blocks = []
+    while True:
+        blocks.append(b"x" * (8 << 20))
+
+
 def main() -> None:
     directory, logs, count, harm, attempt = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], int(sys.argv[5])
     communicator = fsgather.default_communicator()
@@ -51,6 +58,8 @@ def main() -> None:
         if harm != "-" and rank == min(1, world_size - 1) and done == len(share) // 2:
             if harm == "exception":
                 raise ValueError("the model has failed")
+            if harm == "memory group":
+                fill_memory()
             resource.setrlimit(resource.RLIMIT_AS, (1, 1))
             bytearray(1 << 30)
         time.sleep(WORK_SECONDS)
