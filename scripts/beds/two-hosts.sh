@@ -2,7 +2,7 @@
 # Two hosts that share a file system; sourced by proofs.
 #
 # `take_up BED` starts them. After it, `on HOST SCRIPT` runs a shell script on host 1 or 2, $SHARED is the shared directory there, $OWN a
-# directory of each host, and $ROUNDS and $FSGATHER are programs. `take_down` ends the hosts.
+# directory of each host, and $ROUNDS, $SAMPLES and $FSGATHER are programs. `take_down` ends the hosts.
 #
 # The hosts of nfs and smb are virtual machines. All other file systems are mounted on this machine; their hosts are namespaces with their own
 # host names, addresses, boot ids and mounts.
@@ -28,7 +28,7 @@ script_of() {
 take_up() {
   bed=$(script_of "$1") || return
   export BED_STATE=$state/file-system CLIENTS=$1
-  local up=("$bed" up "$programs/fsgather" "$programs/examples/rounds")
+  local up=("$bed" up "$programs/fsgather" "$programs/examples/"{rounds,samples})
   "$bed" install
   # shellcheck disable=SC2034,SC2317,SC2329
   case $1 in
@@ -38,7 +38,7 @@ take_up() {
         nfs4-nocto) NFS_OPTIONS=nocto "${up[@]}" ;;
         *) "${up[@]}" ;;
       esac
-      SHARED=/shared OWN=/tmp FSGATHER=/host/fsgather ROUNDS=/host/rounds
+      SHARED=/shared OWN=/tmp FSGATHER=/host/fsgather ROUNDS=/host/rounds SAMPLES=/host/samples
       on() { "$bed" exec "$1" "$2"; }
       ;;
     *)
@@ -48,6 +48,7 @@ take_up() {
       # shellcheck disable=SC2153
       BED_STATE=$state/hosts HOST1_DIR=$HOST1_DIR HOST2_DIR=$HOST2_DIR "$beds/hosts.sh" up 2
       SHARED=$state/hosts/shared OWN=$state/hosts/local FSGATHER=$programs/fsgather ROUNDS=$programs/examples/rounds
+      SAMPLES=$programs/examples/samples
       on() { BED_STATE=$state/hosts "$beds/hosts.sh" exec "node$1" sh -c "$2"; }
       ;;
   esac

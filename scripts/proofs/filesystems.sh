@@ -1,14 +1,16 @@
 # shellcheck shell=bash
 # Runs gathers between two hosts on real shared file systems, and compares every byte. Installs Debian packages.
 #
-#   scripts/prove filesystems [SYSTEM...] [--gathers N] [--ranks N] [--control tcp|markers|both] [--large BYTES]
+#   scripts/prove filesystems [SYSTEM...] [--gathers N] [--evaluations N] [--ranks N] [--control tcp|markers|both] [--large BYTES]
 #
 # Systems (default: all): fuse (two FUSE mounts that trust their caches for 30 s), nfs3, nfs4, nfs4-nocto and smb (the kernel's clients in
 # virtual machines; SMB_OPTIONS), gluster, ceph, sshfs, sshfs-default (which caches listings for 20 s), s3fs and rclone (a bucket), moosefs,
 # juicefs, seaweedfs, bindfs, mergerfs, unionfs. For each system and control plane: N calls in a row (100; 20 in virtual machines,
 # whose processors are emulated) by one process for each of 4 ranks, a fifth of them all-gathers, with small payloads that travel inline and
 # large ones (1.5 MB) in files; then N/10 gathers by new processes. Prints the number of right results, and the median and maximum time in
-# milliseconds; the time of a call is that of its slowest rank. Fails if a result is wrong or if any file is left behind.
+# milliseconds; the time of a call is that of its slowest rank. Then N evaluations (5) by ranks on both hosts, which add results by name: one
+# rank or all are killed at a random moment, and another number of ranks completes the evaluation and compares all results with those of one
+# process. Fails if a result is wrong or if any file is left behind.
 beds=$PWD/scripts/beds
 state=$(mktemp -d)
 # shellcheck source-path=SCRIPTDIR source=beds/two-hosts.sh
@@ -20,10 +22,11 @@ clean_up() {
 }
 trap clean_up EXIT
 
-chosen_gathers= ranks=4 controls=(tcp) large=1500000 small=1000 chosen=()
+chosen_gathers= evaluations=5 ranks=4 controls=(tcp) large=1500000 small=1000 chosen=()
 while (($#)); do
   case $1 in
     --gathers) value "$@" && number "--gathers" "$2" && chosen_gathers=$2 && shift ;;
+    --evaluations) value "$@" && number "--evaluations" "$2" && evaluations=$2 && shift ;;
     --ranks) value "$@" && number "--ranks" "$2" && ranks=$2 && shift ;;
     --large) value "$@" && number "--large" "$2" && large=$2 && shift ;;
     --control)
@@ -111,6 +114,38 @@ fresh() {
   awk '$1 == "fresh" { print $2 }' "$state"/rank.* | figures "$system $control fresh processes" "$runs" || touch "$state/failed"
 }
 
+# Each result of a first attempt takes 20 ms.
+evaluations_survive() {
+  local most=$ranks ranks number victim after directory all=400 right=0 kept=0
+  for number in $(seq "$evaluations"); do
+    directory=$SHARED/evaluation-$number
+    ranks=$most victim=$((number % 2 ? RANDOM % most : -1)) after=$((RANDOM % (all * 2 / most)))
+    everywhere "
+      $SAMPLES $directory $all 20 >$OWN/samples.\$FSGATHER_RANK 2>&1 &
+      [ $victim = -1 ] || [ $victim = \$FSGATHER_RANK ] || { wait \$!; exit 0; }
+      for try in \$(seq 600); do
+        ! grep -q 'missing\|rror' $OWN/samples.\$FSGATHER_RANK || break
+        sleep 0.1
+      done
+      sleep $((after / 100)).$(printf %02d $((after % 100)))
+      kill -9 \$!" || true
+    ranks=$((1 + RANDOM % most))
+    rm -f "$state"/rank.*
+    everywhere "exec $SAMPLES $directory $all" || other_lines right: | complain
+    on 2 "$FSGATHER samples $directory" >"$state/seen"
+    if grep -q "^right: $all of $all samples" "$state/rank.0" && grep -q "$all of $all samples" "$state/seen"; then
+      right=$((right + 1)) kept=$((kept + all - $(awk '/missing$/ { print $3 }' "$state/rank.0")))
+      on 1 "rm -r $directory"
+    else
+      { cat "$state/seen" && other_lines none; } | complain
+    fi
+  done
+  for number in 1 2; do on "$number" "$FSGATHER clean $SHARED --execute" >/dev/null; done
+  printf '%-32s %4d/%-4d right   %d%% of the results by killed attempts\n' "$system $control evaluations" "$right" "$evaluations" \
+    "$((evaluations ? 100 * kept / (all * evaluations) : 0))"
+  ((right == evaluations)) || touch "$state/failed"
+}
+
 build_programs
 for system in "${chosen[@]}"; do
   take_up "$system"
@@ -119,6 +154,7 @@ for system in "${chosen[@]}"; do
     long_lived
     fresh
     left_behind | complain
+    evaluations_survive
   done
   take_down
 done
