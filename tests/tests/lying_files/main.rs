@@ -6,6 +6,7 @@
 //! - `profile`: how badly a kind of file system may lie; `server`: what is really there; `client`: what a host believes.
 //! - `files`: calls about files, answered from both; `endings`: what is open and ends; `faults`: what goes wrong, and when.
 //! - `machine`: hosts, processes and their threads; `coroutines`, `descriptors`: what stands for threads and files.
+//! - `samples`: results by name on a file system that hangs or is full.
 //! - `agreement`: what the model permits and what real file systems show. `calls`: the calls of the project's code. `world`: a job; `payloads`: its files; `judge`: whether all promises were kept.
 //!
 //! `scripts/prove lying-files` plays many seeds; a failing one prints how to play it again. `LYING_TRACE=1` shows each call of it.
@@ -34,6 +35,7 @@ mod judge;
 mod machine;
 mod payloads;
 mod profile;
+mod samples;
 mod server;
 mod world;
 
