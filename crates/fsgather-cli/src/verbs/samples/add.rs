@@ -10,7 +10,7 @@ use fsgather::{
     Communicator,
     samples::{SampleId, SampleOptions, Samples},
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{JSON_ENCODING, ids::id_of_json};
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ pub(super) fn add(
     directory: &Path,
     file: &Path,
     key: &str,
-    expected: Option<Vec<SampleId>>,
+    options: SampleOptions,
 ) -> Result<u64, Failure> {
     let opened = File::open(file).map_err(Failure::file("read", file))?;
     let mut lines = Vec::new();
@@ -33,10 +33,6 @@ pub(super) fn add(
             lines.push((id, line));
         }
     }
-    let mut options = SampleOptions::default();
-    if let Some(expected) = expected {
-        options = options.expect_ids(expected);
-    }
     // Each process of a shell job adds by itself.
     let alone = Communicator::solo();
     let samples = Samples::open_encoded(&alone, directory, options, JSON_ENCODING.to_owned())?;
@@ -45,6 +41,25 @@ pub(super) fn add(
     }
     samples.close()?;
     Ok(lines.len() as u64)
+}
+
+/// Options with settings from a JSON object; nested ones are named by their path.
+pub(super) fn with_config(text: &str) -> Result<SampleOptions, Failure> {
+    let settings: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
+        Failure::usage(format!("--config {text} is not a JSON object: {error}"))
+    })?;
+    let mut options = SampleOptions::default();
+    let mut left: Vec<(String, Value)> = settings.into_iter().collect();
+    while let Some((path, value)) = left.pop() {
+        match value {
+            Value::Object(parts) if !parts.is_empty() => {
+                let named = |(name, value)| (format!("{path}.{name}"), value);
+                left.extend(parts.into_iter().map(named));
+            }
+            value => options = options.config(path, value),
+        }
+    }
+    Ok(options)
 }
 
 fn id_in(line: &str, key: &str) -> Result<SampleId, String> {
@@ -57,4 +72,23 @@ fn id_in(line: &str, key: &str) -> Result<SampleId, String> {
             "{key:?} is {field}, which is not an id: a whole number, a text, or a list of these"
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_configuration_is_refused_with_the_difference() {
+        let place = tempfile::tempdir().unwrap();
+        let lines = place.path().join("lines.jsonl");
+        std::fs::write(&lines, "{\"id\": 1}\n\n{\"id\": \"a\"}\n").unwrap();
+        let directory = place.path().join("run");
+        let with = |config| add(&directory, &lines, "id", with_config(config).unwrap());
+        assert_eq!(with(r#"{"t": 0.7, "model": {"name": "a"}}"#).unwrap(), 2);
+        let refused = with(r#"{"t": 0.7, "model": {"name": "b"}}"#).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains(r#"(model.name: "a" -> "b")"#), "{text}");
+        assert!(with_config("[1]").is_err());
+    }
 }

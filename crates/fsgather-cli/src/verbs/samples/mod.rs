@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use fsgather::{
     codec::Postcard,
-    samples::{PLAIN_DATA, SampleId, SampleResults},
+    samples::{PLAIN_DATA, SampleId, SampleOptions, SampleResults},
 };
 use serde_json::json;
 
@@ -49,9 +49,10 @@ those samples are expected that the last attempt expected.
 
 With --json, standard output carries
   {schema_version, directory, expected, gathered, missing, failed, repeated,
-    conflicts, unexpected, attempts: [{attempt, ranks, host, job, results,
+    conflicts, unexpected, attempts: [{attempt, ranks, hosts, job, results,
     failures, bytes, damaged_bytes, began_seconds_ago, changed_seconds_ago,
     results_per_second}]}
+with or without --missing, and of --add {schema_version, directory, added}.
 It exits with 14 when --out finds samples missing or failed.";
 
 /// Show, write or add results of evaluations by name.
@@ -86,6 +87,10 @@ pub(crate) struct SamplesArguments {
     #[arg(long, value_name = "FIELD", requires = "add")]
     key: Option<String>,
 
+    /// Settings under which the added results hold, as a JSON object; a directory takes no results of others.
+    #[arg(long, value_name = "JSON", requires = "add")]
+    config: Option<String>,
+
     /// The samples that are expected: a number, or a file with one id in JSON for each line.
     #[arg(long, value_name = "N|FILE")]
     expect: Option<String>,
@@ -109,7 +114,14 @@ pub(crate) fn samples(
         .map(parse_expected)
         .transpose()?;
     if let (Some(file), Some(key)) = (&arguments.add, &arguments.key) {
-        let added = add::add(directory, file, key, expected)?;
+        let mut options = match &arguments.config {
+            Some(config) => add::with_config(config)?,
+            None => SampleOptions::default(),
+        };
+        if let Some(expected) = expected {
+            options = options.expect_ids(expected);
+        }
+        let added = add::add(directory, file, key, options)?;
         if json {
             let document = json!({"directory": directory, "added": added});
             is_read(output::json(&document))?;
@@ -125,7 +137,9 @@ pub(crate) fn samples(
     if let Some(file) = &arguments.out {
         return write(&results, file, arguments, invocation);
     }
-    let shown = if arguments.missing {
+    let shown = if json {
+        output::json(&Summary::of(directory, &results).to_json())
+    } else if arguments.missing {
         let mut text = String::new();
         let report = results.report();
         let failed = report.failed.iter().map(|(id, _)| id);
@@ -135,13 +149,8 @@ pub(crate) fn samples(
         }
         output::write(Stream::Stdout, text.as_bytes())
     } else {
-        let summary = Summary::of(directory, &results);
-        if json {
-            output::json(&summary.to_json())
-        } else {
-            let text = summary.text(&TableStyle::of_output());
-            output::write(Stream::Stdout, text.as_bytes())
-        }
+        let text = Summary::of(directory, &results).text(&TableStyle::of_output());
+        output::write(Stream::Stdout, text.as_bytes())
     };
     is_read(shown)?;
     Ok(exit::DONE)
