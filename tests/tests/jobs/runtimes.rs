@@ -31,7 +31,7 @@ fn a_multi_thread_runtime_is_a_fine_place_for_groups_and_pending_calls() {
 fn every_call_that_may_block_is_refused_in_a_current_thread_runtime() {
     fn refused<T>(call: &str, result: Result<T, Error>) {
         match result {
-            Err(Error::Config { message }) => {
+            Err(Error::Config { message, .. }) => {
                 assert!(message.contains("spawn_blocking"), "{call}: {message}");
             }
             Err(other) => panic!("{call}: {other}"),

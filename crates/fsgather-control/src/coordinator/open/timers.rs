@@ -228,7 +228,7 @@ impl OpenStage {
             if round.has_own_timeout() {
                 OWN_TIME
             } else {
-                MORE_TIME.into()
+                MORE_TIME
             },
         ))
     }
