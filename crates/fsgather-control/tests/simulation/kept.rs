@@ -3,7 +3,11 @@
 use crate::script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
 /// The same as words, as a failing test prints them.
-pub(crate) const WORDS: [(&str, &str); 10] = [
+pub(crate) const WORDS: [(&str, &str); 11] = [
+    (
+        "rank 0 is stopped after it has warned of a wait",
+        "0304060000000009000400000100056a000102000a012600044313853700c91f15190568004e004a002048010000",
+    ),
     (
         "rank 0 hears late of a time-out, and has moved something since",
         "040506002e000002020001000600550000040000010d0801530100000a0100030000",

@@ -100,6 +100,8 @@ pub(crate) struct Ledger {
     pub(crate) last_progress: Duration,
     /// When rank 0 last said that it is there; whoever asked goes on waiting for its judgement.
     pub(crate) answered: Duration,
+    /// When rank 0 last told somebody to keep waiting.
+    pub(crate) kept_waiting: Duration,
     bytes: BTreeMap<(ChannelId, Rank), u64>,
     /// When each rank last handed in something or moved bytes.
     moved: BTreeMap<Rank, Duration>,
@@ -415,6 +417,10 @@ impl Ledger {
             ToMember::End(EndReply::Needed { by }) if by.is_empty() => to
                 .iter()
                 .try_for_each(|rank| self.may_go(*rank, now, connected)),
+            ToMember::Call(CallReply::KeepWaiting { .. } | CallReply::Notice { .. }) => {
+                self.kept_waiting = now;
+                Ok(())
+            }
             ToMember::Probe(Probe::Here) => {
                 self.answered = now;
                 Ok(())

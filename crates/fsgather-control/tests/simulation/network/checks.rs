@@ -37,11 +37,19 @@ impl World {
             self.ledger.check_reports(self.clock.now, &connected)?;
         }
         let limit = Duration::from_secs(TIME_LIMIT) + GRACE + NOTICE + 3 * LATENCY;
+        // Of a rank 0 that is stopped, members only know its last word.
+        let word = self.ledger.kept_waiting;
+        let word = if self.processes[0].is_running() {
+            Duration::ZERO
+        } else {
+            word
+        };
         for process in &self.processes {
             if let Some(since) = process.blocked_since.filter(|_| process.is_running()) {
                 let since = since
                     .max(self.ledger.last_progress)
-                    .max(self.ledger.answered);
+                    .max(self.ledger.answered)
+                    .max(word);
                 promise!(
                     self.clock.now <= since + limit,
                     "P6: rank {} still waits at {:?}, nothing has moved since {since:?}: {}",
