@@ -6,12 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fsgather_core::{Error, StorageCause, duration_text};
+use fsgather_core::{Error, StorageCause};
 
 use crate::{
     layout::SampleFileName,
     os::{directory, file, listing, remove},
-    samples::{file_header::SampleFileHeader, sample_writer::RETRY_LIMIT},
+    samples::file_header::SampleFileHeader,
 };
 
 /// Permissions of files of samples, of which the umask takes some away: teams may share a directory.
@@ -65,7 +65,7 @@ impl PartFile {
     }
 
     /// Checks that the synced file is still where its name says: a file that was removed or replaced keeps nothing.
-    pub(crate) fn check_place(&self) -> Result<(), Failure> {
+    pub(crate) fn check_place(&self, synced: u64) -> Result<(), Error> {
         let path = self.path();
         let is_there = || listing::examine_path(&path).is_ok_and(|found| found.len == self.len);
         if self.open.is_none() || is_there() {
@@ -73,10 +73,12 @@ impl PartFile {
         }
         listing::refresh(&self.directory);
         if is_there() {
-            Ok(())
-        } else {
-            Err(Failure::Removed { path })
+            return Ok(());
         }
+        let cause = StorageCause::described(format!(
+            "it was removed or replaced while this process added to it, and the {synced} results that were in it are lost"
+        ));
+        Err(Error::storage("keep samples in", path, cause))
     }
 
     /// Creates the file. Its directory is synced too: a file that has no name after a crash is lost.
@@ -139,37 +141,6 @@ impl PartFile {
             && let Err(error) = file::close(file)
         {
             tracing::debug!(path = %self.path().display(), %error, "closing a synced file failed");
-        }
-    }
-}
-
-/// Reason for which a process cannot keep its results.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// They could not be written for too long.
-    Unwritten { path: PathBuf, cause: StorageCause },
-    /// The file is gone.
-    Removed { path: PathBuf },
-}
-
-impl Failure {
-    /// Makes the error that callers get.
-    pub(crate) fn into_error(self, added: u64, synced: u64) -> Error {
-        match self {
-            Self::Unwritten { path, mut cause } => {
-                cause.message = format!(
-                    "{} (tried for {}); {synced} of the {added} results of this process are on disk",
-                    cause.message,
-                    duration_text(RETRY_LIMIT)
-                );
-                Error::storage("write samples to", path, cause)
-            }
-            Self::Removed { path } => {
-                let cause = StorageCause::described(format!(
-                    "it was removed or replaced while this process added to it, and the {synced} results that were in it are lost"
-                ));
-                Error::storage("keep samples in", path, cause)
-            }
         }
     }
 }

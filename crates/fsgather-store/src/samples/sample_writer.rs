@@ -6,7 +6,7 @@
 
 use std::{
     io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
@@ -27,7 +27,7 @@ use crate::{
     samples::{
         entry::{EntryKind, encode_entry},
         file_header::SampleFileHeader,
-        part_file::{Failure, PartFile},
+        part_file::PartFile,
         sample_id::SampleId,
     },
 };
@@ -39,7 +39,7 @@ const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes that wait in memory at most, except that a single entry always may.
 const MAX_HELD_BYTES: usize = 64 << 20;
 /// Maximum time for which writing is tried again after an error.
-pub(crate) const RETRY_LIMIT: Duration = Duration::from_secs(600);
+const RETRY_LIMIT: Duration = Duration::from_secs(600);
 /// Time between tries.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Time after which a waiting caller warns for the first time.
@@ -69,6 +69,19 @@ pub struct WriterProgress {
     pub failures: u64,
     /// Entries that are on disk.
     pub synced: u64,
+}
+
+impl WriterProgress {
+    /// Returns the error of a file that could not be written for too long.
+    fn unwritten(self, path: PathBuf, mut cause: StorageCause) -> Error {
+        let Self { added, synced, .. } = self;
+        cause.message = format!(
+            "{} (tried for {}); {synced} of the {added} results of this process are on disk",
+            cause.message,
+            duration_text(RETRY_LIMIT)
+        );
+        Error::storage("write samples to", path, cause)
+    }
 }
 
 #[derive(Debug)]
@@ -298,6 +311,11 @@ impl Drop for SampleWriter {
 }
 
 impl State {
+    /// Whether a caller waits for the entries that are not on disk.
+    const fn is_wanted(&self) -> bool {
+        self.is_closing || self.wanted > self.progress.synced
+    }
+
     fn has_room_for(&self, len: usize) -> bool {
         let held = self.pending.len() + self.unsynced_bytes;
         held == 0 || held + len <= MAX_HELD_BYTES
@@ -340,12 +358,11 @@ impl Shared {
             let mut state = lock(&self.state);
             let has_unsynced = state.unsynced_bytes > 0;
             loop {
-                let is_wanted = state.is_closing || state.wanted > state.progress.synced;
                 let write_at = state.pending_since.map(|since| since + WRITE_INTERVAL);
                 let sync_at = has_unsynced.then(|| last_sync + WRITE_INTERVAL);
                 let next = write_at.into_iter().chain(sync_at).min();
                 let now = clock::now();
-                if is_wanted
+                if state.is_wanted()
                     || state.pending.len() >= WRITE_BYTES
                     || next.is_some_and(|next| next <= now)
                 {
@@ -354,27 +371,32 @@ impl Shared {
                 let limit = next.map(|next| next.saturating_duration_since(now));
                 state = self.work.wait(&self.state, state, limit);
             }
-            let is_wanted = state.is_closing || state.wanted > state.progress.synced;
+            let is_wanted = state.is_wanted();
             file.unsynced.append(&mut state.pending);
             state.pending_since = None;
             state.unsynced_bytes = file.unsynced.len();
-            let (through, is_closing) = (state.progress.added, state.is_closing);
+            let (before, is_closing) = (state.progress, state.is_closing);
             drop(state);
             let syncs = is_wanted || clock::since(last_sync) >= WRITE_INTERVAL;
             let stored = file.store(syncs).or_else(|error| self.retry(file, &error));
-            let stored = stored.and_then(|()| if syncs { file.check_place() } else { Ok(()) });
+            let stored = stored.and_then(|()| {
+                if syncs {
+                    file.check_place(before.synced)
+                } else {
+                    Ok(())
+                }
+            });
             let mut state = lock(&self.state);
             match stored {
                 Ok(()) if syncs || file.unsynced.is_empty() => {
                     last_sync = clock::now();
                     state.unsynced_bytes = 0;
-                    state.progress.synced = through;
+                    state.progress.synced = before.added;
                     state.note_file(file);
                 }
                 Ok(()) => {}
                 Err(failure) => {
-                    let WriterProgress { added, synced, .. } = state.progress;
-                    state.failure = Some(failure.into_error(added, synced));
+                    state.failure = Some(failure);
                     return;
                 }
             }
@@ -390,7 +412,7 @@ impl Shared {
     }
 
     /// Writes everything that is not on disk to new files until that succeeds.
-    fn retry(&self, file: &mut PartFile, first: &io::Error) -> Result<(), Failure> {
+    fn retry(&self, file: &mut PartFile, first: &io::Error) -> Result<(), Error> {
         let began = clock::now();
         let mut error = StorageCause::from(first);
         let mut warning = Duration::ZERO;
@@ -405,10 +427,7 @@ impl Shared {
                 );
             }
             if lasts >= RETRY_LIMIT {
-                return Err(Failure::Unwritten {
-                    path: file.path(),
-                    cause: error,
-                });
+                return Err(lock(&self.state).progress.unwritten(file.path(), error));
             }
             let state = lock(&self.state);
             drop(self.work.wait(&self.state, state, Some(RETRY_INTERVAL)));
@@ -429,11 +448,13 @@ mod tests {
 
     #[test]
     fn errors_say_how_many_results_are_on_disk() {
-        let failure = Failure::Unwritten {
-            path: "/x".into(),
-            cause: StorageCause::described("no room"),
+        let progress = WriterProgress {
+            added: 7,
+            synced: 5,
+            ..WriterProgress::default()
         };
-        let text = failure.into_error(7, 5).to_string();
+        let error = progress.unwritten("/x".into(), StorageCause::described("no room"));
+        let text = error.to_string();
         assert!(text.contains("5 of the 7 results"), "{text}");
     }
 }
