@@ -136,10 +136,10 @@ impl EntryHeader {
         rest.is_empty().then_some(head)
     }
 
-    /// Length of the whole entry; `None` beyond what a file can hold.
-    pub(crate) fn entry_len(&self) -> Option<u64> {
-        self.value_len
-            .checked_add((ENTRY_HEADER_BYTES + self.head_len) as u64)
+    /// Length of the whole entry.
+    pub(crate) const fn entry_len(&self) -> u64 {
+        let head = (ENTRY_HEADER_BYTES + self.head_len) as u64;
+        self.value_len.saturating_add(head)
     }
 }
 

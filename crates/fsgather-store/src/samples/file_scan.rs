@@ -140,18 +140,14 @@ impl ScannedFile {
             return Ok(());
         }
         let mut good_until = at;
-        while at < self.len {
-            match read_entry(bytes, self.name.nonce, at)? {
-                Found::Entry { head, place, end } => {
-                    self.damage.inner_bytes += at - good_until;
-                    self.entries.push((head, place));
-                    good_until = end;
-                    at = end;
-                }
-                Found::DamagedValue { end } => at = end,
-                Found::Cut => break,
-                Found::Nothing => at += 1,
+        while at < bytes.len {
+            let (entry, next) = read_entry(bytes, self.name.nonce, at)?;
+            if let Some(entry) = entry {
+                self.damage.inner_bytes += at - good_until;
+                self.entries.push(entry);
+                good_until = next;
             }
+            at = next;
         }
         self.damage.tail_bytes = self.len - good_until;
         // A part that was written after an error repeats entries.
@@ -167,64 +163,45 @@ impl ScannedFile {
     }
 }
 
-/// The bytes at an offset of a file.
-enum Found {
-    Entry {
-        head: EntryHead,
-        place: ValuePlace,
-        end: u64,
-    },
-    /// An entry whose value does not match its hash.
-    DamagedValue { end: u64 },
-    /// An entry that the file ends in.
-    Cut,
-    /// Bytes that begin no entry.
-    Nothing,
-}
-
-fn read_entry(bytes: &mut Window<'_>, nonce: u64, at: u64) -> Result<Found, Error> {
-    let Some(header) = bytes
-        .get(at, ENTRY_HEADER_BYTES)?
-        .and_then(<[u8]>::first_chunk)
-        .and_then(EntryHeader::from_bytes)
-    else {
-        return Ok(Found::Nothing);
+/// Reads the entry at an offset, if there is one, and returns where the next may be.
+fn read_entry(
+    bytes: &mut Window<'_>,
+    nonce: u64,
+    at: u64,
+) -> Result<(Option<(EntryHead, ValuePlace)>, u64), Error> {
+    let header = bytes.get(at, ENTRY_HEADER_BYTES)?;
+    let header = header.and_then(<[u8]>::first_chunk);
+    let Some(header) = header.and_then(EntryHeader::from_bytes) else {
+        return Ok((None, at + 1));
     };
-    let Some(head) = bytes
-        .get(at + ENTRY_HEADER_BYTES as u64, header.head_len)?
-        .and_then(|head| header.read_head(nonce, head))
-    else {
-        return Ok(Found::Nothing);
+    let head = bytes.get(at + ENTRY_HEADER_BYTES as u64, header.head_len)?;
+    let Some(head) = head.and_then(|head| header.read_head(nonce, head)) else {
+        return Ok((None, at + 1));
     };
-    let Some(end) = header
-        .entry_len()
-        .and_then(|len| at.checked_add(len))
-        .filter(|end| *end <= bytes.len)
-    else {
-        return Ok(Found::Cut);
-    };
+    let end = at.saturating_add(header.entry_len());
+    if end > bytes.len {
+        // An interrupted write ends the file.
+        return Ok((None, end));
+    }
     let place = ValuePlace {
         file: 0,
         offset: end - header.value_len,
         len: header.value_len,
         hash: header.value_hash,
     };
-    Ok(match bytes.hash(place.offset, place.len)? {
-        Some(hash) if hash == place.hash => Found::Entry { head, place, end },
-        Some(_) => Found::DamagedValue { end },
-        None => Found::Cut,
-    })
+    let is_whole = bytes.hash(place.offset, place.len)? == Some(place.hash);
+    Ok((is_whole.then_some((head, place)), end))
 }
 
 /// The source of bytes.
 #[derive(Clone, Copy)]
-enum Source<'a> {
+pub(super) enum Source<'a> {
     File(&'a File),
     Memory(&'a [u8]),
 }
 
 impl Source<'_> {
-    fn read_exact_at(self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    pub(super) fn read_exact_at(self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         match self {
             Self::File(file) => files::read_exact_at(file, buffer, offset),
             Self::Memory(bytes) => {

@@ -22,7 +22,7 @@ use crate::{
     },
     payload::parallel,
     samples::{
-        file_scan::ScannedFile,
+        file_scan::{ScannedFile, Source},
         sample_index::{SampleIndex, ValuePlace},
     },
     slow_place,
@@ -224,21 +224,16 @@ impl SampleDirectory {
             .get(place.file as usize)
             .ok_or_else(|| Error::config("this place is one of other files of samples"))?;
         let failed = |error: &io::Error| Error::storage("read samples from", &file.path, error);
-        if let Some(memory) = &file.memory {
-            let range = usize::try_from(place.offset)
-                .ok()
-                .zip(usize::try_from(place.len).ok());
-            let found = range.and_then(|(start, len)| memory.get(start..start.checked_add(len)?));
-            return found
-                .map(<[u8]>::to_vec)
-                .ok_or_else(|| failed(&io::ErrorKind::UnexpectedEof.into()));
-        }
         let no_memory = || failed(&io::ErrorKind::OutOfMemory.into());
         let mut value = room_for(place.len).ok_or_else(no_memory)?;
         value.resize(usize::try_from(place.len).map_err(|_| no_memory())?, 0);
-        self.open(place.file, &file.path)
-            .and_then(|open| file::read_exact_at(&open, &mut value, place.offset))
-            .map_err(|error| failed(&error))?;
+        let read = match &file.memory {
+            Some(memory) => Source::Memory(memory).read_exact_at(&mut value, place.offset),
+            None => self
+                .open(place.file, &file.path)
+                .and_then(|open| Source::File(&open).read_exact_at(&mut value, place.offset)),
+        };
+        read.map_err(|error| failed(&error))?;
         if Hash64::of(&value) != place.hash {
             return Err(Error::corrupt(
                 file.path.clone(),
