@@ -21,18 +21,6 @@ pub struct ValuePlace {
 }
 
 impl ValuePlace {
-    /// Length of the encoded value, in bytes.
-    #[must_use]
-    pub const fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Whether the encoded value has no bytes.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Whether both places hold the same bytes, by their hashes and lengths.
     fn has_bytes_of(&self, other: &Self) -> bool {
         (self.len, self.hash) == (other.len, other.hash)
