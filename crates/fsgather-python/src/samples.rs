@@ -9,6 +9,7 @@ use fsgather::{
         GatherOptions, GatherSamplesError, PLAIN_DATA, SampleId, SampleOptions, gather_encoded,
     },
 };
+use fsgather_core::Site;
 use pyo3::{
     exceptions::{PyIndexError, PyKeyError},
     prelude::*,
@@ -94,15 +95,9 @@ fn object_of<'py>(py: Python<'py>, id: &SampleId) -> PyResult<Bound<'py, PyAny>>
     })
 }
 
-fn list_of<'py, 'a>(
-    py: Python<'py>,
-    ids: impl IntoIterator<Item = &'a SampleId>,
-) -> PyResult<Bound<'py, PyList>> {
-    let list = PyList::empty(py);
-    for id in ids {
-        list.append(object_of(py, id)?)?;
-    }
-    Ok(list)
+fn list_of<'py>(py: Python<'py>, ids: &[SampleId]) -> PyResult<Bound<'py, PyList>> {
+    let ids = ids.iter().map(|id| object_of(py, id));
+    PyList::new(py, ids.collect::<PyResult<Vec<_>>>()?)
 }
 
 fn failures_of<'py>(
@@ -123,8 +118,9 @@ fn options_of(
     py: Python<'_>,
     expected: Option<Vec<Bound<'_, PyAny>>>,
     config: Option<BTreeMap<String, String>>,
+    problem: Option<Told>,
 ) -> SampleOptions {
-    let mut options = SampleOptions::default();
+    let mut options = SampleOptions::default().encoded_in(PLAIN_DATA);
     if let Some(expected) = expected {
         let ids: PyResult<Vec<SampleId>> = expected.iter().map(|id| id_of(id, 0)).collect();
         options = match ids {
@@ -135,7 +131,7 @@ fn options_of(
     for (name, value) in config.into_iter().flatten() {
         options = options.config(name, value);
     }
-    options
+    problem.into_iter().fold(options, SampleOptions::wrong)
 }
 
 /// Options of a gather in Python.
@@ -227,14 +223,10 @@ impl Samples {
         site: Told,
     ) -> PyResult<Self> {
         let (member, waiting) = communicator.for_samples()?;
-        let mut options = options_of(py, expected, config);
-        if let Some(problem) = problem {
-            options = options.wrong(problem);
-        }
+        let options = options_of(py, expected, config, problem);
         let samples = waiting.run(py, || {
             let calls = member.with(Options::new().site(String::from(site)));
-            let encoding = PLAIN_DATA.to_owned();
-            fsgather::samples::Samples::open_encoded(&calls, directory, options, encoding)
+            fsgather::samples::Samples::open(&calls, directory, options)
         })?;
         let samples = samples.interrupted_by(waiting.interrupt().clone());
         Ok(Self { samples, waiting })
@@ -291,7 +283,7 @@ impl Samples {
     }
 
     fn gather(&self, py: Python<'_>, how: How, site: Told) -> PyResult<Option<SampleResults>> {
-        let call = |options: GatherOptions<'_>| self.samples.gather_at(options, site);
+        let call = |options: GatherOptions<'_>| self.samples.gather_at(options, Site::named(site));
         how.gather(py, &self.waiting, call)
     }
 }
@@ -308,10 +300,7 @@ pub(crate) fn gather_samples(
     site: Told,
 ) -> PyResult<Option<SampleResults>> {
     let (member, waiting) = communicator.for_samples()?;
-    let mut options = options_of(py, expected, None);
-    if let Some(problem) = problem {
-        options = options.wrong(problem);
-    }
+    let options = options_of(py, expected, None, problem);
     let encode = |(id, result): (Bound<'_, PyAny>, Bound<'_, PyAny>)| -> PyResult<_> {
         let id = id_of(&id, 0)?;
         let pieces = encode_result(&result, &id)?;
@@ -321,7 +310,7 @@ pub(crate) fn gather_samples(
     let encoded = encoded.map_err(|error| Error::config(error.value(py).to_string()));
     how.gather(py, &waiting, move |gathering| {
         let calls = member.with(Options::new().site(String::from(site)));
-        gather_encoded(&calls, encoded, options, gathering, PLAIN_DATA.to_owned())
+        gather_encoded(&calls, encoded, &options, gathering)
     })
 }
 
@@ -335,14 +324,9 @@ pub(crate) fn read_samples(
     let equal = comparison(are_equal);
     let equal = &equal;
     let results = Waiter::new().run(py, move || {
-        let read = fsgather::samples::SampleResults::read_encoded;
-        read(
-            directory.as_path(),
-            Postcard,
-            Some(PLAIN_DATA),
-            None,
-            Some(equal),
-        )
+        let options = SampleOptions::default().encoded_in(PLAIN_DATA);
+        let read = fsgather::samples::SampleResults::read_with;
+        read(directory.as_path(), Postcard, options, Some(equal))
     })?;
     Ok(SampleResults { results })
 }

@@ -1,9 +1,9 @@
 //! Ranks gather their samples: [`Samples::gather`].
 
-use std::{fmt, panic::Location, path::Path, time::Duration};
+use std::{fmt, panic::Location, time::Duration};
 
 use bytes::Bytes;
-use fsgather_core::{Error, Rank, Site, StorageCause, hash::Hash64, sys::clock};
+use fsgather_core::{Error, Rank, Site, StorageCause, WorldSize, hash::Hash64, sys::clock};
 use fsgather_store::{SampleDirectory, SampleFileName, SampleId, encode_samples};
 use serde::{Deserialize, Serialize};
 
@@ -30,20 +30,26 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Default)]
 #[must_use]
 pub struct GatherOptions<'a> {
+    agreed: AgreedOptions,
+    are_equal: Option<&'a Comparison<'a>>,
+}
+
+/// Options that all ranks must give alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct AgreedOptions {
     destination: Option<Rank>,
     is_partial: bool,
     refuses_conflicts: bool,
-    are_equal: Option<&'a Comparison<'a>>,
-    output: Option<&'a str>,
+    /// Hash of the output's path.
+    output: Option<u64>,
 }
 
 impl<'a> GatherOptions<'a> {
     /// Gives the results to one rank.
     pub fn to(rank: impl Into<Rank>) -> Self {
-        Self {
-            destination: Some(rank.into()),
-            ..Self::default()
-        }
+        let mut options = Self::default();
+        options.agreed.destination = Some(rank.into());
+        options
     }
 
     /// Gives the results to every rank.
@@ -53,20 +59,20 @@ impl<'a> GatherOptions<'a> {
 
     /// Returns what there is, even if samples are missing or have failed.
     pub const fn partial(mut self) -> Self {
-        self.is_partial = true;
+        self.agreed.is_partial = true;
         self
     }
 
     /// Fails if a sample has results that differ. Otherwise the first counts.
     pub const fn refuse_conflicts(mut self) -> Self {
-        self.refuses_conflicts = true;
+        self.agreed.refuses_conflicts = true;
         self
     }
 
     /// Names the file that the caller writes afterwards, which all ranks must name alike. For bindings.
     #[doc(hidden)]
-    pub const fn output(mut self, path: Option<&'a str>) -> Self {
-        self.output = path;
+    pub fn output(mut self, path: Option<&str>) -> Self {
+        self.agreed.output = path.map(|path| Hash64::of(path.as_bytes()));
         self
     }
 
@@ -80,11 +86,7 @@ impl<'a> GatherOptions<'a> {
 
 impl fmt::Debug for GatherOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GatherOptions")
-            .field("destination", &self.destination)
-            .field("is_partial", &self.is_partial)
-            .field("refuses_conflicts", &self.refuses_conflicts)
-            .finish_non_exhaustive()
+        self.agreed.fmt(f)
     }
 }
 
@@ -111,24 +113,7 @@ pub enum GatherSamplesError<C = Postcard> {
 struct Added {
     results: u64,
     files: Vec<(SampleFileName, u64)>,
-    wanted: Wanted,
-}
-
-/// Options that all ranks must give alike.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Wanted {
-    destination: Option<Rank>,
-    is_partial: bool,
-    refuses_conflicts: bool,
-    /// Hash of the output's path.
-    output: Option<u64>,
-}
-
-/// Judgement of a rank that has read the results.
-#[derive(Serialize, Deserialize)]
-enum Verdict {
-    Complete,
-    Refused(String),
+    options: AgreedOptions,
 }
 
 impl<C: Codec> Samples<C> {
@@ -145,80 +130,49 @@ impl<C: Codec> Samples<C> {
         &self,
         options: GatherOptions<'_>,
     ) -> Result<Option<SampleResults<C>>, GatherSamplesError<C>> {
-        self.gather_from(options, self.communicator.place(Location::caller()))
+        self.gather_at(options, self.communicator.place(Location::caller()))
     }
 
     /// The same, where messages name another place in the program. For bindings.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`gather`](Self::gather).
     #[doc(hidden)]
     pub fn gather_at(
-        &self,
-        options: GatherOptions<'_>,
-        site: impl Into<String>,
-    ) -> Result<Option<SampleResults<C>>, GatherSamplesError<C>> {
-        self.gather_from(options, Site::named(site))
-    }
-
-    fn gather_from(
         &self,
         options: GatherOptions<'_>,
         site: Site,
     ) -> Result<Option<SampleResults<C>>, GatherSamplesError<C>> {
         let agreement = Agreement::new(&self.communicator, site, "gathering samples");
-        let rank = agreement.rank();
-        let destination = options
-            .destination
-            .map(|destination| self.communicator.world_size().rank(destination.get()));
-        let destination = destination.transpose()?;
-        let added = self.flush().map(|()| Added {
+        let own = self.flush().map(|()| Added {
             results: self.writer().progress().results,
             files: self.writer().files(),
-            wanted: options.wanted(),
+            options: options.agreed,
         });
-        let added = agreement.agree(added)?;
-        check_wanted(added.iter().map(|added| added.wanted))?;
+        let added = agreement.agree(own)?;
+        let destination = destination_of(&added, self.communicator.world_size())?;
         let reader = Reader {
             directory: &self.directory,
             leaders: &self.opened.leaders,
             destination,
         };
         travelling::bring_files(&agreement, &reader)?;
-        let read = if reader.reads(rank) {
-            self.read(&added, &options).map(Some)
-        } else {
-            Ok(None)
+        let read = || {
+            let directory = self.read_complete(&added)?;
+            check_headers(&directory, &self.opened.header)?;
+            Ok(directory)
         };
-        options.conclude(&agreement, read)
+        let codec = &self.communicator.codec;
+        options.conclude(&agreement, codec, &self.options, &added, read)
     }
 
     /// Reads the directory once everything that ranks have added is seen in it.
-    fn read(
-        &self,
-        added: &[Added],
-        options: &GatherOptions<'_>,
-    ) -> Result<SampleResults<C>, Error> {
-        let directory = self.read_complete(added)?;
-        check_headers(&directory, &self.opened.header)?;
-        let codec = self.communicator.codec.clone();
-        let expected = self.options.expected.as_deref();
-        let mut results = SampleResults::collect(directory, codec, expected, options.are_equal)?;
-        results.report_mut().added = added.iter().map(|added| added.results).collect();
-        Ok(results)
-    }
-
     fn read_complete(&self, added: &[Added]) -> Result<SampleDirectory, Error> {
         let is_local = SampleDirectory::is_local(&self.directory);
         let began = clock::now();
         loop {
             let read = SampleDirectory::read(&self.directory)?;
-            let Some(late) = late_file(&read, added) else {
+            let Some(error) = late_file(&read, added) else {
                 return Ok(read);
             };
             if is_local || clock::since(began) >= COMPLETION_LIMIT {
-                let error = late.error(&self.directory);
                 if self.options.expected.is_none() {
                     return Err(error);
                 }
@@ -232,66 +186,63 @@ impl<C: Codec> Samples<C> {
     }
 }
 
-/// Checks that all ranks gather in the same way.
-fn check_wanted(wanted: impl Iterator<Item = Wanted>) -> Result<(), Error> {
-    let mut first = None;
-    for (rank, wanted) in wanted.enumerate() {
-        let first = *first.get_or_insert(wanted);
-        if wanted == first {
-            continue;
-        }
-        let to = |wanted: Wanted| match wanted.destination {
+/// Returns the rank that gets the results, if it is one; all ranks must gather in the same way.
+fn destination_of(added: &[Added], world_size: WorldSize) -> Result<Option<Rank>, Error> {
+    let Some(first) = added.first().map(|added| added.options) else {
+        return Ok(None);
+    };
+    for (rank, Added { options, .. }) in added.iter().enumerate() {
+        let to = |options: &AgreedOptions| match options.destination {
             None => "to all ranks".to_owned(),
             Some(rank) => format!("to rank {rank}"),
         };
-        let what = if wanted.destination != first.destination {
-            format!("rank 0 gathers {}, rank {rank} {}", to(first), to(wanted))
-        } else if wanted.output != first.output {
+        let what = if *options == first {
+            continue;
+        } else if options.destination != first.destination {
+            format!("rank 0 gathers {}, rank {rank} {}", to(&first), to(options))
+        } else if options.output != first.output {
             format!("rank 0 and rank {rank} name different output files")
         } else {
             format!("rank 0 and rank {rank} treat missing or differing samples in different ways")
         };
         return Err(Error::config(format!("{what}; give the same to all ranks")));
     }
-    Ok(())
+    let destination = first.destination;
+    destination
+        .map(|destination| world_size.rank(destination.get()))
+        .transpose()
 }
 
 impl GatherOptions<'_> {
-    fn wanted(&self) -> Wanted {
-        Wanted {
-            destination: self.destination,
-            is_partial: self.is_partial,
-            refuses_conflicts: self.refuses_conflicts,
-            output: self.output.map(|path| Hash64::of(path.as_bytes())),
-        }
-    }
-
-    /// Has all ranks return alike what the reading ranks have found.
-    fn conclude<C>(
+    /// Has the ranks that get results read them, and all ranks return alike what these have found.
+    fn conclude<C: Codec>(
         &self,
         agreement: &Agreement,
-        read: Result<Option<SampleResults<C>>, Error>,
+        codec: &C,
+        options: &SampleOptions,
+        added: &[Added],
+        read: impl FnOnce() -> Result<SampleDirectory, Error>,
     ) -> Result<Option<SampleResults<C>>, GatherSamplesError<C>> {
-        let (results, verdict) = match read {
-            Ok(Some(results)) => {
-                let verdict = self.judge(results.report());
-                (Some(results), Ok(Some(verdict)))
-            }
-            Ok(None) => (None, Ok(None)),
-            Err(error) => (None, Err(error)),
+        let destination = self.agreed.destination;
+        let reads = destination.is_none_or(|destination| destination == agreement.rank());
+        let collect = || -> Result<_, Error> {
+            let expected = options.expected.as_deref();
+            let mut results =
+                SampleResults::collect(read()?, codec.clone(), expected, self.are_equal)?;
+            results.report.added = added.iter().map(|added| added.results).collect();
+            Ok(results)
         };
-        let verdicts = agreement.agree(verdict)?;
-        let refused = verdicts
-            .into_iter()
-            .flatten()
-            .find_map(|verdict| match verdict {
-                Verdict::Complete => None,
-                Verdict::Refused(reason) => Some(reason),
-            });
-        if let Some(results) = &results {
-            let report = results.report();
+        let results = reads.then(collect).transpose();
+        let refusal = match &results {
+            Ok(Some(results)) => Ok(self.refusal(&results.report)),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error.clone()),
+        };
+        let refused = agreement.agree(refusal)?.into_iter().flatten().next();
+        let results = results?;
+        if let Some(SampleResults { report, .. }) = &results {
             tracing::info!("gathered {report}");
-            if !report.conflicts.is_empty() && !self.refuses_conflicts {
+            if !report.conflicts.is_empty() && !self.agreed.refuses_conflicts {
                 fsgather_core::warn!("{}; the first of each counts", report.conflicts_text());
             }
         }
@@ -304,14 +255,13 @@ impl GatherOptions<'_> {
         }
     }
 
-    fn judge(&self, report: &SampleReport) -> Verdict {
-        if self.refuses_conflicts && !report.conflicts.is_empty() {
-            return Verdict::Refused(report.conflicts_text());
+    /// The reason for which results are an error, if they are one.
+    fn refusal(&self, report: &SampleReport) -> Option<String> {
+        if self.agreed.refuses_conflicts && !report.conflicts.is_empty() {
+            return Some(report.conflicts_text());
         }
-        if self.is_partial || report.is_complete() {
-            return Verdict::Complete;
-        }
-        Verdict::Refused(report.incomplete_text())
+        let is_enough = self.agreed.is_partial || report.is_complete();
+        (!is_enough).then(|| report.incomplete_text())
     }
 }
 
@@ -332,6 +282,7 @@ impl GatherOptions<'_> {
 ///
 /// Those of [`Samples::gather`].
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "as in `Samples::open`")]
 pub fn gather_samples<C: Codec, I: Into<SampleId>, T: Serialize>(
     communicator: &Communicator<C>,
     results: impl IntoIterator<Item = (I, T)>,
@@ -345,8 +296,7 @@ pub fn gather_samples<C: Codec, I: Into<SampleId>, T: Serialize>(
         Ok((id, bytes))
     };
     let encoded = results.into_iter().map(encode).collect();
-    let name = codec.name().to_owned();
-    gather_encoded(communicator, encoded, options, gathering, name)
+    gather_encoded(communicator, encoded, &options, gathering)
 }
 
 /// The same for results that are encoded already. For bindings.
@@ -355,17 +305,12 @@ pub fn gather_samples<C: Codec, I: Into<SampleId>, T: Serialize>(
 pub fn gather_encoded<C: Codec>(
     communicator: &Communicator<C>,
     results: Result<Vec<(SampleId, Vec<u8>)>, Error>,
-    options: SampleOptions,
+    options: &SampleOptions,
     gathering: GatherOptions<'_>,
-    encoding: String,
 ) -> Result<Option<SampleResults<C>>, GatherSamplesError<C>> {
-    let agreement = Agreement::new(
-        communicator,
-        communicator.place(Location::caller()),
-        "gathering samples",
-    );
-    let rank = agreement.rank();
-    let header = header(&agreement, &options, encoding);
+    let site = communicator.place(Location::caller());
+    let agreement = Agreement::new(communicator, site, "gathering samples");
+    let header = header(&agreement, options, &communicator.codec);
     // Entries are those of the file that has the same nonce in its name.
     let name = |rank: Rank| SampleFileName {
         attempt: 1,
@@ -373,28 +318,23 @@ pub fn gather_encoded<C: Codec>(
         nonce: rank.get().into(),
         part: 0,
     };
-    let nonce = name(rank).nonce;
-    let hello = options.check().and(results).and_then(|results| {
+    let nonce = name(agreement.rank()).nonce;
+    let mut contents = Vec::new();
+    let own = options.check().and(results).and_then(|results| {
         let entries = results.iter().map(|(id, value)| (id, value.as_slice()));
-        let contents = encode_samples(&header, nonce, entries)?;
-        let hello = Hello::new(0, &options, &header);
-        Ok((
-            contents,
-            (hello, (results.len() as u64, gathering.wanted())),
-        ))
+        contents = encode_samples(&header, nonce, entries)?;
+        let added = Added {
+            results: results.len() as u64,
+            files: Vec::new(),
+            options: gathering.agreed,
+        };
+        Ok((Hello::new(0, options, header), added))
     });
-    let (contents, hello) = match hello {
-        Ok((contents, hello)) => (contents, Ok(hello)),
-        Err(error) => (Vec::new(), Err(error)),
-    };
-    let (hellos, added): (Vec<_>, Vec<_>) = agreement.agree(hello)?.into_iter().unzip();
+    let (hellos, added): (Vec<_>, Vec<_>) = agreement.agree(own)?.into_iter().unzip();
     check_alike(&hellos)?;
-    let (added, wanted): (Vec<u64>, Vec<Wanted>) = added.into_iter().unzip();
-    check_wanted(wanted.into_iter())?;
     let contents = Bytes::from(contents);
     let mut files = Vec::new();
-    if let Some(destination) = gathering.destination {
-        let destination = communicator.world_size().rank(destination.get())?;
+    if let Some(destination) = destination_of(&added, communicator.world_size())? {
         let parts = agreement.calls().gather(contents, destination)?;
         for part in parts.into_iter().flatten() {
             let (rank, payload) = part?;
@@ -405,64 +345,25 @@ pub fn gather_encoded<C: Codec>(
         let named = (0..).map(|rank| name(Rank::new(rank)));
         files.extend(named.zip(parts.into_iter().map(Bytes::from_owner)));
     }
-    let reads = gathering
-        .destination
-        .is_none_or(|destination| destination == rank);
-    let collect = || {
-        let directory = SampleDirectory::from_memory(files)?;
-        let (codec, expected) = (communicator.codec.clone(), options.expected);
-        let are_equal = gathering.are_equal;
-        let mut results = SampleResults::collect(directory, codec, expected.as_deref(), are_equal)?;
-        results.report_mut().added = added;
-        Ok(results)
-    };
-    let read = reads.then(collect).transpose();
-    gathering.conclude(&agreement, read)
+    let read = || SampleDirectory::from_memory(files);
+    gathering.conclude(&agreement, &communicator.codec, options, &added, read)
 }
 
-/// A file of which less is seen than its rank has written.
-struct LateFile {
-    name: SampleFileName,
-    written: u64,
-    seen: u64,
-}
-
-impl LateFile {
-    fn error(&self, directory: &Path) -> Error {
-        let Self {
-            name,
-            written,
-            seen,
-        } = self;
-        let cause = StorageCause::described(format!(
-            "rank {} has written {written} bytes to it, of which {seen} can be read",
-            name.rank
-        ));
-        Error::storage("read samples from", directory.join(name.to_string()), cause)
-    }
-}
-
-/// A file that has not been seen as long as its rank has made it. Files whose entries were never synced do not count.
-fn late_file(read: &SampleDirectory, added: &[Added]) -> Option<LateFile> {
-    for (name, written) in added.iter().flat_map(|added| &added.files) {
-        let files = read.files();
+/// Returns the error for a file that is not seen as long as its rank has made it. Files whose entries were never synced do not count.
+fn late_file(read: &SampleDirectory, added: &[Added]) -> Option<Error> {
+    let files = read.files();
+    let mut written = added.iter().flat_map(|added| &added.files);
+    written.find_map(|(name, written)| {
         let found = files.binary_search_by_key(name, |file| file.name);
         let seen = found.map_or(0, |at| files[at].len - files[at].damage.tail_bytes);
-        if seen < *written {
-            return Some(LateFile {
-                name: *name,
-                written: *written,
-                seen,
-            });
-        }
-    }
-    None
-}
-
-impl Reader<'_> {
-    /// Whether this rank reads the results.
-    fn reads(&self, rank: Rank) -> bool {
-        self.destination
-            .is_none_or(|destination| destination == rank)
-    }
+        let error = || {
+            let cause = StorageCause::described(format!(
+                "rank {} has written {written} bytes to it, of which {seen} can be read",
+                name.rank
+            ));
+            let path = read.path().join(name.to_string());
+            Error::storage("read samples from", path, cause)
+        };
+        (seen < *written).then(error)
+    })
 }

@@ -65,23 +65,10 @@ impl<C: Codec> Samples<C> {
         directory: impl Into<PathBuf>,
         options: SampleOptions,
     ) -> Result<Self, Error> {
-        let encoding = communicator.codec.name().to_owned();
-        Self::open_encoded(communicator, directory, options, encoding)
-    }
-
-    /// The same for results that are encoded before they are added. For bindings.
-    #[doc(hidden)]
-    #[track_caller]
-    pub fn open_encoded(
-        communicator: &Communicator<C>,
-        directory: impl Into<PathBuf>,
-        options: SampleOptions,
-        encoding: String,
-    ) -> Result<Self, Error> {
         let site = communicator.place(Location::caller());
         let agreement = Agreement::new(communicator, site, "opening samples");
         let directory = working_directory::absolute(directory.into());
-        let opened = opening::open(&agreement, &directory, &options, encoding)?;
+        let opened = opening::open(&agreement, &directory, &options, &communicator.codec)?;
         Ok(Self {
             communicator: communicator.with_codec(communicator.codec.clone()),
             directory,

@@ -17,6 +17,7 @@ use fsgather_store::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    codec::Codec,
     join::this_process::process_or_unknown,
     samples::{
         agreement::Agreement,
@@ -52,8 +53,7 @@ pub(crate) struct Opened {
 pub(crate) struct Hello {
     last_attempt: u32,
     expected: Option<(u64, u128)>,
-    config: Option<BTreeMap<String, String>>,
-    encoding: String,
+    header: SampleFileHeader,
 }
 
 /// Samples that a directory holds, by positions among those that are expected.
@@ -70,16 +70,20 @@ pub(crate) fn open(
     agreement: &Agreement,
     directory: &Path,
     options: &SampleOptions,
-    encoding: String,
+    codec: &impl Codec,
 ) -> Result<Opened, Error> {
     let rank = agreement.rank();
-    let header = header(agreement, options, encoding);
+    let header = header(agreement, options, codec);
     let hello = options.check().and_then(|()| {
         SampleDirectory::make(directory)?;
         let last = SampleDirectory::names(directory)?
             .last()
             .map(|name| name.attempt);
-        Ok(Hello::new(last.unwrap_or_default(), options, &header))
+        Ok(Hello::new(
+            last.unwrap_or_default(),
+            options,
+            header.clone(),
+        ))
     });
     let hellos = agreement.agree(hello)?;
     check_alike(&hellos)?;
@@ -99,14 +103,9 @@ pub(crate) fn open(
         part: 0,
     };
     let writer = SampleWriter::create(directory, name, &header);
-    let (writer, created) = match writer {
-        Ok(writer) => (Some(writer), Ok(name)),
-        Err(error) => (None, Err(error)),
-    };
+    let created = writer.as_ref().map(|_| name).map_err(Error::clone);
     let names = agreement.agree(created)?;
-    let Some(writer) = writer else {
-        return Err(Error::config("this rank has no file of samples"));
-    };
+    let writer = writer?;
     let leaders = agreement.agree(Ok(leader_of(directory, &names, rank)))?;
     let found = if leaders[rank.index()] == rank {
         look_into(directory, options, &header, attempt).map(Some)
@@ -141,13 +140,12 @@ impl Hello {
     pub(crate) fn new(
         last_attempt: u32,
         options: &SampleOptions,
-        header: &SampleFileHeader,
+        header: SampleFileHeader,
     ) -> Self {
         Self {
             last_attempt,
             expected: options.digest(),
-            config: options.config.clone(),
-            encoding: header.encoding.clone(),
+            header,
         }
     }
 }
@@ -156,11 +154,11 @@ impl Hello {
 pub(crate) fn header(
     agreement: &Agreement,
     options: &SampleOptions,
-    encoding: String,
+    codec: &impl Codec,
 ) -> SampleFileHeader {
     let began = clock::wall().duration_since(SystemTime::UNIX_EPOCH);
     SampleFileHeader {
-        encoding,
+        encoding: options.encoding.unwrap_or(codec.name()).to_owned(),
         config: options.config.clone(),
         world_size: agreement.calls().world_size().get(),
         process: process_or_unknown(),
@@ -187,14 +185,8 @@ pub(crate) fn check_alike(hellos: &[Hello]) -> Result<(), Error> {
                 ""
             };
             format!("rank 0 expects {one}, rank {rank} {other}{note}")
-        } else if hello.config != first.config {
-            let difference = config_difference(first.config.as_ref(), hello.config.as_ref());
-            format!("rank 0 and rank {rank} have different configurations: {difference}")
-        } else if hello.encoding != first.encoding {
-            format!(
-                "rank 0 encodes results in {}, rank {rank} in {}",
-                first.encoding, hello.encoding
-            )
+        } else if let Some(difference) = difference(&first.header, &hello.header) {
+            format!("rank {rank} has {difference} than rank 0")
         } else {
             continue;
         };
@@ -264,22 +256,30 @@ pub(crate) fn check_headers(read: &SampleDirectory, own: &SampleFileHeader) -> R
         let Some(header) = &file.header else {
             continue;
         };
-        let what = if header.config != own.config {
-            let difference = config_difference(header.config.as_ref(), own.config.as_ref());
-            format!("another configuration ({difference})")
-        } else if header.encoding != own.encoding {
-            format!("another encoding ({} -> {})", header.encoding, own.encoding)
-        } else {
-            continue;
-        };
-        return Err(Error::config(format!(
-            "{} has results of attempt {} on {} with {what}; name another directory, or remove this one",
-            read.path().display(),
-            file.name.attempt,
-            header.process.host,
-        )));
+        if let Some(difference) = difference(header, own) {
+            return Err(Error::config(format!(
+                "{} has results of attempt {} on {} with {difference}; name another directory, or remove this one",
+                read.path().display(),
+                file.name.attempt,
+                header.process.host,
+            )));
+        }
     }
     Ok(())
+}
+
+/// Names the difference for which results of two origins may not be taken together.
+fn difference(earlier: &SampleFileHeader, now: &SampleFileHeader) -> Option<String> {
+    if earlier.config != now.config {
+        let difference = config_difference(earlier.config.as_ref(), now.config.as_ref());
+        return Some(format!("another configuration ({difference})"));
+    }
+    (earlier.encoding != now.encoding).then(|| {
+        format!(
+            "another encoding ({} -> {})",
+            earlier.encoding, now.encoding
+        )
+    })
 }
 
 /// Warns of damaged files, and of those that are left out.

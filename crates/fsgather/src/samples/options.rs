@@ -25,6 +25,8 @@ use serde::{Deserialize, Serialize};
 pub struct SampleOptions {
     pub(crate) expected: Option<Vec<SampleId>>,
     pub(crate) config: Option<BTreeMap<String, String>>,
+    /// Name of the encoding of results that are encoded before they are added.
+    pub(crate) encoding: Option<&'static str>,
     problem: Option<String>,
 }
 
@@ -47,6 +49,13 @@ impl SampleOptions {
         let plain = |text: &str| spelled_text(text).into_owned();
         let config = self.config.get_or_insert_default();
         config.insert(plain(&name.into()), plain(&value.to_string()));
+        self
+    }
+
+    /// Names the encoding of results that are encoded before they are added. For bindings.
+    #[doc(hidden)]
+    pub const fn encoded_in(mut self, encoding: &'static str) -> Self {
+        self.encoding = Some(encoding);
         self
     }
 

@@ -10,7 +10,7 @@ use crate::{
     codec::{Codec, Postcard},
     samples::{
         opening::{check_headers, warn_of_files},
-        options::read_expectation,
+        options::{SampleOptions, read_expectation},
         report::SampleReport,
     },
 };
@@ -27,7 +27,7 @@ pub struct SampleResults<C = Postcard> {
     places: Vec<(SampleId, ValuePlace)>,
     /// Positions of `places`, sorted by id.
     by_id: Vec<u32>,
-    report: SampleReport,
+    pub(crate) report: SampleReport,
 }
 
 impl<C: Codec> SampleResults<C> {
@@ -38,23 +38,22 @@ impl<C: Codec> SampleResults<C> {
     /// [`Error::Config`] if it has no samples, or some of different configurations or encodings; [`Error::Storage`] if it
     /// cannot be read; [`Error::Incompatible`] if another version of fsgather wrote it.
     pub fn read(directory: &Path, codec: C) -> Result<Self, Error> {
-        let encoding = codec.name().to_owned();
-        Self::read_encoded(directory, codec, Some(&encoding), None, None)
+        let options = SampleOptions::default().encoded_in(codec.name());
+        Self::read_with(directory, codec, options, None)
     }
 }
 
 impl<C> SampleResults<C> {
-    /// The same for results of a stated or any encoding, and for samples that are expected instead. For bindings.
+    /// The same for results of any encoding, unless `options` has one, and for the samples that it expects. For bindings.
     ///
     /// # Errors
     ///
     /// Those of [`read`](Self::read).
     #[doc(hidden)]
-    pub fn read_encoded(
+    pub fn read_with(
         directory: &Path,
         codec: C,
-        encoding: Option<&str>,
-        expected: Option<Vec<SampleId>>,
+        options: SampleOptions,
         are_equal: Option<&Comparison<'_>>,
     ) -> Result<Self, Error> {
         let read = SampleDirectory::read(directory)?;
@@ -67,12 +66,12 @@ impl<C> SampleResults<C> {
             let directory = directory.display();
             return Err(Error::config(format!("{directory} has no samples")));
         };
-        if let Some(encoding) = encoding {
+        if let Some(encoding) = options.encoding {
             encoding.clone_into(&mut header.encoding);
         }
         check_headers(&read, &header)?;
         warn_of_files(&read);
-        let expected = match (expected, read.index().expectation()) {
+        let expected = match (options.expected, read.index().expectation()) {
             (Some(expected), _) => Some(expected),
             (None, Some(place)) => Some(read_expectation(&read.value(place)?)?),
             (None, None) => None,
@@ -135,29 +134,20 @@ impl<C> SampleResults<C> {
         report.gathered = places.len() as u64;
         let repeats = places.iter().map(|(id, _)| u64::from(index.repeats(id)));
         report.repeated = repeats.sum();
-        let mut results = Self::new(directory, codec, places, report);
-        results.compare(index.different(), are_equal)?;
-        Ok(results)
-    }
-
-    fn new(
-        directory: SampleDirectory,
-        codec: C,
-        places: Vec<(SampleId, ValuePlace)>,
-        report: SampleReport,
-    ) -> Self {
         let mut by_id: Vec<u32> = (0..).take(places.len()).collect();
         by_id.sort_unstable_by(|one, other| {
             let id = |position: &u32| &places[*position as usize].0;
             id(one).cmp(id(other))
         });
-        Self {
+        let mut results = Self {
             directory,
             codec,
             places,
             by_id,
             report,
-        }
+        };
+        results.compare(index.different(), are_equal)?;
+        Ok(results)
     }
 
     /// Number of results.
@@ -210,10 +200,6 @@ impl<C> SampleResults<C> {
         self.report.repeated += repeated;
         self.report.conflicts = conflicts;
         Ok(())
-    }
-
-    pub(crate) const fn report_mut(&mut self) -> &mut SampleReport {
-        &mut self.report
     }
 
     fn value(&self, place: ValuePlace) -> Result<Vec<u8>, Error> {

@@ -35,7 +35,7 @@ pub(super) fn add(
     }
     // Each process of a shell job adds by itself.
     let alone = Communicator::solo();
-    let samples = Samples::open_encoded(&alone, directory, options, JSON_ENCODING.to_owned())?;
+    let samples = Samples::open(&alone, directory, options.encoded_in(JSON_ENCODING))?;
     for (id, line) in &lines {
         samples.add_encoded(id, &[line.as_bytes()])?;
     }
@@ -43,12 +43,14 @@ pub(super) fn add(
     Ok(lines.len() as u64)
 }
 
-/// Options with settings from a JSON object; nested ones are named by their path.
-pub(super) fn with_config(text: &str) -> Result<SampleOptions, Failure> {
+/// Adds settings from a JSON object to options; nested ones are named by their path.
+pub(super) fn with_config(
+    mut options: SampleOptions,
+    text: &str,
+) -> Result<SampleOptions, Failure> {
     let settings: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
         Failure::usage(format!("--config {text} is not a JSON object: {error}"))
     })?;
-    let mut options = SampleOptions::default();
     let mut left: Vec<(String, Value)> = settings.into_iter().collect();
     while let Some((path, value)) = left.pop() {
         match value {
@@ -84,11 +86,12 @@ mod tests {
         let lines = place.path().join("lines.jsonl");
         std::fs::write(&lines, "{\"id\": 1}\n\n{\"id\": \"a\"}\n").unwrap();
         let directory = place.path().join("run");
-        let with = |config| add(&directory, &lines, "id", with_config(config).unwrap());
+        let options = |config| with_config(SampleOptions::default(), config);
+        let with = |config| add(&directory, &lines, "id", options(config).unwrap());
         assert_eq!(with(r#"{"t": 0.7, "model": {"name": "a"}}"#).unwrap(), 2);
         let refused = with(r#"{"t": 0.7, "model": {"name": "b"}}"#).unwrap_err();
         let text = refused.to_string();
         assert!(text.contains(r#"(model.name: "a" -> "b")"#), "{text}");
-        assert!(with_config("[1]").is_err());
+        assert!(options("[1]").is_err());
     }
 }

@@ -34,9 +34,9 @@ pub(super) fn id_of_json(value: &Value) -> Option<SampleId> {
 }
 
 /// Reads expected samples: a number, or a file with one id for each line.
-pub(super) fn parse_expected(text: &str) -> Result<Vec<SampleId>, Failure> {
-    if let Ok(count) = text.parse::<u64>() {
-        return Ok((0..count).map(SampleId::from).collect());
+pub(super) fn parse_expected(text: &str) -> Result<SampleOptions, Failure> {
+    if let Ok(count) = text.parse() {
+        return Ok(SampleOptions::default().expect_count(count));
     }
     let path = Path::new(text);
     let contents = fs::read_to_string(path).map_err(Failure::file("read", path))?;
@@ -52,11 +52,10 @@ pub(super) fn parse_expected(text: &str) -> Result<Vec<SampleId>, Failure> {
             ))
         })
     });
-    let ids: Vec<SampleId> = ids.collect::<Result<_, _>>()?;
-    SampleOptions::default()
-        .expect_ids(ids.iter().cloned())
-        .check()?;
-    Ok(ids)
+    let ids = ids.collect::<Result<Vec<SampleId>, _>>()?;
+    let options = SampleOptions::default().expect_ids(ids);
+    options.check()?;
+    Ok(options)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use fsgather::{
     codec::Postcard,
-    samples::{PLAIN_DATA, SampleId, SampleOptions, SampleResults},
+    samples::{PLAIN_DATA, SampleId, SampleResults},
 };
 use serde_json::json;
 
@@ -108,18 +108,11 @@ pub(crate) fn samples(
 ) -> Result<u8, Failure> {
     settings()?;
     let directory = &arguments.directory;
-    let expected = arguments
-        .expect
-        .as_deref()
-        .map(parse_expected)
-        .transpose()?;
+    let expected = arguments.expect.as_deref().map(parse_expected);
+    let mut options = expected.transpose()?.unwrap_or_default();
     if let (Some(file), Some(key)) = (&arguments.add, &arguments.key) {
-        let mut options = match &arguments.config {
-            Some(config) => add::with_config(config)?,
-            None => SampleOptions::default(),
-        };
-        if let Some(expected) = expected {
-            options = options.expect_ids(expected);
+        if let Some(config) = &arguments.config {
+            options = add::with_config(options, config)?;
         }
         let added = add::add(directory, file, key, options)?;
         if json {
@@ -133,7 +126,7 @@ pub(crate) fn samples(
         }
         return Ok(exit::DONE);
     }
-    let results = SampleResults::read_encoded(directory, Postcard, None, expected, None)?;
+    let results = SampleResults::read_with(directory, Postcard, options, None)?;
     if let Some(file) = &arguments.out {
         return write(&results, file, arguments, invocation);
     }

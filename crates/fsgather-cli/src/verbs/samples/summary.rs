@@ -43,13 +43,11 @@ impl<'a> Summary<'a> {
     pub(super) fn of(directory: &'a Path, results: &'a SampleResults) -> Self {
         let mut attempts: Vec<Attempt> = Vec::new();
         for file in results.files() {
-            match attempts.last_mut() {
-                Some(last) if last.number == file.name.attempt => last.add(file),
-                _ => {
-                    let mut attempt = Attempt::new(file);
-                    attempt.add(file);
-                    attempts.push(attempt);
-                }
+            if attempts.last().map(|last| last.number) != Some(file.name.attempt) {
+                attempts.push(Attempt::new(file));
+            }
+            if let Some(last) = attempts.last_mut() {
+                last.add(file);
             }
         }
         Self {
