@@ -17,7 +17,7 @@ use crate::{
         opening::{Hello, check_alike, check_headers, header},
         report::SampleReport,
         results::{Comparison, SampleResults},
-        travelling::{self, Reader},
+        travelling,
     },
 };
 
@@ -148,12 +148,8 @@ impl<C: Codec> Samples<C> {
         });
         let added = agreement.agree(own)?;
         let destination = destination_of(&added, self.communicator.world_size())?;
-        let reader = Reader {
-            directory: &self.directory,
-            leaders: &self.opened.leaders,
-            destination,
-        };
-        travelling::bring_files(&agreement, &reader)?;
+        let leaders = &self.opened.leaders;
+        travelling::bring_files(&agreement, &self.directory, leaders, destination)?;
         let read = || {
             let directory = self.read_complete(&added)?;
             check_headers(&directory, &self.opened.header)?;
@@ -328,7 +324,12 @@ pub fn gather_encoded<C: Codec>(
             files: Vec::new(),
             options: gathering.agreed,
         };
-        Ok((Hello::new(0, options, header), added))
+        let hello = Hello {
+            last_attempt: 0,
+            expected: options.digest(),
+            header,
+        };
+        Ok((hello, added))
     });
     let (hellos, added): (Vec<_>, Vec<_>) = agreement.agree(own)?.into_iter().unzip();
     check_alike(&hellos)?;

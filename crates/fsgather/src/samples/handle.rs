@@ -3,7 +3,7 @@
 use std::{fmt, fmt::Display, panic::Location, path::PathBuf, time::Instant};
 
 use fsgather_config::working_directory;
-use fsgather_core::{Error, Interrupt, WorldSize};
+use fsgather_core::{Error, Interrupt};
 use fsgather_store::{EntryKind, SampleId, SampleWriter};
 use serde::Serialize;
 
@@ -148,7 +148,7 @@ impl<C> Samples<C> {
 
     /// This rank's part of [`missing`](Self::missing): every `world_size`-th sample, from the `rank`-th on.
     pub fn share(&self) -> impl Iterator<Item = &SampleId> {
-        let ranks = self.world_size().count();
+        let ranks = self.communicator.world_size().count();
         let first = self.communicator.rank().index();
         self.opened.missing.iter().skip(first).step_by(ranks)
     }
@@ -198,10 +198,6 @@ impl<C> Samples<C> {
             }
         }
         self.communicator.inner.heed()
-    }
-
-    fn world_size(&self) -> WorldSize {
-        self.communicator.world_size()
     }
 }
 

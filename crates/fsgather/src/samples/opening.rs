@@ -51,9 +51,9 @@ pub(crate) struct Opened {
 /// First contribution of a rank: its arguments, and the last attempt that it sees.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Hello {
-    last_attempt: u32,
-    expected: Option<(u64, u128)>,
-    header: SampleFileHeader,
+    pub(crate) last_attempt: u32,
+    pub(crate) expected: Option<(u64, u128)>,
+    pub(crate) header: SampleFileHeader,
 }
 
 /// Samples that a directory holds, by positions among those that are expected.
@@ -79,11 +79,11 @@ pub(crate) fn open(
         let last = SampleDirectory::names(directory)?
             .last()
             .map(|name| name.attempt);
-        Ok(Hello::new(
-            last.unwrap_or_default(),
-            options,
-            header.clone(),
-        ))
+        Ok(Hello {
+            last_attempt: last.unwrap_or_default(),
+            expected: options.digest(),
+            header: header.clone(),
+        })
     });
     let hellos = agreement.agree(hello)?;
     check_alike(&hellos)?;
@@ -107,12 +107,9 @@ pub(crate) fn open(
     let names = agreement.agree(created)?;
     let writer = writer?;
     let leaders = agreement.agree(Ok(leader_of(directory, &names, rank)))?;
-    let found = if leaders[rank.index()] == rank {
-        look_into(directory, options, &header, attempt).map(Some)
-    } else {
-        Ok(None)
-    };
-    let found = agreement.agree(found)?;
+    let is_leader = leaders[rank.index()] == rank;
+    let found = is_leader.then(|| look_into(directory, options, &header, attempt));
+    let found = agreement.agree(found.transpose())?;
     let found: Vec<Found> = found.into_iter().flatten().collect();
     // Each file has the list unless it is long, so that no damage hides which samples are missing.
     if let Some(expectation) = options.expectation()
@@ -134,20 +131,6 @@ pub(crate) fn open(
         report(directory, expected.len(), &opened, &found);
     }
     Ok(opened)
-}
-
-impl Hello {
-    pub(crate) fn new(
-        last_attempt: u32,
-        options: &SampleOptions,
-        header: SampleFileHeader,
-    ) -> Self {
-        Self {
-            last_attempt,
-            expected: options.digest(),
-            header,
-        }
-    }
 }
 
 /// Origin of the files of this process.

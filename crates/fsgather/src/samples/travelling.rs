@@ -14,38 +14,32 @@ use fsgather_store::{SampleDirectory, SampleFileName, SampleFileStream, receive_
 
 use crate::{Stream, samples::agreement::Agreement};
 
-/// Who reads the results, and where.
-pub(crate) struct Reader<'a> {
-    pub(crate) directory: &'a Path,
-    /// For each rank the lowest rank that sees the same directory.
-    pub(crate) leaders: &'a [Rank],
-    /// The only rank that reads, or all.
-    pub(crate) destination: Option<Rank>,
-}
-
 /// The files that a leader sees, with their lengths.
 type Listing = Vec<(SampleFileName, u64)>;
 
-/// Sends files to directories of reading ranks that lack them.
-pub(crate) fn bring_files(agreement: &Agreement, reader: &Reader<'_>) -> Result<(), Error> {
-    let is_shared = reader.leaders.iter().all(|leader| *leader == Rank::ZERO);
-    if is_shared {
+/// Sends files to directories of reading ranks that lack them: to that of `destination`, or to all.
+///
+/// `leaders` has for each rank the lowest one that sees the same directory.
+pub(crate) fn bring_files(
+    agreement: &Agreement,
+    directory: &Path,
+    leaders: &[Rank],
+    destination: Option<Rank>,
+) -> Result<(), Error> {
+    if leaders.iter().all(|leader| *leader == Rank::ZERO) {
         return Ok(());
     }
     let rank = agreement.rank();
-    let is_leader = reader.leaders[rank.index()] == rank;
-    let own = if is_leader {
-        SampleDirectory::lengths(reader.directory).map(Some)
-    } else {
-        Ok(None)
-    };
+    let is_leader = leaders[rank.index()] == rank;
+    let own = is_leader.then(|| SampleDirectory::lengths(directory));
+    let own = own.transpose();
     let listings = agreement.agree(own)?;
     // One after the other, so that no rank needs room for more than one copy.
-    for receiver in receivers(reader) {
-        let has = listings[reader.leaders[receiver.index()].index()].as_deref();
+    for receiver in receivers(leaders, destination) {
+        let has = listings[leaders[receiver.index()].index()].as_deref();
         let senders = senders(&listings, has.unwrap_or_default());
         let files = senders.get(&rank).cloned().unwrap_or_default();
-        let mut source = SampleFileStream::new(reader.directory, files);
+        let mut source = SampleFileStream::new(directory, files);
         let parts = agreement
             .calls()
             .gather(Stream::new(&mut source), receiver)?;
@@ -57,12 +51,11 @@ pub(crate) fn bring_files(agreement: &Agreement, reader: &Reader<'_>) -> Result<
             let mut part = part?;
             for (name, len) in senders.get(&part.rank()).into_iter().flatten() {
                 let bytes = (&mut part).take(*len);
-                let stored = receive_sample_file(reader.directory, *name, *len, bytes);
+                let stored = receive_sample_file(directory, *name, *len, bytes);
                 received = received.and(stored);
             }
-            io::copy(&mut part, &mut io::sink()).map_err(|error| {
-                Error::storage("receive samples into", reader.directory, &error)
-            })?;
+            io::copy(&mut part, &mut io::sink())
+                .map_err(|error| Error::storage("receive samples into", directory, &error))?;
         }
         agreement.agree(received)?;
     }
@@ -70,11 +63,11 @@ pub(crate) fn bring_files(agreement: &Agreement, reader: &Reader<'_>) -> Result<
 }
 
 /// Ranks that receive files: one for each directory that is read.
-fn receivers(reader: &Reader<'_>) -> Vec<Rank> {
-    if let Some(destination) = reader.destination {
+fn receivers(leaders: &[Rank], destination: Option<Rank>) -> Vec<Rank> {
+    if let Some(destination) = destination {
         return vec![destination];
     }
-    let mut leaders = reader.leaders.to_vec();
+    let mut leaders = leaders.to_vec();
     leaders.sort_unstable();
     leaders.dedup();
     leaders
