@@ -1,6 +1,6 @@
 //! The participants: [`Rank`] and [`WorldSize`].
 
-use std::{fmt, num::NonZeroU32};
+use std::{cmp::Ordering, fmt, num::NonZeroU32};
 
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +62,30 @@ impl PartialEq<u32> for Rank {
 impl fmt::Display for Rank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl From<Rank> for u32 {
+    fn from(rank: Rank) -> Self {
+        rank.0
+    }
+}
+
+impl From<Rank> for u64 {
+    fn from(rank: Rank) -> Self {
+        rank.0.into()
+    }
+}
+
+impl From<Rank> for usize {
+    fn from(rank: Rank) -> Self {
+        rank.index()
+    }
+}
+
+impl PartialOrd<u32> for Rank {
+    fn partial_cmp(&self, other: &u32) -> Option<Ordering> {
+        self.0.partial_cmp(other)
     }
 }
 
@@ -135,6 +159,18 @@ impl WorldSize {
     /// All ranks, in order.
     pub fn ranks(self) -> impl ExactSizeIterator<Item = Rank> + DoubleEndedIterator + Clone {
         (0..self.get()).map(Rank)
+    }
+}
+
+impl PartialEq<u32> for WorldSize {
+    fn eq(&self, other: &u32) -> bool {
+        self.get() == *other
+    }
+}
+
+impl PartialOrd<u32> for WorldSize {
+    fn partial_cmp(&self, other: &u32) -> Option<Ordering> {
+        self.get().partial_cmp(other)
     }
 }
 

@@ -28,7 +28,7 @@ use crate::{
 /// A call that returns `Ok` returned the right result: what every rank handed in, whole, verified against
 /// what its writer announced, in rank order. A rank that fails, is lost or is late before all have
 /// handed in makes the call fail on every rank with the same error, which names it; later calls then
-/// return [`Error::Poisoned`].
+/// return [`Error::Poisoned`]. [`has_failed`](Self::has_failed) says which errors a communicator survives.
 ///
 /// # What is not
 ///
@@ -192,7 +192,10 @@ impl<C> Communicator<C> {
         self.inner.exchange.world_size()
     }
 
-    /// Whether a call has failed, or this rank has been told of a failure: all later calls return an error. Asks nobody.
+    /// Whether a call has failed, or this rank has been told of a failure, so that all later calls return an error. Asks nobody.
+    ///
+    /// Errors that all ranks agree on before anything moves leave the communicator usable: [`Error::TooLarge`], and a wrong root or option
+    /// ([`Error::Config`]).
     ///
     /// A program that tries again makes another communicator then, as all other ranks have to.
     #[must_use]
@@ -211,6 +214,47 @@ impl<C> Communicator<C> {
     #[must_use]
     pub fn transport(&self) -> Transport {
         self.inner.default_request().transport
+    }
+
+    /// Does some work, and ends the communicator as that ends: with [`close`](Self::close) after `Ok`, and after an error with
+    /// [`leave_with`](Self::leave_with), so that the other ranks are told why this one makes no more calls.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work, and of [`close`](Self::close).
+    ///
+    /// ```
+    /// use std::{error::Error, fs, process::ExitCode};
+    ///
+    /// use fsgather::Communicator;
+    ///
+    /// fn main() -> ExitCode {
+    ///     fsgather::main(|| Communicator::from_env()?.run(evaluate))
+    /// }
+    ///
+    /// fn evaluate(world: &Communicator) -> Result<(), Box<dyn Error>> {
+    ///     let model = fs::read_to_string("/dev/null")?; // the others hear of it, if there is none
+    ///     let sizes = world.all_gather(&model.len())?;
+    ///     println!("{sizes:?}");
+    ///     Ok(())
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn run<R, E>(self, work: impl FnOnce(&Self) -> Result<R, E>) -> Result<R, E>
+    where
+        E: From<Error> + fmt::Display,
+    {
+        let site = self.place(Location::caller());
+        match work(&self) {
+            Ok(result) => {
+                step_aside(|| self.inner.close(site))?;
+                Ok(result)
+            }
+            Err(error) => {
+                self.leave_with(&error);
+                Err(error)
+            }
+        }
     }
 
     /// Ends the communicator together with all other ranks, and leaves nothing behind.
@@ -259,8 +303,8 @@ impl<C> Communicator<C> {
     /// left.join().unwrap();
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn leave_with(self, reason: &str) {
-        let cause = Error::config(reason);
+    pub fn leave_with(self, reason: impl fmt::Display) {
+        let cause = Error::config(reason.to_string());
         blocking::wherever(|| self.inner.leave(Some(cause)));
     }
 }

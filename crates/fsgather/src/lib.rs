@@ -45,7 +45,6 @@
 mod agreed_groups;
 mod builder;
 mod communicator;
-mod functions;
 mod input;
 mod main_function;
 mod options;
@@ -58,6 +57,7 @@ mod verbs;
 #[doc(hidden)]
 pub mod bindings;
 pub mod codec;
+pub mod compat;
 pub mod error;
 pub mod parts;
 pub mod samples;
@@ -87,7 +87,6 @@ pub use communicator::Communicator;
 pub use fsgather_config::settings::{CompressionSetting, Control, Transport, Verify};
 pub use fsgather_core::{Error, ErrorKind, Interrupt, Rank, WorldSize};
 pub use fsgather_store::{Payload, WritablePayload};
-pub use functions::{AllGatherOptions, all_gather, all_gather_list, all_gather_via_filesys, close};
 pub use input::{Input, Stream};
 pub use join::rendezvous::{Bootstrap, Rendezvous};
 pub use main_function::main;

@@ -62,8 +62,8 @@ impl Options {
     }
 
     /// Sets the most bytes that the payload of each rank may have. The bound is compared between ranks, and every payload with it,
-    /// before any data moves: a larger one is [`Error::TooLarge`] on all ranks, which names the rank and its size. Calls without payloads
-    /// ignore it.
+    /// before any data moves: a larger one is [`Error::TooLarge`] on all ranks, which names the rank and its size; the communicator stays
+    /// usable. Calls without payloads ignore it.
     ///
     /// ```
     /// use fsgather::{Communicator, Error, Options};

@@ -43,7 +43,7 @@ impl<C: Codec> Communicator<C> {
         let own = input.payload(&self.codec).only_if(self.rank() == root);
         let take = I::taking(&self.codec);
         let call = I::typed(call, &self.codec);
-        self.run(call, Retention::Passing, own, |started, received| {
+        self.make(call, Retention::Passing, own, |started, received| {
             let payload = started.read_one(received, root)?;
             take(&self.inner, root, payload)
         })
@@ -84,7 +84,7 @@ impl<C: Codec> Communicator<C> {
             &self.codec,
         );
         let (own, take) = (input.payload(&self.codec), I::taking(&self.codec));
-        self.run(call, Retention::Passing, own, |started, received| {
+        self.make(call, Retention::Passing, own, |started, received| {
             started.read_all(received, take)
         })
     }
@@ -122,7 +122,7 @@ impl<C: Codec> Communicator<C> {
         let call = self.rooted(Operation::Gather, root.into(), Location::caller())?;
         let call = I::typed(call, &self.codec);
         let (own, take) = (input.payload(&self.codec), I::taking(&self.codec));
-        self.run(call, Retention::KeptForReader, own, |started, received| {
+        self.make(call, Retention::KeptForReader, own, |started, received| {
             Ok(started.parts(received, take))
         })
     }
@@ -211,7 +211,7 @@ impl<C> Communicator<C> {
     }
 
     /// Makes a call, and reads what it brings.
-    fn run<'b, R>(
+    fn make<'b, R>(
         &self,
         call: Call,
         retention: Retention,

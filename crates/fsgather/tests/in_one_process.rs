@@ -323,3 +323,29 @@ fn a_rank_that_leaves_with_a_reason_is_named_with_it() {
         );
     }
 }
+
+#[test]
+fn the_others_hear_why_a_rank_has_ended_its_work() {
+    let ends = on_all(|communicator| {
+        let me = communicator.rank();
+        communicator
+            .run(|world| {
+                if me == 1 {
+                    return Err(Box::<dyn std::error::Error>::from("no such model"));
+                }
+                world.barrier()?;
+                Ok(())
+            })
+            .map_err(|error| error.to_string())
+    });
+    for (rank, end) in ends.into_iter().enumerate() {
+        let text = end.unwrap_err();
+        assert!(text.contains("no such model"), "{rank}: {text}");
+        assert_eq!(text.contains("rank 1 on"), rank != 1, "{text}");
+    }
+    let ends = on_all(|communicator| communicator.run(|world| world.all_gather(&1)));
+    assert!(
+        ends.into_iter()
+            .all(|end| end == Ok(vec![1; RANKS as usize]))
+    );
+}

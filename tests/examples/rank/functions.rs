@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fsgather::AllGatherOptions;
+use fsgather::compat::AllGatherOptions;
 
 use crate::{
     Failure, say,
@@ -12,7 +12,7 @@ use crate::{
 /// `all_gather`.
 pub(crate) fn function(len: &str) -> Result<(), Failure> {
     let (rank, ranks) = place()?;
-    let values = fsgather::all_gather(&value(rank, len), &AllGatherOptions::default())?;
+    let values = fsgather::compat::all_gather(&value(rank, len), &AllGatherOptions::default())?;
     got(&values, ranks, len)
 }
 
@@ -20,7 +20,7 @@ pub(crate) fn function(len: &str) -> Result<(), Failure> {
 pub(crate) fn via(directory: &Path, root_only: bool, len: &str) -> Result<(), Failure> {
     let (rank, ranks) = place()?;
     let own = value(rank, len);
-    let values = fsgather::all_gather_via_filesys(&own, Some(directory), root_only)?;
+    let values = fsgather::compat::all_gather_via_filesys(&own, Some(directory), root_only)?;
     got(&values, ranks, len)
 }
 

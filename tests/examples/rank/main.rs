@@ -246,7 +246,7 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
         ["via", directory, root_only, len] => {
             functions::via(Path::new(directory), *root_only == "1", len)?;
         }
-        ["function_close"] => fsgather::close()?,
+        ["function_close"] => fsgather::compat::close()?,
         _ => {
             let world = state.joined.as_ref().ok_or_else(not_joined)?;
             if !state.family.take(world, &words)? {

@@ -33,14 +33,7 @@ const ITEMS: &[(&str, &[&str])] = &[
     ("what is received", &["parts", "Payload"]),
     (
         "the functions of existing jobs, and the end of a program",
-        &[
-            "all_gather",
-            "all_gather_list",
-            "all_gather_via_filesys",
-            "AllGatherOptions",
-            "close",
-            "main",
-        ],
+        &["compat", "main"],
     ),
     ("evaluations that survive", &["samples"]),
     ("for packages in other languages", &["bindings"]),

@@ -212,7 +212,7 @@ pub enum PeerFailure {
         before: Option<String>,
     },
     /// Rank 0 is gone, and whether the call succeeded elsewhere is not known.
-    #[error("was lost ({how}), so the outcome of the call is unknown,")]
+    #[error("was lost ({how}), so the outcome of the call is unknown")]
     OutcomeUnknown {
         /// How that was noticed.
         how: String,
@@ -279,6 +279,7 @@ impl fmt::Display for StorageCause {
 
 impl Error {
     /// The same error with rank and activity filled in where they belong and are not known yet.
+    #[doc(hidden)]
     #[must_use]
     pub fn raised_by(mut self, who: &Peer, doing: Activity) -> Self {
         match &mut self {
@@ -299,10 +300,39 @@ impl Error {
         self
     }
 
+    /// The rank that the error is about, if it is about one: that was lost or failed, could not read or write a file, or has handed in too
+    /// much. An error that an earlier one has caused is about the same rank.
+    ///
+    /// ```
+    /// use fsgather_core::Error;
+    ///
+    /// assert_eq!(Error::config("no such model").peer(), None);
+    /// ```
+    #[must_use]
+    pub fn peer(&self) -> Option<&Peer> {
+        match self.root_cause() {
+            Self::PeerFailed { peer, .. } | Self::TooLarge { peer, .. } => Some(peer),
+            Self::Storage { peer, .. } => peer.as_deref(),
+            Self::Corrupt { reader, .. } => reader.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// All ranks that the error is about: that of [`peer`](Self::peer), those that were waited for in vain, or both whose calls differ.
+    #[must_use]
+    pub fn ranks(&self) -> Vec<Rank> {
+        match self.root_cause() {
+            Self::Timeout { missing, .. } => missing.iter().map(|missing| missing.rank).collect(),
+            Self::Desync { one, other, .. } => vec![one.rank, other.rank],
+            _ => self.peer().map(|peer| peer.rank).into_iter().collect(),
+        }
+    }
+
     /// Those on whom `teller` puts the blame, by this error: other ranks that it has lost, could not reach or
     /// waited for in vain. Nobody where it speaks for itself.
     ///
     /// What a rank says of others is hearsay; what they say of themselves is more to the point.
+    #[doc(hidden)]
     #[must_use]
     pub fn blamed_by(&self, teller: Rank) -> Vec<Rank> {
         let mut blamed = match self.root_cause() {
@@ -329,6 +359,7 @@ impl Error {
     }
 
     /// The same error with texts that fit into a message: longer ones are cut, and say so.
+    #[doc(hidden)]
     #[must_use]
     pub fn cut_to_size(mut self) -> Self {
         self.cut();
@@ -416,6 +447,7 @@ impl Error {
     }
 
     /// What later calls return after this error: [`Error::Poisoned`] around its root cause.
+    #[doc(hidden)]
     #[must_use]
     pub fn poisoned(&self) -> Self {
         Self::Poisoned {
@@ -426,6 +458,7 @@ impl Error {
     /// Whether the calls before the failure help to explain it: a rank was lost, did not arrive in time, or made another call.
     ///
     /// All other errors name their cause.
+    #[doc(hidden)]
     #[must_use]
     pub fn needs_post_mortem(&self) -> bool {
         match self.root_cause() {
@@ -484,6 +517,7 @@ fn meanwhile(failure: &PeerFailure, activity: &Activity) -> String {
         }
         (PeerFailure::Departed { .. }, Some(call)) => format!("; its last call was {call}"),
         (PeerFailure::Departed { .. }, None) => String::new(),
+        (PeerFailure::OutcomeUnknown { .. }, _) => format!(", while {activity}"),
         _ => format!(" while {activity}"),
     }
 }

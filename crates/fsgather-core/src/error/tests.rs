@@ -382,3 +382,31 @@ fn whatever_files_and_hosts_are_called_the_sentence_goes_on_in_its_line() {
     };
     assert_eq!(missing.to_string(), format!("rank 1 on {plain} (pid 7)"));
 }
+
+#[test]
+fn an_error_names_the_ranks_that_it_is_about() {
+    let lost = PeerFailure::Lost { how: "gone".into() };
+    let lost = Error::peer_failed(peer(), Activity::outside(Phase::Computing), lost);
+    for error in [&lost, &lost.poisoned()] {
+        assert_eq!(error.peer(), Some(&peer()));
+        assert_eq!(error.ranks(), [peer().rank]);
+    }
+    let missing = [1, 2].map(|rank| Missing {
+        rank: Rank::new(rank),
+        process: None,
+        last_seen: None,
+    });
+    let missing = missing.to_vec();
+    let late = Error::timed_out(
+        "close",
+        Duration::from_secs(1),
+        missing,
+        RollCall::default(),
+        "wait",
+    );
+    assert_eq!(
+        (late.peer(), late.ranks()),
+        (None, [1, 2].map(Rank::new).to_vec())
+    );
+    assert!(Error::config("wrong").ranks().is_empty());
+}

@@ -33,7 +33,7 @@ pub(crate) fn one(codec: &impl Codec) -> Encoding {
 /// |---|---|
 /// | [`Postcard`], the default | types of the program itself: fast, and nothing but the data travels |
 /// | your own | types that need a codec that describes them: `serde_json::Value`, untagged, internally tagged or flattened enums; a format that another program reads |
-/// | none: [`gather_bytes`](crate::Communicator::gather_bytes) and others | what is bytes already |
+/// | none: hand in [`Bytes`](bytes::Bytes), [`Pieces`](crate::Pieces) or a [`Stream`](crate::Stream) | what is bytes already |
 ///
 /// # Examples
 ///

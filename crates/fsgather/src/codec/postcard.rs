@@ -128,7 +128,7 @@ fn explain(error: postcard::Error) -> CodecError {
             CodecError::new(
                 "it describes nothing, which this type needs (as serde_json::Value, untagged, internally tagged \
                  and flattened enums and sequences of unknown length do); use with_codec with a codec that \
-                 describes values, or turn the value into bytes yourself and use the functions for bytes",
+                 describes values, or turn the value into bytes yourself and hand that in as `Bytes` or `Pieces`",
             )
         }
         other => CodecError::new(other),

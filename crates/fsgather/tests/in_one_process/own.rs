@@ -1,6 +1,6 @@
 //! The functions that existing jobs call, in a process that is a world of its own.
 
-use fsgather::{AllGatherOptions, ErrorKind};
+use fsgather::{ErrorKind, compat::AllGatherOptions};
 
 #[test]
 fn a_process_without_a_launcher_gathers_its_own_value_by_every_way() {
@@ -14,26 +14,28 @@ fn a_process_without_a_launcher_gathers_its_own_value_by_every_way() {
                 filesys_save_dir: directory.map(Into::into),
             };
             let value = (3, "boxes".to_owned());
-            let all = fsgather::all_gather(&value, &options).unwrap();
+            let all = fsgather::compat::all_gather(&value, &options).unwrap();
             assert_eq!(all, [(3, "boxes".to_owned())]);
             for root_only in [false, true] {
-                let all = fsgather::all_gather_via_filesys(&value, directory, root_only).unwrap();
+                let all =
+                    fsgather::compat::all_gather_via_filesys(&value, directory, root_only).unwrap();
                 assert_eq!(all, [(3, "boxes".to_owned())]);
             }
         }
         // Nobody needs a file for that.
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
-        fsgather::close().unwrap();
+        fsgather::compat::close().unwrap();
     }
     // Again is nothing to do, and a later call begins anew.
-    fsgather::close().unwrap();
-    let all = fsgather::all_gather(&1, &AllGatherOptions::default()).unwrap();
+    fsgather::compat::close().unwrap();
+    let all = fsgather::compat::all_gather(&1, &AllGatherOptions::default()).unwrap();
     assert_eq!(all, [1]);
     // A value that cannot be written as bytes is an error, and no panic.
     let unwritable = std::path::PathBuf::from(std::ffi::OsString::from(
         <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff"),
     ));
-    let error = fsgather::all_gather(&unwritable, &AllGatherOptions::default()).unwrap_err();
+    let error =
+        fsgather::compat::all_gather(&unwritable, &AllGatherOptions::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PeerFailed, "{error}");
-    let _ = fsgather::close();
+    let _ = fsgather::compat::close();
 }

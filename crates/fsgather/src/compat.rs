@@ -1,5 +1,7 @@
 //! The functions that existing jobs call, on the process's own communicator: [`all_gather`],
 //! [`all_gather_via_filesys`], [`all_gather_list`].
+//!
+//! New programs use [`Communicator`].
 
 use std::{
     panic::Location,
@@ -64,11 +66,11 @@ impl Own {
 /// # Examples
 ///
 /// ```standalone_crate
-/// use fsgather::AllGatherOptions;
+/// use fsgather::compat::{self, AllGatherOptions};
 ///
-/// let all = fsgather::all_gather(&vec![0.5, 0.25], &AllGatherOptions::default())?;
+/// let all = compat::all_gather(&vec![0.5, 0.25], &AllGatherOptions::default())?;
 /// assert_eq!(all, [[0.5, 0.25]]);
-/// fsgather::close()?;
+/// fsgather::compat::close()?;
 /// # Ok::<(), fsgather::Error>(())
 /// ```
 #[track_caller]
@@ -105,7 +107,7 @@ where
 /// # Examples
 ///
 /// ```standalone_crate
-/// let all = fsgather::all_gather_via_filesys(&"boxes".to_string(), None, false)?;
+/// let all = fsgather::compat::all_gather_via_filesys(&"boxes".to_string(), None, false)?;
 /// assert_eq!(all, ["boxes"]);
 /// # Ok::<(), fsgather::Error>(())
 /// ```
@@ -137,10 +139,10 @@ where
 /// # Examples
 ///
 /// ```standalone_crate
-/// assert_eq!(fsgather::all_gather_list(&0.25, 16)?, [0.25]);
-/// let refused = fsgather::all_gather_list(&"x".repeat(100), 16).unwrap_err();
+/// assert_eq!(fsgather::compat::all_gather_list(&0.25, 16)?, [0.25]);
+/// let refused = fsgather::compat::all_gather_list(&"x".repeat(100), 16).unwrap_err();
 /// assert!(matches!(refused, fsgather::Error::TooLarge { size: 101, bound: 16, .. }));
-/// fsgather::close()?;
+/// fsgather::compat::close()?;
 /// # Ok::<(), fsgather::Error>(())
 /// ```
 #[track_caller]
