@@ -23,7 +23,7 @@ thread_local! {
     static RECEIVED: RefCell<Option<Bytes>> = const { RefCell::new(None) };
 }
 
-/// Reads a message of ours as [`read_message`] does; the bytes in it that are read with [`in_place`] are not copied.
+/// Reads a message of ours as [`read_message`] does; the bytes in it that are read with `in_place` are not copied.
 ///
 /// Those of 16 KiB and more, and of about a quarter of the message and more, are parts of `received`, whose memory exists as long
 /// as one of them does.

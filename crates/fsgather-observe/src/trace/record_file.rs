@@ -1,4 +1,4 @@
-//! The file with the last calls of a rank: [`RecordFile`].
+//! The file with the last calls of a rank, and its measures.
 
 use std::{
     fs::File,
