@@ -79,7 +79,7 @@ impl Options {
         self
     }
 
-    /// Sets what the calls are for, in 1 to 256 bytes. Messages name it. Ranks that come to one line with different tags, such as those
+    /// Sets what the calls are for, in 1 to 256 bytes. Messages name it. Ranks that call at one line with different tags, such as those
     /// that walk maps in different orders, get [`Error::Desync`] with both instead of each other's data.
     ///
     /// ```
