@@ -13,8 +13,8 @@ const HEAD: &str = "\
 
 This page is generated from the tables in the code. To write it anew: `UPDATE_DOCS=1 cargo test --workspace --lib -- page`.
 
-Arguments win over variables, our variables over older ones of the Python original, and those over the launcher's. Variables are read when the
-first communicator is made; an empty one counts as not set. An invalid value is an error with a valid example, an unknown name that begins with
+Arguments win over variables, our variables over older ones of the Python original, and those over the launcher's. Variables are read when a
+communicator is made; an empty one counts as not set. An invalid value is an error with a valid example, an unknown name that begins with
 `FSGATHER_` a warning with the nearest known one.
 
 - A duration is a number with a unit, such as `30s`, `5m`, `2h` or `1h 30m`, above 0.
