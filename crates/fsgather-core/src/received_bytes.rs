@@ -11,7 +11,7 @@ use serde::{
 
 use crate::received::{Unreadable, read_message};
 
-/// Shorter ones are copied: that costs next to nothing, and whoever keeps one does not keep all of the message.
+/// Shorter ones are copied: that costs next to nothing, and to keep one does not keep all of the message.
 const LEAST_SHARED: usize = 16 << 10;
 
 /// Those that are a smaller part of their message than one of so many are copied, for the same reason: programs keep one rank's

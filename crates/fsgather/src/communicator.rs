@@ -192,7 +192,7 @@ impl<C> Communicator<C> {
         self.inner.exchange.world_size()
     }
 
-    /// Whether a call has failed, or this rank has been told of a failure, so that all later calls return an error. Asks nobody.
+    /// Whether a call has failed, or this rank knows of a failure, so that all later calls return an error. It makes no call.
     ///
     /// Errors that all ranks agree on before anything moves leave the communicator usable: [`Error::TooLarge`], and a wrong root or option
     /// ([`Error::Config`]).
@@ -217,7 +217,7 @@ impl<C> Communicator<C> {
     }
 
     /// Does some work, and ends the communicator as that ends: with [`close`](Self::close) after `Ok`, and after an error with
-    /// [`leave_with`](Self::leave_with), so that the other ranks are told why this one makes no more calls.
+    /// [`leave_with`](Self::leave_with), so that the other ranks learn why this one makes no more calls.
     ///
     /// # Errors
     ///

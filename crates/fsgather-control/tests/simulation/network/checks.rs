@@ -37,7 +37,7 @@ impl World {
             self.ledger.check_reports(self.clock.now, &connected)?;
         }
         let limit = Duration::from_secs(TIME_LIMIT) + GRACE + NOTICE + 3 * LATENCY;
-        // Of a rank 0 that is stopped, members only know its last word.
+        // Members only know the last word of a rank 0 that is stopped.
         let word = self.ledger.kept_waiting;
         let word = if self.processes[0].is_running() {
             Duration::ZERO
