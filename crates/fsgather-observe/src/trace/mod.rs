@@ -17,7 +17,7 @@
 //! | [`text`], [`chrome`], [`page`] | a trace as text, for Perfetto, and as a page with a picture |
 //! | [`drawing`] | a file in one of these formats |
 //!
-//! All but [`recorder`], [`record_file`] and [`world`] are pure.
+//! All but [`recorder`], [`record_file`], [`world`] and [`black_box`] are pure.
 
 pub mod black_box;
 pub mod cause;

@@ -178,6 +178,8 @@ impl Recorder {
                 }
             }),
             CallEvent::Decided { last, received } => {
+                // To compute it takes time in proportion to the ranks, and the file does not have it.
+                let received = received.filter(|_| self.is_watched());
                 let received = received.map(|compute| compute());
                 self.change(ticket, |open, now| {
                     open.words.set_decided(now);
@@ -198,14 +200,14 @@ impl Recorder {
         }
     }
 
-    /// Whether somebody sees the record of a call that begins now.
-    fn is_wanted(&self) -> bool {
+    /// Whether the progress line or the log shows calls.
+    fn is_watched(&self) -> bool {
         let has_progress = self.is_process && progress::is_shown();
-        has_progress || self.file.get().is_some() || tracing::enabled!(tracing::Level::DEBUG)
+        has_progress || tracing::enabled!(tracing::Level::DEBUG)
     }
 
     fn begin(&self, ticket: &Ticket, ranks: u32, waits: bool) {
-        if !self.is_wanted() {
+        if self.file.get().is_none() && !self.is_watched() {
             return;
         }
         let call = &ticket.call;
@@ -361,4 +363,39 @@ impl Open {
 fn place(state: &State, ticket: &Ticket) -> Option<usize> {
     let key = (ticket.channel, ticket.epoch);
     state.open.iter().rposition(|open| open.key == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fsgather_core::{Call, Operation, Site};
+
+    use super::*;
+
+    #[test]
+    fn sizes_are_computed_only_for_the_log_and_the_progress_line() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("calls");
+        let file = File::create_new(&path).unwrap();
+        let kept = Recorder::new(Rank::ZERO, &RankNames::default(), &[]);
+        kept.write_to(&file, &path).unwrap();
+        let unseen = Recorder::of_thread(Rank::ZERO, &[]);
+        let ticket = Ticket {
+            channel: ChannelId::WORLD,
+            epoch: Epoch::new(2),
+            call: Arc::new(Call::new(Operation::AllGather, Site::named("eval.py:42"))),
+        };
+        let compute = || -> Received { unreachable!("nobody sees it") };
+        tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::default(), || {
+            for recorder in [&kept, &unseen] {
+                let (ranks, waits) = (4, false);
+                recorder.observe(&ticket, CallEvent::Begun { ranks, waits });
+                let (last, received) = (None, Some(&compute as &dyn Fn() -> Received));
+                recorder.observe(&ticket, CallEvent::Decided { last, received });
+                recorder.observe(&ticket, CallEvent::Done);
+            }
+        });
+        assert_eq!((kept.count(), unseen.count()), (1, 0));
+    }
 }
