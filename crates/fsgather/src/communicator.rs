@@ -129,7 +129,7 @@ impl<C> Communicator<C> {
     ///
     /// Making a handle is local and cheap, and all handles share the order of calls. All ranks have to make each call with the same
     /// transport, directory, bound and tag. Closing one handle closes all. [`group`](Self::group) and [`split`](Self::split) hand down
-    /// transport and directory alone.
+    /// transport, directory and time-out.
     ///
     /// ```
     /// use fsgather::{Communicator, Options, Transport};
@@ -151,7 +151,7 @@ impl<C> Communicator<C> {
         }
     }
 
-    /// A handle of this or another group, with the transport and directory of this one.
+    /// A handle of this or another group, with the transport, directory and time-out of this one.
     pub(crate) fn handle<D>(&self, inner: Arc<GroupState>, codec: D) -> Communicator<D> {
         Communicator {
             inner,

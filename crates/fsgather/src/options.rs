@@ -120,11 +120,12 @@ impl Options {
         }
     }
 
-    /// Those of the options that a group inherits: where its payloads go.
+    /// Those of the options that a group inherits: where its payloads go, and how long it waits.
     pub(crate) fn of_groups(&self) -> Self {
         Self {
             transport: self.transport,
             directory: self.directory.clone(),
+            timeout: self.timeout,
             ..Self::default()
         }
     }
@@ -194,8 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn groups_inherit_where_payloads_go_and_nothing_else() {
-        let options = Options::new().transport(Transport::Filesys);
+    fn groups_inherit_where_payloads_go_and_how_long_they_wait() {
+        let options = Options::new()
+            .transport(Transport::Filesys)
+            .timeout(Duration::from_secs(60));
         let more = options.clone().tag("x").bound(1).site("eval.py:1");
         assert_eq!(more.of_groups(), options);
     }
