@@ -3,14 +3,13 @@
 use std::{fmt, io::Read};
 
 use bytes::Bytes;
-use fsgather_core::{Call, Error, Rank};
+use fsgather_core::Call;
 use fsgather_store::Payload;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     build_identity::type_tag,
     codec::{self, Codec},
-    group_state::GroupState,
     parts::Take,
     payload::input::{InputSource, PayloadInput},
     pieces::Pieces,
@@ -20,7 +19,7 @@ use crate::{
 ///
 /// | input | what the others get |
 /// |---|---|
-/// | `&value` | the value, by the communicator's [`Codec`] |
+/// | `&value` | the value, by the communicator's [`Codec`]; a [`String`] for `&str`, a [`Vec`] for `&[T]` |
 /// | [`Bytes`], or [`Pieces`] for slices, vectors and several of them | a [`Payload`] |
 /// | [`Stream`] | a [`Payload`] of all that it reads |
 ///
@@ -55,7 +54,7 @@ pub trait Input: sealed::Sealed {
 mod sealed {
     pub trait Sealed {}
 
-    impl<T> Sealed for &T {}
+    impl<T: ?Sized> Sealed for &T {}
     impl Sealed for bytes::Bytes {}
     impl Sealed for crate::Pieces<'_> {}
     impl Sealed for super::Stream<'_> {}
@@ -64,7 +63,7 @@ mod sealed {
 /// The bytes that a reader yields, up to its end, as the input of a call.
 ///
 /// They are not held in memory: where they do not travel as a file, what does not fit into a few megabytes waits in a nameless file in
-/// `/tmp` until it is read. An error of the reader is [`Error::PeerFailed`] on all ranks.
+/// `/tmp` until it is read. An error of the reader is [`Error::PeerFailed`](crate::Error::PeerFailed) on all ranks.
 ///
 /// ```
 /// use fsgather::{Communicator, Stream};
@@ -89,84 +88,65 @@ impl fmt::Debug for Stream<'_> {
     }
 }
 
-#[expect(private_interfaces, reason = "nobody else calls it")]
-impl<T: Serialize + DeserializeOwned> Input for &T {
-    type Output = T;
+/// Implements [`Input`] for a reference that the codec encodes, and that arrives as `$output`.
+macro_rules! value {
+    ($value:ty, $output:ty $(, $item:ident)?) => {
+        #[expect(private_interfaces, reason = "nobody else calls it")]
+        impl$(<$item: Serialize + DeserializeOwned>)? Input for &$value {
+            type Output = $output;
 
-    fn payload<'s>(self, codec: &'s impl Codec) -> PayloadInput<'s>
-    where
-        Self: 's,
-    {
-        PayloadInput {
-            encoding: codec::one(codec),
-            uncounted: 0,
-            source: InputSource::Written(Box::new(move |guard, writer| {
-                codec::hand_over(codec, guard, self, writer)
-            })),
+            fn payload<'s>(self, codec: &'s impl Codec) -> PayloadInput<'s>
+            where
+                Self: 's,
+            {
+                PayloadInput {
+                    encoding: codec::one(codec),
+                    uncounted: 0,
+                    source: InputSource::Written(Box::new(move |guard, writer| {
+                        codec::hand_over::<$output, _>(codec, guard, self, writer)
+                    })),
+                }
+            }
+
+            fn taking(codec: &impl Codec) -> Take<$output> {
+                let codec = codec.clone();
+                Box::new(move |inner, rank, payload| {
+                    codec::decode(&codec, &payload, inner.peer(rank), &inner.me())
+                })
+            }
+
+            fn typed(call: Call, codec: &impl Codec) -> Call {
+                call.with_type(type_tag::<$output>(codec))
+            }
         }
-    }
-
-    fn taking(codec: &impl Codec) -> Take<T> {
-        let codec = codec.clone();
-        Box::new(move |inner, rank, payload| {
-            codec::decode(&codec, &payload, inner.peer(rank), &inner.me())
-        })
-    }
-
-    fn typed(call: Call, codec: &impl Codec) -> Call {
-        call.with_type(type_tag::<T>(codec))
-    }
+    };
 }
 
-#[expect(private_interfaces, reason = "nobody else calls it")]
-impl Input for Pieces<'_> {
-    type Output = Payload;
+value!(T, T, T);
+value!([T], Vec<T>, T);
+value!(str, String);
 
-    fn payload<'s>(self, _: &'s impl Codec) -> PayloadInput<'s>
-    where
-        Self: 's,
-    {
-        self.into()
-    }
+/// Implements [`Input`] for bytes, which arrive as a [`Payload`].
+macro_rules! bytes {
+    ($bytes:ty, $payload:expr) => {
+        #[expect(private_interfaces, reason = "nobody else calls it")]
+        impl Input for $bytes {
+            type Output = Payload;
 
-    fn taking(_: &impl Codec) -> Take<Payload> {
-        Box::new(as_it_is)
-    }
+            fn payload<'s>(self, _: &'s impl Codec) -> PayloadInput<'s>
+            where
+                Self: 's,
+            {
+                $payload(self)
+            }
+
+            fn taking(_: &impl Codec) -> Take<Payload> {
+                Box::new(|_, _, payload| Ok(payload))
+            }
+        }
+    };
 }
 
-#[expect(private_interfaces, reason = "nobody else calls it")]
-impl Input for Bytes {
-    type Output = Payload;
-
-    fn payload<'s>(self, _: &'s impl Codec) -> PayloadInput<'s>
-    where
-        Self: 's,
-    {
-        Pieces::from(self).into()
-    }
-
-    fn taking(_: &impl Codec) -> Take<Payload> {
-        Box::new(as_it_is)
-    }
-}
-
-#[expect(private_interfaces, reason = "nobody else calls it")]
-impl Input for Stream<'_> {
-    type Output = Payload;
-
-    fn payload<'s>(self, _: &'s impl Codec) -> PayloadInput<'s>
-    where
-        Self: 's,
-    {
-        PayloadInput::stream(self.0)
-    }
-
-    fn taking(_: &impl Codec) -> Take<Payload> {
-        Box::new(as_it_is)
-    }
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "values are decoded")]
-fn as_it_is(_: &GroupState, _: Rank, payload: Payload) -> Result<Payload, Error> {
-    Ok(payload)
-}
+bytes!(Pieces<'_>, PayloadInput::from);
+bytes!(Bytes, |bytes| Pieces::from(bytes).into());
+bytes!(Stream<'_>, |stream: Self| PayloadInput::stream(stream.0));

@@ -72,6 +72,9 @@ impl<C: Codec> Communicator<C> {
     /// let communicator = Communicator::solo();
     /// let boxes = (String::from("boxes"), 3);
     /// assert_eq!(communicator.all_gather(&boxes)?, [boxes]);
+    /// assert_eq!(communicator.all_gather("host-7")?, ["host-7"]);
+    /// let scores = vec![0.25, 0.5, 0.75];
+    /// assert_eq!(communicator.all_gather(&scores[1..])?, [[0.5, 0.75]]);
     ///
     /// let payloads = communicator.all_gather(Pieces::from(b"bytes as they are"))?;
     /// assert_eq!(&*payloads[0], b"bytes as they are");

@@ -121,11 +121,11 @@ impl CodecError {
     }
 }
 
-/// Encodes a value into its way to the other ranks; the error names the type.
-pub(crate) fn hand_over<T: Serialize + DeserializeOwned>(
+/// Encodes a value, which the other ranks decode as a `T`, into its way to them; the error names the type.
+pub(crate) fn hand_over<T: Serialize + DeserializeOwned, V: Serialize + ?Sized>(
     codec: &impl Codec,
     guard: &CallGuard,
-    value: &T,
+    value: &V,
     writer: &mut InputWriter<'_>,
 ) -> Result<(), Error> {
     let refused = |reason: CodecError| {
