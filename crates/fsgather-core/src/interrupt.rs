@@ -24,7 +24,8 @@ struct InterruptState {
 /// Clones are the same switch. It cannot be taken back.
 ///
 /// ```
-/// use fsgather_core::Interrupt;
+/// # use fsgather_core as fsgather;
+/// use fsgather::Interrupt;
 ///
 /// let interrupt = Interrupt::default();
 /// assert_eq!(interrupt.reason(), None);
@@ -65,7 +66,8 @@ impl Interrupt {
     /// whoever waits in `question` waits in the call. System calls that take longer delay it.
     ///
     /// ```
-    /// use fsgather_core::Interrupt;
+    /// # use fsgather_core as fsgather;
+    /// use fsgather::Interrupt;
     ///
     /// let interrupt = Interrupt::polled_by(|| Some("Ctrl-C".into()));
     /// assert_eq!(interrupt.reason(), None);
@@ -85,7 +87,8 @@ impl Interrupt {
     /// thrown itself.
     ///
     /// ```
-    /// use fsgather_core::Interrupt;
+    /// # use fsgather_core as fsgather;
+    /// use fsgather::Interrupt;
     ///
     /// let parent = Interrupt::default();
     /// let (child, other) = (parent.child(), parent.child());
@@ -118,6 +121,7 @@ impl Interrupt {
     }
 
     /// Whether there is anybody to ask.
+    #[doc(hidden)]
     #[must_use]
     pub fn is_polled(&self) -> bool {
         self.shared.question.is_some()
@@ -136,6 +140,7 @@ impl Interrupt {
     /// Asks if it is `now` so long since this thread has asked that it should.
     ///
     /// Cheap, to be called as often as something moves.
+    #[doc(hidden)]
     pub fn poll_if_due(&self, now: Instant) {
         if self.shared.question.is_none() {
             return;
@@ -181,6 +186,7 @@ impl Interrupt {
 
     /// Calls `hook` when the switch is thrown, or at once if it has been. Hooks must not block and
     /// must not use this switch.
+    #[doc(hidden)]
     pub fn on_raise(&self, hook: impl Fn(&str) + Send + 'static) {
         let mut state = self.lock();
         if let Some(reason) = &state.reason {

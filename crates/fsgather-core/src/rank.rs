@@ -13,7 +13,8 @@ use crate::Error;
 /// file name) are checked with [`WorldSize::contains`] by whoever reads them.
 ///
 /// ```
-/// use fsgather_core::{Rank, WorldSize};
+/// # use fsgather_core as fsgather;
+/// use fsgather::{Rank, WorldSize};
 ///
 /// let world = WorldSize::new(4)?;
 /// assert_eq!(world.rank(3)?, Rank::new(3));

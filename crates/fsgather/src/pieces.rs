@@ -52,14 +52,14 @@ enum Content<'a> {
 
 impl Pieces<'_> {
     /// The encoding of what the Python package hands over: values of Python, by its own codec.
+    #[doc(hidden)]
     pub const PYTHON: u8 = 32;
 
     /// A payload of these pieces, in this order.
     ///
     /// `encoding` says in the header of a payload's file how its bytes are to be understood, for those who
-    /// find it there; ranks do not compare it. Packages in other languages have the numbers 32 to 63, each
-    /// one of its own ([`PYTHON`](Self::PYTHON)); programs may use 128 to 191, as a
-    /// [`Codec`](crate::codec::Codec::number) of theirs does.
+    /// find it there; ranks do not compare it. Programs use 128 to 191, as a
+    /// [`Codec`](crate::codec::Codec::number) of theirs does; 32 to 63 are for packages in other languages.
     #[must_use]
     pub const fn new(encoding: u8, pieces: Vec<Bytes>) -> Self {
         Self {

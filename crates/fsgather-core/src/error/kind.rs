@@ -51,7 +51,8 @@ impl Error {
     /// What kind of failure this is; of [`Error::Poisoned`] that of the earlier failure.
     ///
     /// ```
-    /// use fsgather_core::{Error, ErrorKind};
+    /// # use fsgather_core as fsgather;
+    /// use fsgather::{Error, ErrorKind};
     ///
     /// let error = Error::config("no such rank");
     /// assert_eq!(error.kind(), ErrorKind::Config);

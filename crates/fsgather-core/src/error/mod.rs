@@ -304,7 +304,8 @@ impl Error {
     /// much. An error that an earlier one has caused is about the same rank.
     ///
     /// ```
-    /// use fsgather_core::Error;
+    /// # use fsgather_core as fsgather;
+    /// use fsgather::Error;
     ///
     /// assert_eq!(Error::config("no such model").peer(), None);
     /// ```

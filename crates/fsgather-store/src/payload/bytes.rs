@@ -26,7 +26,8 @@ use crate::payload::{
 /// length at most.
 ///
 /// ```
-/// use fsgather_store::Payload;
+/// # use fsgather_store as fsgather;
+/// use fsgather::Payload;
 ///
 /// let payload = Payload::from(vec![1, 2, 3]);
 /// assert_eq!(&payload[1..], [2, 3]);

@@ -21,7 +21,8 @@ use crate::payload::{
 /// address for as long as this lives, wherever it is moved.
 ///
 /// ```
-/// use fsgather_store::Payload;
+/// # use fsgather_store as fsgather;
+/// use fsgather::Payload;
 ///
 /// let mut own = Payload::from(vec![1, 2, 3]).into_writable();
 /// own[0] = 9;

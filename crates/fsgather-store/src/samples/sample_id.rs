@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 /// Ids are equal only if they are of one kind: `7` and `"7"` are two samples.
 ///
 /// ```
-/// use fsgather_store::SampleId;
+/// # mod fsgather { pub mod samples { pub use fsgather_store::SampleId; } }
+/// use fsgather::samples::SampleId;
 ///
 /// let id = SampleId::from_iter([SampleId::from("mmlu"), SampleId::from(7)]);
 /// assert_eq!(id.to_string(), r#"("mmlu", 7)"#);
