@@ -257,7 +257,7 @@ fn unsafe_code_is_where_it_has_to_be() {
     let memory =
         "Python's memory is shared through its C functions; the argument stands beside each";
     let objects = "objects of Python are taken apart and made by its C functions, for speed";
-    let owners: [Exception; 17] = [
+    let owners: [Exception; 18] = [
         (
             "crates/fsgather-arena/src/forks.rs",
             "what `fork` calls is given to a function of C; the argument stands beside it",
@@ -281,6 +281,10 @@ fn unsafe_code_is_where_it_has_to_be() {
         (
             "crates/fsgather-core/src/room.rs",
             "advice about memory is unsafe in itself; the argument stands beside it",
+        ),
+        (
+            "crates/fsgather-python/src/main_interpreter.rs",
+            "the number of an interpreter comes from C functions; the argument stands beside it",
         ),
         (
             "crates/fsgather-store/src/payload/map.rs",

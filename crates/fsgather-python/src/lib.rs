@@ -10,6 +10,7 @@ mod ending;
 mod errors;
 mod how;
 mod logging;
+mod main_interpreter;
 mod object;
 mod parts;
 mod payloads;
@@ -26,7 +27,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _fsgather {
-    use super::{Bound, PyModule, PyModuleMethods, PyResult};
+    use super::{Bound, PyModule, PyModuleMethods, PyResult, main_interpreter};
 
     #[pymodule_export]
     use super::{
@@ -48,6 +49,7 @@ mod _fsgather {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        main_interpreter::require(module.py())?;
         // Programs such as those of Hydra change it before they gather.
         fsgather_config::working_directory::remember();
         fsgather_plain::buffer::register(module)?;

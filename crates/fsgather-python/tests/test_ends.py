@@ -24,6 +24,28 @@ def test_a_meeting_in_a_thread_ends_with_the_process(world: World) -> None:
     assert len(left) == 1 and "/refusal-" in left[0], left
 
 
+def test_import_in_a_sub_interpreter_is_refused_and_the_process_ends(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+        # Python 3.12 and later refuses the import in an isolated one itself.
+        options = {(3, 12): {"isolated": False}}.get(sys.version_info[:2], {})
+        kind = ["legacy"] if sys.version_info >= (3, 13) else []
+        program = "try: import fsgather\\nexcept ImportError as error: print('\\"' + str(error) + '\\"', flush=True)"
+        tell(fsgather.all_gather(rank))
+        interpreters.run_string(interpreters.create(*kind, **options), program)
+        tell(fsgather.all_gather(rank))
+        """,
+    ).told()
+    for before, refusal, after in told:
+        assert before == after == [0, 1]
+        assert "fsgather cannot be imported in a sub-interpreter" in refusal and "in the main interpreter" in refusal
+
+
 def test_a_thread_that_goes_on_joins_nothing_while_the_process_ends(world: World) -> None:
     ends = world.start(
         3,
