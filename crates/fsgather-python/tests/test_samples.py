@@ -86,6 +86,29 @@ def test_results_are_written_at_the_end_of_the_interpreter(tmp_path: Path) -> No
     assert fsgather.read_samples(tmp_path).missing == []
 
 
+def test_limit_of_file_sizes_costs_only_results_that_are_larger(tmp_path: Path) -> None:
+    program = f"""
+import resource, fsgather
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+samples = fsgather.samples({str(tmp_path)!r}, expected=51)
+for number in range(50):
+    samples.add(number, bytes(100_000))
+try:
+    samples.add(50, bytes(2_000_000))
+except fsgather.StorageError as error:
+    print(error)
+samples.add(50, "short")
+samples.flush()
+print(len(samples.gather()))
+"""
+    alone = {**os.environ, "FSGATHER_WORLD_SIZE": "1"}
+    ended = subprocess.run([sys.executable, "-c", program], env=alone, capture_output=True, text=True, check=True)
+    refused, count = ended.stdout.splitlines()
+    assert "sample 50 takes 1.9 MiB" in refused and "`ulimit -f`" in refused and "of the 51 results" in refused, refused
+    assert (count, ended.stderr) == ("51", "")
+    assert max(path.stat().st_size for path in tmp_path.iterdir()) <= 1 << 20
+
+
 def test_ids_are_integers_texts_and_tuples_of_these(tmp_path: Path) -> None:
     ids = [7, "7", ("mmlu", 3, ("x",)), -(2**127), 2**127 - 1, "é\n"]
     with fsgather.samples(tmp_path, expected=ids) as samples:

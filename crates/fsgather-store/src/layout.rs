@@ -429,7 +429,7 @@ impl From<PayloadName> for String {
 /// use fsgather_store::SampleFileName;
 ///
 /// let name = SampleFileName { attempt: 2, rank: Rank::new(3), nonce: 0xbeef, part: 0 };
-/// assert_eq!(name.to_string(), "samples-a000002-r00003-000000000000beef-p000");
+/// assert_eq!(name.to_string(), "samples-a000002-r00003-000000000000beef-p00000");
 /// assert_eq!(SampleFileName::parse(&name.to_string()), Some(name));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -448,7 +448,7 @@ impl SampleFileName {
     /// Highest number of an attempt.
     pub const MAX_ATTEMPT: u32 = 999_999;
     /// Highest number of a part.
-    pub const MAX_PART: u32 = 999;
+    pub const MAX_PART: u32 = 99_999;
 
     /// Parses a name; `None` for names of other files.
     #[must_use]
@@ -457,7 +457,7 @@ impl SampleFileName {
         let attempt = decimal(fields.next()?, 6)?;
         let rank = decimal(fields.next()?.strip_prefix('r')?, 5)?;
         let nonce = hex(fields.next()?, 16)?;
-        let part = decimal(fields.next()?.strip_prefix('p')?, 3)?;
+        let part = decimal(fields.next()?.strip_prefix('p')?, 5)?;
         if fields.next().is_some() || rank >= u64::from(WorldSize::MAX) {
             return None;
         }
@@ -481,7 +481,7 @@ impl fmt::Display for SampleFileName {
         let rank = rank.get();
         write!(
             f,
-            "samples-a{attempt:06}-r{rank:05}-{nonce:016x}-p{part:03}"
+            "samples-a{attempt:06}-r{rank:05}-{nonce:016x}-p{part:05}"
         )
     }
 }

@@ -154,6 +154,14 @@ fn results_wait_in_memory_while_a_disk_is_full() {
 }
 
 #[test]
+fn a_file_that_may_not_be_longer_is_followed_by_another_at_once() {
+    let run = add_results(SMALL_BYTES, Fault::Fails(Errno::FBIG));
+    assert_eq!(run.flushed, Some(Ok(())));
+    assert!(run.times.last() < Some(&SECOND), "{:?}", run.times);
+    assert_eq!((run.warnings.as_str(), run.found), ("", RESULTS as usize));
+}
+
+#[test]
 fn a_disk_that_stays_full_is_an_error_after_10_min() {
     let run = add_results(SMALL_BYTES, Fault::NoRoom(Errno::NOSPC, 3600 * SECOND));
     let error = run.flushed.expect("an end").expect_err("a full disk");

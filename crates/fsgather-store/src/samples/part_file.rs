@@ -6,31 +6,42 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fsgather_core::{Error, StorageCause};
+use fsgather_core::{Error, StorageCause, sys::limits};
 
 use crate::{
     layout::SampleFileName,
     os::{directory, file, listing, remove},
-    samples::file_header::SampleFileHeader,
+    samples::{entry::EntryHeader, file_header::SampleFileHeader},
 };
 
 /// Permissions of files of samples, of which the umask takes some away: teams may share a directory.
 pub(crate) const FILE_MODE: u32 = 0o666;
 
-/// The file that is being written.
+/// Bytes that are written at a time at most, except that a single entry always may.
+pub(crate) const PIECE_BYTES: usize = 1 << 20;
+
+/// The file that is being written, and the entries that may not be on disk.
 pub(crate) struct PartFile {
-    pub(crate) directory: PathBuf,
-    pub(crate) name: SampleFileName,
+    directory: PathBuf,
+    name: SampleFileName,
     header: Vec<u8>,
     open: Option<File>,
-    /// Entries that may not be on disk.
-    pub(crate) unsynced: Vec<u8>,
-    /// Bytes of them that this file has.
+    /// Length that a file of this process may have (`ulimit -f`).
+    size_limit: u64,
+    unsynced: Vec<u8>,
+    /// Bytes of them that this file has,
     written: usize,
+    /// and how many entries these are.
+    written_entries: u64,
+    /// Bytes that are written at a time. After an error they are fewer, and each piece is synced, so that what there is room
+    /// for is kept.
+    piece_bytes: usize,
     /// Length of the file.
-    pub(crate) len: u64,
-    /// Whether entries in it have been synced: only then it must stay.
-    has_synced: bool,
+    len: u64,
+    /// Number of entries of this process that are on disk.
+    synced: u64,
+    /// Files that have them, with the lengths that are on disk.
+    files: Vec<(SampleFileName, u64)>,
 }
 
 impl PartFile {
@@ -45,14 +56,18 @@ impl PartFile {
             name,
             header: header.to_bytes()?,
             open: None,
+            size_limit: limits::file_bytes().unwrap_or(u64::MAX),
             unsynced: Vec::new(),
             written: 0,
+            written_entries: 0,
+            piece_bytes: PIECE_BYTES,
             len: 0,
-            has_synced: false,
+            synced: 0,
+            files: Vec::new(),
         };
         match file.open() {
             Ok(()) => Ok(file),
-            Err(error) => Err(file.failed("write samples to", &error)),
+            Err(error) => Err(Error::storage("write samples to", file.path(), &error)),
         }
     }
 
@@ -60,12 +75,33 @@ impl PartFile {
         self.directory.join(self.name.to_string())
     }
 
-    pub(crate) fn failed(&self, operation: &str, error: &io::Error) -> Error {
-        Error::storage(operation, self.path(), error)
+    /// Length of the longest entry that a file can take.
+    pub(crate) const fn max_entry_bytes(&self) -> u64 {
+        self.size_limit.saturating_sub(self.header.len() as u64)
+    }
+
+    /// Number of entries that are on disk.
+    pub(crate) const fn synced(&self) -> u64 {
+        self.synced
+    }
+
+    /// Files that have them, with the lengths that are on disk.
+    pub(crate) fn files(&self) -> &[(SampleFileName, u64)] {
+        &self.files
+    }
+
+    /// Length of the entries that may not be on disk.
+    pub(crate) const fn unsynced_bytes(&self) -> usize {
+        self.unsynced.len()
+    }
+
+    /// Takes entries over.
+    pub(crate) fn take(&mut self, entries: &mut Vec<u8>) {
+        self.unsynced.append(entries);
     }
 
     /// Checks that the synced file is still where its name says: a file that was removed or replaced keeps nothing.
-    pub(crate) fn check_place(&self, synced: u64) -> Result<(), Error> {
+    pub(crate) fn check_place(&self) -> Result<(), Error> {
         let path = self.path();
         let is_there = || listing::examine_path(&path).is_ok_and(|found| found.len == self.len);
         if self.open.is_none() || is_there() {
@@ -75,9 +111,9 @@ impl PartFile {
         if is_there() {
             return Ok(());
         }
-        let cause = StorageCause::described(format!(
-            "it was removed or replaced while this process added to it, and the {synced} results that were in it are lost"
-        ));
+        let cause = StorageCause::described(
+            "it was removed or replaced while this process added to it, and the results that were in it are lost",
+        );
         Err(Error::storage("keep samples in", path, cause))
     }
 
@@ -97,101 +133,233 @@ impl PartFile {
             tracing::debug!(path = %self.directory.display(), %error, "a directory cannot be synced");
         }
         self.open = Some(created);
-        self.written = 0;
+        (self.written, self.written_entries) = (0, 0);
         self.len = self.header.len() as u64;
-        self.has_synced = false;
         Ok(())
     }
 
+    /// Begins another file, which gets all entries that are not on disk.
     pub(crate) fn begin_next_part(&mut self) -> io::Result<()> {
-        if let Some(file) = self.open.take() {
-            // Everything in it that is not on disk is written again. A file without anything else only takes up room.
-            let _ = file::close(file);
-            if !self.has_synced {
-                remove::or_leave(&self.path());
-            }
+        if self.open.is_some() {
+            self.close(false);
             self.name.part = (self.name.part + 1).min(SampleFileName::MAX_PART);
         }
         self.open()
     }
 
     /// Writes all entries that the file does not have yet, and brings them to disk if asked to.
+    ///
+    /// A file that may not become longer is followed by another. After an error another one must be begun: what a file
+    /// system has of a file whose write or sync failed is not known.
     pub(crate) fn store(&mut self, syncs: bool) -> io::Result<()> {
-        let Some(file) = &self.open else {
-            return Err(io::ErrorKind::NotFound.into());
-        };
-        let more = &self.unsynced[self.written..];
-        file::write_all(file, &mut [IoSlice::new(more)])?;
-        self.len += more.len() as u64;
-        self.written = self.unsynced.len();
-        if syncs {
-            file::sync(file)?;
-            self.has_synced |= !self.unsynced.is_empty();
-            self.unsynced.clear();
-            self.written = 0;
+        let stored = self
+            .append_all()
+            .and_then(|()| if syncs { self.sync() } else { Ok(()) });
+        match stored {
+            Ok(()) => self.piece_bytes = PIECE_BYTES,
+            Err(_) => self.take_smaller_pieces(),
+        }
+        stored
+    }
+
+    fn append_all(&mut self) -> io::Result<()> {
+        let empty = self.header.len() as u64;
+        while let Some((len, entries)) = self.next_piece() {
+            if self.len > empty && self.len + len as u64 > self.size_limit {
+                self.sync()?;
+                self.begin_next_part()?;
+                continue;
+            }
+            let file = self.open.as_ref().ok_or(io::ErrorKind::NotFound)?;
+            let piece = &self.unsynced[self.written..self.written + len];
+            match file::write_all(file, &mut [IoSlice::new(piece)]) {
+                Ok(()) => {
+                    self.len += len as u64;
+                    self.written += len;
+                    self.written_entries += entries;
+                    if self.piece_bytes < PIECE_BYTES {
+                        self.sync()?;
+                        self.piece_bytes *= 2;
+                    }
+                }
+                // The limit is one of the file system.
+                Err(error) if is_too_long(&error) && (self.len > empty || entries > 1) => {
+                    self.take_smaller_pieces();
+                    self.begin_next_part()?;
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
 
-    pub(crate) fn close(&mut self, is_unused: bool) {
-        if is_unused {
-            remove::or_leave(&self.path());
+    /// Length and number of the entries that are written next: as many as fit, or one.
+    fn next_piece(&self) -> Option<(usize, u64)> {
+        let room = self.size_limit.saturating_sub(self.len);
+        let most =
+            usize::try_from(room).map_or(self.piece_bytes, |room| room.min(self.piece_bytes));
+        let left = &self.unsynced[self.written..];
+        let (mut len, mut entries) = (0, 0);
+        while let Some(header) = left[len..].first_chunk().and_then(EntryHeader::from_bytes) {
+            let end = usize::try_from(header.entry_len()).map_or(left.len(), |next| len + next);
+            if entries > 0 && end > most {
+                break;
+            }
+            (len, entries) = (end, entries + 1);
         }
+        (entries > 0).then_some((len, entries))
+    }
+
+    fn take_smaller_pieces(&mut self) {
+        self.piece_bytes = (self.piece_bytes / 2).max(1);
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let file = self.open.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        file::sync(file)?;
+        if self.written > 0 {
+            self.unsynced.drain(..self.written);
+            self.synced += self.written_entries;
+            (self.written, self.written_entries) = (0, 0);
+            match self.files.last_mut() {
+                Some((name, len)) if *name == self.name => *len = self.len,
+                _ => self.files.push((self.name, self.len)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the file, and removes it if nothing in it counts.
+    pub(crate) fn close(&mut self, is_unused: bool) {
         if let Some(file) = self.open.take()
             && let Err(error) = file::close(file)
         {
-            tracing::debug!(path = %self.path().display(), %error, "closing a synced file failed");
+            tracing::debug!(path = %self.path().display(), %error, "closing a file of samples failed");
+        }
+        let has_synced = self
+            .files
+            .last()
+            .is_some_and(|(name, _)| *name == self.name);
+        if is_unused || !has_synced {
+            remove::or_leave(&self.path());
         }
     }
 }
 
+/// Whether an error says that a file may not be so long, or a process have so long files.
+pub(crate) fn is_too_long(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::FileTooLarge
+}
+
 #[cfg(test)]
 mod tests {
-    use fsgather_core::{ProcessId, Rank};
+    use std::ops::Range;
 
     use super::*;
-    use crate::samples::{EntryKind, SampleDirectory, SampleId, entry::encode_entry};
+    use crate::{
+        payload::writer::tests::SmallDisk,
+        samples::{
+            EntryKind, SampleDirectory, SampleId,
+            entry::encode_entry,
+            tests::{header, name},
+        },
+    };
 
-    fn append(file: &mut PartFile, sequence: u64) {
-        let id = SampleId::from(sequence);
-        let unsynced = &mut file.unsynced;
-        encode_entry(unsynced, 5, sequence, EntryKind::Result, &id, &[b"value"]).unwrap();
+    fn append(file: &mut PartFile, sequences: Range<u64>) {
+        for sequence in sequences {
+            let (nonce, id) = (file.name.nonce, SampleId::from(sequence));
+            let mut entry = Vec::new();
+            encode_entry(
+                &mut entry,
+                nonce,
+                sequence,
+                EntryKind::Result,
+                &id,
+                &[b"value"],
+            )
+            .unwrap();
+            file.take(&mut entry);
+        }
+    }
+
+    /// Makes writing fail: the file is one that is open for reading.
+    fn break_file(file: &mut PartFile) {
+        file.open = Some(file::open(&file.path()).unwrap());
     }
 
     #[test]
     fn after_an_error_unsynced_entries_go_to_a_new_file() {
         let place = tempfile::tempdir().unwrap();
-        let header = SampleFileHeader {
-            encoding: "bytes".into(),
-            config: None,
-            world_size: 1,
-            process: ProcessId::default(),
-            job: None,
-            began: 0,
-        };
-        let name = SampleFileName {
-            attempt: 1,
-            rank: Rank::ZERO,
-            nonce: 5,
-            part: 0,
-        };
-        let mut file = PartFile::create(place.path(), name, &header).unwrap();
-        append(&mut file, 0);
+        let mut file = PartFile::create(place.path(), name(1, 0), &header()).unwrap();
+        append(&mut file, 0..1);
         file.store(true).unwrap();
-        append(&mut file, 1);
+        append(&mut file, 1..2);
         file.store(false).unwrap();
-        append(&mut file, 2);
-        // Writing to a file that is open for reading fails.
-        file.open = Some(file::open(&file.path()).unwrap());
+        append(&mut file, 2..3);
+        break_file(&mut file);
         file.store(true).unwrap_err();
         file.begin_next_part().unwrap();
         // Neither is this one written, and nothing of it stays.
-        file.open = Some(file::open(&file.path()).unwrap());
+        break_file(&mut file);
         file.store(true).unwrap_err();
         file.begin_next_part().unwrap();
         file.store(true).unwrap();
+        assert_eq!((file.synced(), file.unsynced_bytes()), (3, 0));
         let read = SampleDirectory::read(place.path()).unwrap();
         assert_eq!((read.files().len(), read.index().len()), (2, 3));
+        let lengths: Vec<_> = read
+            .files()
+            .iter()
+            .map(|file| (file.name, file.len))
+            .collect();
+        assert_eq!(file.files().last(), lengths.last(), "only files that stay");
         assert_eq!(read.index().repeats(&1.into()), 0, "it was added once");
+    }
+
+    #[test]
+    fn files_that_may_not_be_longer_are_followed_by_others() {
+        let place = tempfile::tempdir().unwrap();
+        let mut file = PartFile::create(place.path(), name(1, 0), &header()).unwrap();
+        let empty = file.len;
+        append(&mut file, 0..1);
+        // A file has room for three entries, and not for the fourth.
+        file.size_limit = empty + 4 * file.unsynced.len() as u64 - 1;
+        append(&mut file, 1..2);
+        file.store(false).unwrap();
+        append(&mut file, 2..8);
+        file.store(true).unwrap();
+        assert_eq!(file.synced(), 8);
+        let read = SampleDirectory::read(place.path()).unwrap();
+        let results: Vec<u64> = read.files().iter().map(|file| file.results).collect();
+        assert_eq!((results, read.index().len()), (vec![3, 3, 2], 8));
+        let lengths: Vec<_> = read
+            .files()
+            .iter()
+            .map(|file| (file.name, file.len))
+            .collect();
+        assert_eq!(file.files(), lengths);
+    }
+
+    #[test]
+    #[ignore = "needs root to mount a tmpfs: scripts/prove mounts"]
+    fn a_full_disk_gets_the_entries_that_it_has_room_for() {
+        let disk = SmallDisk::new("size=256k");
+        let mut file = PartFile::create(disk.0.path(), name(1, 0), &header()).unwrap();
+        append(&mut file, 0..10_000);
+        let mut tries = 0;
+        while file.store(true).is_err() {
+            tries += 1;
+            if file.begin_next_part().is_err() {
+                break;
+            }
+        }
+        assert!(
+            file.synced() > 2000 && tries < 20,
+            "{} after {tries} tries",
+            file.synced()
+        );
+        let read = SampleDirectory::read(disk.0.path()).unwrap();
+        assert!(read.index().len() as u64 >= file.synced());
+        assert!(read.files().iter().all(|file| !file.is_damaged()));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Entries wait in memory for a second, or until there is 1 MiB of them. Written entries stay in memory until the file
 //! has been synced, once a second, because a file system may report an error of a write only then. After an error
-//! the thread writes all entries that are not on disk to a new file, and tries again for ten minutes.
+//! the thread writes all entries that are not on disk to a new file, and tries again until nothing of them could be
+//! written for ten minutes.
 
 use std::{
     io,
@@ -12,7 +13,7 @@ use std::{
 };
 
 use fsgather_core::{
-    Error, FIRST_WARNING, StorageCause, duration_text, lock,
+    Error, FIRST_WARNING, StorageCause, bytes_text, duration_text, lock,
     sys::{
         clock,
         condition::Condition,
@@ -27,13 +28,13 @@ use crate::{
     samples::{
         entry::{EntryKind, encode_entry},
         file_header::SampleFileHeader,
-        part_file::PartFile,
+        part_file::{PIECE_BYTES, PartFile, is_too_long},
         sample_id::SampleId,
     },
 };
 
 /// Entries are written once they take this many bytes,
-const WRITE_BYTES: usize = 1 << 20;
+const WRITE_BYTES: usize = PIECE_BYTES;
 /// or once the first of them has waited for this long; files are synced as often.
 const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes that wait in memory at most, except that a single entry always may.
@@ -56,6 +57,9 @@ pub struct SampleWriter {
     thread: Option<Started>,
     process: u32,
     nonce: u64,
+    directory: PathBuf,
+    /// Length of the longest entry that a file can take.
+    max_entry_bytes: u64,
 }
 
 /// Progress of a writer.
@@ -72,13 +76,12 @@ pub struct WriterProgress {
 }
 
 impl WriterProgress {
-    /// Returns the error of a file that could not be written for too long.
+    /// Returns the error of results that cannot be written, with the number of those that are.
     fn unwritten(self, path: PathBuf, mut cause: StorageCause) -> Error {
         let Self { added, synced, .. } = self;
         cause.message = format!(
-            "{} (tried for {}); {synced} of the {added} results of this process are on disk",
-            cause.message,
-            duration_text(RETRY_LIMIT)
+            "{}; {synced} of the {added} results of this process are on disk",
+            cause.message
         );
         Error::storage("write samples to", path, cause)
     }
@@ -122,10 +125,9 @@ impl SampleWriter {
         header: &SampleFileHeader,
     ) -> Result<Self, Error> {
         let mut file = PartFile::create(directory, name, header)?;
-        let mut state = State::default();
-        state.note_file(&file);
+        let max_entry_bytes = file.max_entry_bytes();
         let shared = Arc::new(Shared {
-            state: Mutex::new(state),
+            state: Mutex::default(),
             work: Condition::default(),
             done: Condition::default(),
         });
@@ -144,6 +146,8 @@ impl SampleWriter {
             thread: Some(thread),
             process: std::process::id(),
             nonce: name.nonce,
+            directory: directory.to_owned(),
+            max_entry_bytes,
         })
     }
 
@@ -160,8 +164,8 @@ impl SampleWriter {
     ///
     /// # Errors
     ///
-    /// Those of `check`, [`Error::Storage`] if results could not be written for ten minutes, and [`Error::Config`] for a too
-    /// long id, in a child process, and after [`close`](Self::close).
+    /// Those of `check`, [`Error::Storage`] if results could not be written for ten minutes or this one is larger than a file
+    /// of this process may be, and [`Error::Config`] for a too long id, in a child process, and after [`close`](Self::close).
     pub fn add(
         &self,
         kind: EntryKind,
@@ -180,6 +184,10 @@ impl SampleWriter {
         let before = state.pending.len();
         let sequence = state.progress.added;
         encode_entry(&mut state.pending, self.nonce, sequence, kind, id, value)?;
+        if (state.pending.len() - before) as u64 > self.max_entry_bytes {
+            state.pending.truncate(before);
+            return Err(self.too_large(id, len as u64, state.progress));
+        }
         state.progress.added += 1;
         state.progress.results += u64::from(kind == EntryKind::Result);
         state.progress.failures += u64::from(kind == EntryKind::Failure);
@@ -233,6 +241,18 @@ impl SampleWriter {
     #[must_use]
     pub fn files(&self) -> Vec<(SampleFileName, u64)> {
         lock(&self.shared.state).files.clone()
+    }
+
+    /// Returns the error of a result for which a file of this process has no room, however empty it is.
+    fn too_large(&self, id: &SampleId, len: u64, progress: WriterProgress) -> Error {
+        let mut cause = StorageCause::from(&io::ErrorKind::FileTooLarge.into());
+        cause.message = format!(
+            "the result of sample {id} takes {}, and files of this process may have {} (`ulimit -f`); raise that limit, or add the \
+             result in parts with ids of their own",
+            bytes_text(len),
+            bytes_text(self.max_entry_bytes),
+        );
+        progress.unwritten(self.directory.clone(), cause)
     }
 
     fn begin_closing(&self) {
@@ -321,15 +341,6 @@ impl State {
         held == 0 || held + len <= MAX_HELD_BYTES
     }
 
-    fn note_file(&mut self, file: &PartFile) {
-        if self.files.last().is_none_or(|(name, _)| *name != file.name) {
-            self.files.push((file.name, 0));
-        }
-        if let Some((_, len)) = self.files.last_mut() {
-            *len = file.len;
-        }
-    }
-
     fn check(&self) -> Result<(), Error> {
         self.failure.clone().map_or(Ok(()), Err)
     }
@@ -372,38 +383,27 @@ impl Shared {
                 state = self.work.wait(&self.state, state, limit);
             }
             let is_wanted = state.is_wanted();
-            file.unsynced.append(&mut state.pending);
+            file.take(&mut state.pending);
             state.pending_since = None;
-            state.unsynced_bytes = file.unsynced.len();
-            let (before, is_closing) = (state.progress, state.is_closing);
+            state.unsynced_bytes = file.unsynced_bytes();
+            let is_closing = state.is_closing;
             drop(state);
             let syncs = is_wanted || clock::since(last_sync) >= WRITE_INTERVAL;
             let stored = file.store(syncs).or_else(|error| self.retry(file, &error));
-            let stored = stored.and_then(|()| {
-                if syncs {
-                    file.check_place(before.synced)
-                } else {
-                    Ok(())
-                }
-            });
-            let mut state = lock(&self.state);
-            match stored {
-                Ok(()) if syncs || file.unsynced.is_empty() => {
-                    last_sync = clock::now();
-                    state.unsynced_bytes = 0;
-                    state.progress.synced = before.added;
-                    state.note_file(file);
-                }
-                Ok(()) => {}
-                Err(failure) => {
-                    state.failure = Some(failure);
-                    return;
-                }
+            if file.unsynced_bytes() == 0 {
+                last_sync = clock::now();
+            }
+            let checked = stored.and_then(|()| if syncs { file.check_place() } else { Ok(()) });
+            let mut state = self.note(file);
+            if let Err(failure) = checked {
+                state.failure = Some(failure);
+                drop(state);
+                file.close(false);
+                return;
             }
             let ends = is_closing && state.progress.synced == state.progress.added;
             let is_unused = state.progress.results + state.progress.failures == 0;
             drop(state);
-            self.done.wake_all();
             if ends {
                 file.close(is_unused);
                 return;
@@ -411,32 +411,55 @@ impl Shared {
         }
     }
 
+    /// Notes which entries are on disk, and wakes callers that wait for it.
+    fn note(&self, file: &PartFile) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.state);
+        state.unsynced_bytes = file.unsynced_bytes();
+        state.progress.synced = file.synced();
+        state.files.clear();
+        state.files.extend_from_slice(file.files());
+        self.done.wake_all();
+        state
+    }
+
     /// Writes everything that is not on disk to new files until that succeeds.
     fn retry(&self, file: &mut PartFile, first: &io::Error) -> Result<(), Error> {
-        let began = clock::now();
-        let mut error = StorageCause::from(first);
+        let mut began = clock::now();
+        let mut cause = StorageCause::from(first);
+        let mut is_hopeless = is_too_long(first);
         let mut warning = Duration::ZERO;
         loop {
             let lasts = clock::since(began);
+            if is_hopeless || lasts >= RETRY_LIMIT {
+                if !is_hopeless {
+                    let tried = duration_text(RETRY_LIMIT);
+                    cause.message = format!("{} (tried for {tried})", cause.message);
+                }
+                return Err(self.note(file).progress.unwritten(file.path(), cause));
+            }
             if lasts >= warning {
                 warning = warning_after(lasts.max(FIRST_WARNING / 2));
                 fsgather_core::warn!(
-                    "samples cannot be written to {}: {error}; results stay in memory, and this is tried again for {}",
+                    "samples cannot be written to {}: {cause}; results stay in memory, and this is tried again for {}",
                     file.path().display(),
                     duration_text(RETRY_LIMIT.saturating_sub(lasts))
                 );
             }
-            if lasts >= RETRY_LIMIT {
-                return Err(lock(&self.state).progress.unwritten(file.path(), error));
-            }
-            let state = lock(&self.state);
+            let state = self.note(file);
             drop(self.work.wait(&self.state, state, Some(RETRY_INTERVAL)));
+            let synced = file.synced();
             match file.begin_next_part().and_then(|()| file.store(true)) {
                 Ok(()) => {
                     tracing::info!(path = %file.path().display(), "samples can be written again");
                     return Ok(());
                 }
-                Err(again) => error = StorageCause::from(&again),
+                Err(again) => {
+                    cause = StorageCause::from(&again);
+                    is_hopeless = is_too_long(&again);
+                }
+            }
+            if file.synced() > synced {
+                began = clock::now();
             }
         }
     }

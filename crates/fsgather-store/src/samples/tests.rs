@@ -5,7 +5,7 @@ use fsgather_core::{Error, ProcessId, Rank};
 use super::*;
 use crate::layout::SampleFileName;
 
-fn header() -> SampleFileHeader {
+pub(super) fn header() -> SampleFileHeader {
     SampleFileHeader {
         encoding: "bytes".into(),
         config: Some([("temperature".to_owned(), "0.7".to_owned())].into()),
@@ -16,7 +16,7 @@ fn header() -> SampleFileHeader {
     }
 }
 
-fn name(attempt: u32, rank: u32) -> SampleFileName {
+pub(super) fn name(attempt: u32, rank: u32) -> SampleFileName {
     SampleFileName {
         attempt,
         rank: Rank::new(rank),

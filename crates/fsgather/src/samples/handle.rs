@@ -93,7 +93,7 @@ impl<C: Codec> Samples<C> {
     /// # Errors
     ///
     /// [`Error::Config`] for a result that the codec cannot encode and in a forked child, and [`Error::Storage`] if
-    /// results could not be written for ten minutes.
+    /// results could not be written for ten minutes or this one is larger than a file may be.
     pub fn add<T: Serialize + ?Sized>(
         &self,
         id: impl Into<SampleId>,

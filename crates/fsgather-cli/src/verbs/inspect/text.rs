@@ -460,7 +460,7 @@ mod tests {
     #[test]
     fn samples_are_shown_as_such() {
         let place = tempfile::tempdir().unwrap();
-        let name = "samples-a000001-r00000-000000000000beef-p000";
+        let name = "samples-a000001-r00000-000000000000beef-p00000";
         std::fs::write(place.path().join(name), b"").unwrap();
         let surveyor = crate::housekeeping::surveyor(Rules::default()).unwrap();
         let mut survey = surveyor.survey(place.path()).unwrap();
