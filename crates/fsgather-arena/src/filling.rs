@@ -1,4 +1,4 @@
-//! Payloads that come to an arena bit by bit: [`Filling`] for who receives them, [`Following`] for who reads along.
+//! Payloads that come to the own arena bit by bit: [`Filling`]. Others read along by [`Following`](crate::Following).
 
 use std::sync::Arc;
 
@@ -6,7 +6,6 @@ use fsgather_core::lock;
 
 use crate::{
     arena::{Arena, Placement},
-    foreign::Leased,
     location::Location,
 };
 
@@ -75,28 +74,6 @@ impl Drop for Filling {
     fn drop(&mut self) {
         // Whoever has given the call up meanwhile reads nothing; nobody else may have been given the place.
         lock(&self.arena.slots).end_writing(self.location.slot());
-    }
-}
-
-/// A payload in an arena that may still be coming.
-#[derive(Debug)]
-pub struct Following(Leased);
-
-impl Following {
-    pub(crate) const fn of(leased: Leased) -> Self {
-        Self(leased)
-    }
-
-    /// The first `len` bytes, of which whoever receives the payload has said that they are there; less where it is shorter.
-    #[must_use]
-    pub fn beginning(&self, len: u64) -> &[u8] {
-        self.0.beginning(len)
-    }
-
-    /// The payload, once it is known to be there as a whole.
-    #[must_use]
-    pub fn whole(self) -> Leased {
-        self.0
     }
 }
 

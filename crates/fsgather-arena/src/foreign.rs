@@ -13,7 +13,6 @@ use memmap2::MmapMut;
 
 use crate::{
     arena::Arena,
-    filling::Following,
     forks::{self, ForkMark},
     ledger::Ledger,
     location::Location,
@@ -113,7 +112,7 @@ impl Arenas {
     /// The same for a payload that may still be [coming](crate::Filling).
     #[must_use]
     pub fn follow(&self, owner: Rank, location: &Location, call: CallId) -> Option<Following> {
-        self.lease(owner, location, call).map(Following::of)
+        self.lease(owner, location, call).map(Following)
     }
 
     /// How far another rank is with the payload of this number in its share of a call; nothing where it does not say.
@@ -199,6 +198,24 @@ impl Leased {
             map: self.arena.private(&self.location)?,
             _lease: Arc::clone(self),
         })
+    }
+}
+
+/// A payload in an arena that may still be coming.
+#[derive(Debug)]
+pub struct Following(Leased);
+
+impl Following {
+    /// The first `len` bytes, of which whoever receives the payload has said that they are there; less where it is shorter.
+    #[must_use]
+    pub fn beginning(&self, len: u64) -> &[u8] {
+        self.0.beginning(len)
+    }
+
+    /// The payload, once it is known to be there as a whole.
+    #[must_use]
+    pub fn whole(self) -> Leased {
+        self.0
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Each word has one writer. In this order, eight bytes each:
 //!
-//! | words | by whom | what |
+//! | words | writer | content |
 //! |---|---|---|
 //! | 4 for each slot | the owner | number, length, channel and epoch of its payload, before it is announced |
 //! | 9 for each of 64 payloads of each of 8 calls | the owner | [how far it is](Shelf) with what it reads for others of its host |
@@ -25,7 +25,8 @@ use crate::{
     location::Location,
     memory::Words,
     shelf::{ReadSoFar, SHELVES, Shelf},
-    versioned::{Versioned, Word},
+    slots::MOST_SLOTS,
+    versioned::{Versioned, Word, words_of},
 };
 
 /// A call that a reader has given up: channel and epoch.
@@ -40,19 +41,11 @@ const GIVEN_UP: usize = 16;
 /// How many more it remembers. What owners place after that many others keeps its slot until the end.
 const REMEMBERED: usize = 256;
 
-/// How many slots an arena may have.
-pub(crate) const MOST_SLOTS: usize = 64;
-
 /// What the owner writes.
 const BEFORE_READERS: usize = MOST_SLOTS * Description::WORDS + SHELVES * Shelf::WORDS;
 
 /// What a reader has to itself.
 const READER_WORDS: usize = MOST_SLOTS + GivenUp::WORDS * GIVEN_UP;
-
-/// A call as words. No epoch is stored as zero, which a word that nobody has written holds.
-pub(crate) const fn words_of(call: CallId) -> [u64; 2] {
-    [call.channel.get(), call.epoch.get().wrapping_add(1)]
-}
 
 /// The words of one arena, of the own one or another rank's.
 #[derive(Debug)]

@@ -9,7 +9,7 @@
 //! - `foreign`: the arenas of other ranks, from which payloads are leased.
 //! - `forks`: payloads that forked children may read as well.
 //! - `ledger`: the words with which readers release a slot; `versioned`: words that are overwritten.
-//! - `shelf`: data that one rank reads for the others of its host.
+//! - `reading_for_others`: payloads that one rank reads for the others of its host; `shelf`: the words by which they find them.
 //! - `meeting`: the exchange of mappings; a descriptor that has arrived proves that two ranks share a kernel.
 //! - `memory`: the one owner of mappings.
 //! - `room`: how much memory is free.
@@ -26,16 +26,18 @@ mod location;
 mod meeting;
 mod memory;
 mod ranges;
+mod reading_for_others;
 mod room;
 mod shelf;
 mod slots;
 mod versioned;
 
 pub use arena::{Arena, Placement};
-pub use filling::{Filling, Following};
-pub use foreign::{Arenas, Leased, PrivatePayload};
+pub use filling::Filling;
+pub use foreign::{Arenas, Following, Leased, PrivatePayload};
 pub use location::Location;
 pub use meeting::{Heed, Host, MOST_RANKS, MeetingPoint, Visitor};
 pub use memory::Words;
+pub use reading_for_others::ReadingForOthers;
 pub use room::budget;
-pub use shelf::{MOST_READ, ReadSoFar, ReadingForOthers};
+pub use shelf::{MOST_READ, ReadSoFar};

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use fsgather_core::{CallId, Rank};
 
-use crate::{ledger::MOST_SLOTS, ranges::Ranges};
+use crate::ranges::Ranges;
 
 /// The smallest slot, in bytes; a multiple of all page sizes in use.
 const SMALLEST: u64 = 64 << 10;
@@ -19,6 +19,9 @@ const HUGE: u64 = 2 << 20;
 /// How many payloads more are placed in what there is once memory was refused, before it is asked for again: a refusal takes as long
 /// as the copy that it is to save.
 const PATIENCE: u32 = 64;
+
+/// How many slots an arena may have.
+pub(crate) const MOST_SLOTS: usize = 64;
 
 /// How much address space there is for each byte of memory that may be used, so that slots of different sizes find a place.
 pub(crate) const SPREAD: u64 = 2;

@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use fsgather_core::CallId;
+
 /// How words are read, and how they are written.
 const SEES: Ordering = Ordering::Acquire;
 const SHOWS: Ordering = Ordering::Release;
@@ -33,6 +35,11 @@ impl Word for AtomicU64 {
     fn raise(&self, value: u64) {
         self.fetch_max(value, SHOWS);
     }
+}
+
+/// A call as words. No epoch is stored as zero, which a word that nobody has written holds.
+pub(crate) const fn words_of(call: CallId) -> [u64; 2] {
+    [call.channel.get(), call.epoch.get().wrapping_add(1)]
 }
 
 /// A version and so many words. They are all zero at first.
