@@ -53,6 +53,5 @@ pub use join::{
     addresses::{InterfaceFilter, means_loopback_only},
     job_credentials, record,
 };
-pub use siblings::IsRunning;
 pub use tcp::{descriptors::descriptors_needed, noise};
 pub use threads::{solo, solo_group, threads};

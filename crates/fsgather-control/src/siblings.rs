@@ -9,16 +9,13 @@ use std::{
     sync::Arc,
 };
 
-use crate::join::config::Config;
+use crate::join::config::{Config, IsRunning};
 use fsgather_core::{ProcessId, Rank};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
     process::{Pid, PidfdFlags, pidfd_open},
 };
-
-/// Tells whether a process is running; used once a pid has been pinned, to see that it is the right one.
-pub type IsRunning = dyn Fn(&ProcessId) -> bool + Send + Sync;
 
 /// The ranks that `rank` watches, in this order, one at a time.
 fn ring(rank: Rank, processes: &[ProcessId]) -> Vec<Rank> {

@@ -16,7 +16,7 @@ use super::{
     poll_interval::PollInterval,
     retry_window::RetryWindow,
 };
-use crate::siblings::IsRunning;
+use crate::join::config::IsRunning;
 
 /// How often signs of life are looked for, and in how many such turns at every host.
 const LISTEN_EVERY: Duration = Duration::from_secs(1);

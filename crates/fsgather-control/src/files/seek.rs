@@ -19,12 +19,12 @@ use super::{
     retry_window::RetryWindow,
 };
 use crate::{
+    join::config::IsRunning,
     join::{event::JoinEvent, record::MarkerPlace},
     message::{
         CallReply, EndReply, EndRequest, Join, JoinReply, JoinRequest, RefusalReason,
         ToCoordinator, ToMember, Welcome,
     },
-    siblings::IsRunning,
 };
 
 /// How often to ask again a world that has formed without us.

@@ -2,14 +2,14 @@
 
 use std::{net::ToSocketAddrs as _, sync::Arc};
 
-use fsgather_core::{Error, plain_line};
+use fsgather_core::{Error, RendezvousBackend, sys::clock};
 
 use crate::{
     files,
     join::{
         addresses::{self, Network},
         config,
-        event::JoinFailure,
+        event::{JoinEvent, JoinFailure},
         failures,
         job_credentials::JobCredentials,
         record::{MarkerPlace, RendezvousRecord},
@@ -17,6 +17,7 @@ use crate::{
         seeker::Seeker,
         unreachable::Obstacle,
     },
+    message::RefusalReason,
     tcp::attempt::Candidate,
     thread_call::{ThreadCall, without_a_thread},
     wire::ConnectionPurpose,
@@ -125,7 +126,7 @@ impl Seeker {
                 Ok(None)
             };
         }
-        let name = name_of(&record);
+        let name = record.world_name();
         let is_like_ours = record.fingerprint.secret == join.fingerprint.secret;
         if let Some(place) = record.markers.clone() {
             if config.encrypt && config.mailboxes.is_none() {
@@ -210,10 +211,67 @@ impl Seeker {
             }
         }
     }
-}
 
-/// How messages name the world of a record.
-pub(super) fn name_of(record: &RendezvousRecord) -> String {
-    let communicator = record.communicator.simple().to_string();
-    format!("{} ({})", plain_line(&record.host), &communicator[..8])
+    /// The worlds of other sizes that are still to be asked, if it is time to look. Those over files are asked at once.
+    pub(super) async fn worlds_of_other_sizes(
+        &mut self,
+        board: &Arc<dyn RendezvousBackend>,
+    ) -> Vec<Candidate> {
+        let now = clock::now();
+        if !self.forming.is_empty() || !self.other_sizes.is_due(now) {
+            return Vec::new();
+        }
+        let board = Arc::clone(board);
+        let listed = ThreadCall::start(move || Ok::<_, Error>(board.records_of_other_sizes()));
+        let records = listed.finish().await.ok().and_then(Result::ok);
+        let mut candidates = Vec::new();
+        for record in records.into_iter().flatten() {
+            candidates.extend(self.world_of_other_size(&record));
+        }
+        candidates
+    }
+
+    fn world_of_other_size(&mut self, bytes: &[u8]) -> Option<Candidate> {
+        let record = RendezvousRecord::from_bytes(bytes).ok()?;
+        let (ours, theirs) = (self.search.join.fingerprint, record.fingerprint);
+        // Who was given another secret has another job in mind, and would take the question for a mistake.
+        let is_like_ours = theirs.differs_in_size(&ours) && theirs.secret == ours.secret;
+        if !is_like_ours || record.refusal.is_some() {
+            return None;
+        }
+        let name = record.world_name();
+        if self.other_sizes.has_answered(&name) {
+            return None;
+        }
+        match record.markers {
+            Some(place) if self.search.config.mailboxes.is_some() => {
+                self.ask_through_markers(name, place);
+                None
+            }
+            Some(_) => None,
+            None => self.over_tcp(name, &record),
+        }
+    }
+
+    /// Takes note of what has become of asking such a world. None is this rank's, whatever it answers.
+    pub(super) fn heard_of_other_size(&mut self, name: &str, event: JoinEvent) {
+        self.searches.remove(name);
+        // It is tried again once it is found again.
+        self.tried.remove(name);
+        let has_answered = match event {
+            JoinEvent::Refused(RefusalReason::OtherSize(why)) => {
+                if self.failures.other_size.is_none() {
+                    fsgather_core::warn!("{why}; another rank 0 is still looked for");
+                }
+                self.failures.other_size = Some(why);
+                true
+            }
+            // It is known to be of another start, or has failed.
+            JoinEvent::Refused(_) => true,
+            _ => false,
+        };
+        if has_answered {
+            self.other_sizes.heard_of(name);
+        }
+    }
 }

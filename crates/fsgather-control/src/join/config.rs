@@ -14,7 +14,6 @@ use crate::{
     },
     message::Join,
     rank_exchange::RankExchange,
-    siblings::IsRunning,
 };
 use fsgather_core::{
     Activity, BackgroundThreads, Error, Exchange, Interrupt, Look, MailboxFactory, Peer, Phase,
@@ -23,6 +22,9 @@ use fsgather_core::{
 
 /// All contributions to one exchange together stay below this, in bytes.
 const TABLE_LIMIT: usize = 4 << 20;
+
+/// Tells whether a process is running; used once a pid has been pinned, to see that it is the right one.
+pub type IsRunning = dyn Fn(&ProcessId) -> bool + Send + Sync;
 
 /// How ranks find rank 0.
 #[derive(Clone)]
@@ -74,7 +76,7 @@ pub struct Config {
     pub world_size: WorldSize,
     /// This process.
     pub process: ProcessId,
-    /// By whom it was started, where its job has no id of its own.
+    /// The process that started it, if its job has no id of its own.
     pub start: Option<Start>,
     /// True if a user has named its job.
     pub is_named: bool,

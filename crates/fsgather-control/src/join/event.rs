@@ -9,8 +9,7 @@ use crate::{
     files::EnteredFiles,
     message::{RefusalReason, Welcome},
     tcp::{
-        attempt::Joining,
-        connection::{Connection, ConnectionReader},
+        connection::{Connection, ConnectionReader, ConnectionWriter},
         noise::Credentials,
     },
 };
@@ -42,6 +41,13 @@ pub(crate) enum JoinEvent {
     Lost(String),
     /// The world forms anew in another way.
     Moved,
+}
+
+/// A connection over which a world has taken us in.
+pub(crate) struct Joining {
+    pub(crate) writer: ConnectionWriter,
+    pub(crate) address: SocketAddr,
+    pub(crate) credentials: Credentials,
 }
 
 /// A world that has formed with this rank.

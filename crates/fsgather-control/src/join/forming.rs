@@ -12,9 +12,10 @@ use fsgather_core::{AwakeClock, Error, WaitEnd, duration_text};
 
 use crate::{
     files::Searching,
+    join::event::Joining,
     member::silence::{Due, Silence},
     message::{EndRequest, JoinRequest, Probe, ToCoordinator},
-    tcp::{attempt::Joining, connection::TransportError},
+    tcp::connection::TransportError,
 };
 
 /// How long it may take to hear of those who have just been asked, and to tell each that this rank will not come.

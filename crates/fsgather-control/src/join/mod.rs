@@ -50,7 +50,7 @@ use crate::{
     },
     tcp::host::{self, NotFormed},
 };
-pub use config::{Config, Control, FindEnded, FindIdle, IdleWatch, Joined, Meeting};
+pub use config::{Config, Control, FindEnded, FindIdle, IdleWatch, IsRunning, Joined, Meeting};
 #[cfg(feature = "model")]
 pub use over_files::join_over_files;
 

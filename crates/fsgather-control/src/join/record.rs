@@ -2,7 +2,9 @@
 
 use std::{fmt, net::SocketAddr};
 
-use fsgather_core::{Error, Peer, ProcessId, Start, WorldSize, error_form, read_message};
+use fsgather_core::{
+    Error, Peer, ProcessId, Start, WorldSize, error_form, plain_line, read_message,
+};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -52,7 +54,7 @@ pub struct RendezvousRecord {
 pub struct Refuser {
     /// The process.
     pub process: ProcessId,
-    /// By whom it was started, where its job has no id of its own.
+    /// The process that started it, if its job has no id of its own.
     pub start: Option<Start>,
 }
 
@@ -60,7 +62,7 @@ pub struct Refuser {
 #[derive(Clone, Debug)]
 pub(crate) struct Addressee {
     pub(crate) process: ProcessId,
-    /// By whom it was started, where its job has no id of its own.
+    /// The process that started it, if its job has no id of its own.
     pub(crate) start: Option<Start>,
     /// True if a user has named its job.
     pub(crate) is_named: bool,
@@ -164,6 +166,12 @@ impl RendezvousRecord {
         });
         let is_for_it = !is_foreign && self.fingerprint.key == *key;
         self.refusal.as_ref().filter(|_| is_for_it)
+    }
+
+    /// How messages name its world.
+    pub(crate) fn world_name(&self) -> String {
+        let communicator = self.communicator.simple().to_string();
+        format!("{} ({})", plain_line(&self.host), &communicator[..8])
     }
 
     /// Where its addresses were published.

@@ -8,8 +8,8 @@ use fsgather_core::{Error, ProcessId, Rank, RendezvousBackend, lock};
 
 use crate::{
     coordinator::claimed_twice_by_name,
+    join::config::IsRunning,
     join::{config::Config, record::RendezvousRecord},
-    siblings::IsRunning,
 };
 
 /// Looks for records that other processes have posted for the same job.

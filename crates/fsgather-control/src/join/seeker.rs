@@ -22,7 +22,7 @@ use uuid::Uuid;
 use crate::{
     files::Searching,
     join::{
-        event::{EnteredTcp, JoinEvent, JoinFailure, JoinedWorld},
+        event::{EnteredTcp, JoinEvent, JoinFailure, JoinedWorld, Joining},
         failures::{self, ExpiredSearch, FormedWorld, SearchFailures},
         forming::{FormingWorlds, GOODBYE_LIMIT, JoinRoute, Listening},
         other_sizes::OtherSizes,
@@ -33,7 +33,7 @@ use crate::{
     },
     message::{RefusalReason, Welcome},
     tcp::{
-        attempt::{Joining, attempt, await_welcome},
+        attempt::{attempt, await_welcome},
         connection::{Connection, ConnectionReader},
         tasks,
     },

@@ -10,12 +10,10 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::{
-    join::event::JoinEvent,
+    join::event::{JoinEvent, Joining},
     message::{CallReply, EndReply, Join, JoinReply, JoinRequest, ToCoordinator, ToMember},
     tcp::{
-        connection::{
-            Connection, ConnectionReader, ConnectionWriter, HANDSHAKE_LIMIT, TransportError,
-        },
+        connection::{Connection, ConnectionReader, HANDSHAKE_LIMIT, TransportError},
         descriptors,
         noise::Credentials,
     },
@@ -32,13 +30,6 @@ pub(crate) struct Candidate {
     pub(crate) credentials: Credentials,
     /// What a connection is for: to join, or to hear why that cannot be.
     pub(crate) purpose: ConnectionPurpose,
-}
-
-/// A connection over which a world has taken us in.
-pub(crate) struct Joining {
-    pub(crate) writer: ConnectionWriter,
-    pub(crate) address: SocketAddr,
-    pub(crate) credentials: Credentials,
 }
 
 /// Tries all addresses of a candidate at the same time, and asks the first that answers to join.

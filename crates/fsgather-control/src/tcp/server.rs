@@ -6,8 +6,8 @@ use fsgather_core::{Backoff, Error, Rank};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
+    join::config::IsRunning,
     message::{JoinReply, JoinRequest, RefusalReason, ToCoordinator, ToMember},
-    siblings::IsRunning,
     tcp::{
         acceptor,
         connection::{Connection, ConnectionReader, HANDSHAKE_LIMIT, TransportError},
