@@ -109,7 +109,8 @@ pub use lifecycle::judgement::{
 pub use lifecycle::leftover::{Leftover, Meeting};
 pub use lifecycle::leftover_kind::LeftoverKind;
 pub use lifecycle::removal::Removal;
-pub use lifecycle::survey::{Survey, SurveyedGather, Surveyor};
+pub use lifecycle::survey::{Survey, SurveyedGather};
+pub use lifecycle::surveyor::Surveyor;
 pub use lifecycle::sweeping::sweep_calls;
 pub use messages::factory::{MarkerOwner, MessageDirFactory};
 pub use os::directory::{Access, OwnUid, default_local};
@@ -122,7 +123,8 @@ pub use os::process::{
 };
 pub use os::reveal::PublishMode;
 pub use payload::bytes::{LentBytes, Payload};
-pub use payload::collect::{CollectPolicy, PayloadReader};
+pub use payload::collect::PayloadReader;
+pub use payload::collect_policy::CollectPolicy;
 pub use payload::compression::check_compression;
 pub use payload::file_calls::{FileCall, FileCalls};
 pub use payload::format::{self, Compression, Encoding};

@@ -10,7 +10,7 @@ use std::{
 };
 
 use fsgather_core::sys::{
-    files::{Room, Status},
+    Room, Status,
     model::{Files, System},
 };
 use rustix::{

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, os::fd::RawFd, path::Path, time::Duration};
 
-use fsgather_core::sys::files::Status;
+use fsgather_core::sys::Status;
 use rustix::{
     fs::{AtFlags, FileType, OFlags},
     io::{Errno, Result},

@@ -9,7 +9,7 @@
 //! - [`condition`]: waiting for another thread; [`channel`]: orders for another thread.
 //! - [`thread`]: starting threads; [`process`]: whether a process of a model runs.
 //! - [`random`]: random numbers; [`explain_denial`]: errors of calls that a sandbox denies.
-//! - [`files`]: calls about files and directories; [`limits`]: limits of the process.
+//! - [`files`]: calls about files and directories, whose answers are [`Status`] and [`Room`]; [`limits`]: limits of the process.
 //! - [`warning`]: warnings, on standard error if a program has no log; [`StandardError`]: standard error with bounded waiting;
 //!   [`keep_standard_streams`]: numbers that nothing else may take.
 
@@ -26,6 +26,7 @@ pub mod process;
 pub mod random;
 mod standard_error;
 mod standard_streams;
+mod status;
 pub mod thread;
 pub mod warning;
 
@@ -33,6 +34,7 @@ pub use denial::{explain_denial, is_denied};
 pub use lock::lock;
 pub use standard_error::StandardError;
 pub use standard_streams::keep_standard_streams;
+pub use status::{Room, Status};
 
 /// Has the model of this thread, if it has one, answer a call.
 macro_rules! ask_model {

@@ -17,7 +17,7 @@ use rustix::{
     io::Result,
 };
 
-use crate::sys::files::{Room, Status};
+use crate::sys::status::{Room, Status};
 
 thread_local! {
     static MODEL: Cell<Option<&'static dyn System>> = const { Cell::new(None) };

@@ -28,11 +28,11 @@ use fsgather_core::lock;
 
 use crate::{
     lifecycle::{
-        cleaning::{reasons, remove_file},
         judgement::Removable,
-        removal,
+        removal::{self, remove_file},
         removal_mark::Mark,
-        survey::{SurveyedGather, Surveyor},
+        survey::SurveyedGather,
+        surveyor::Surveyor,
     },
     os::directory::OwnUid,
 };
@@ -152,7 +152,7 @@ pub(crate) fn remove(
         return if is_enough() {
             Outcome::Unfinished
         } else {
-            Outcome::Failed(reasons(&removal))
+            Outcome::Failed(removal.reasons())
         };
     }
     for name in &gather.beside.detours {

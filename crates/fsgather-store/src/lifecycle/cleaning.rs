@@ -7,7 +7,7 @@ use std::{
 };
 
 use fsgather_core::{Error, duration_text};
-use rustix::fs::{CWD, FileType};
+use rustix::fs::CWD;
 
 use crate::{
     lifecycle::{
@@ -16,8 +16,9 @@ use crate::{
         judgement::{GatherState, Removable, Rules},
         leftover::Leftover,
         leftover_kind::{self, LeftoverKind},
-        removal::{self, Removal},
-        survey::{Survey, SurveyedGather, Surveyor},
+        removal::{self, remove_file},
+        survey::{Survey, SurveyedGather},
+        surveyor::Surveyor,
     },
     os::{directory::OwnUid, listing, remove, retry_budget},
 };
@@ -475,38 +476,12 @@ impl SurveyedGather {
     }
 }
 
-pub(crate) fn reasons(removal: &Removal) -> String {
-    let left = removal.left().iter();
-    let left: Vec<String> = left
-        .map(|(path, reason)| format!("{}: {reason}", path.display()))
-        .collect();
-    left.join(", ")
-}
-
-/// Removes a file, if it still is one and this user's.
-pub(crate) fn remove_file(path: &Path, own: OwnUid) -> Result<(), String> {
-    let told = |error: std::io::Error| error.to_string();
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err("it has no name".into());
-    };
-    let directory = listing::open(CWD, parent).map_err(told)?;
-    let found = match listing::examine(&directory, Path::new(name)) {
-        Ok(found) => found,
-        Err(error) if crate::directory::gather_dir::is_not_seen(&error) => return Ok(()),
-        Err(error) => return Err(told(error)),
-    };
-    if found.kind != FileType::RegularFile || found.uid != own.0 {
-        return Err(format!("it is no file of uid {} any more", own.0));
-    }
-    remove::unlink_in(&directory, Path::new(name)).map_err(told)
-}
-
 fn remove_tree(path: &Path, own: OwnUid, table: Table) -> Result<(), String> {
     let removal = removal::remove_directory(path, own, table);
     if removal.is_complete() {
         Ok(())
     } else {
-        Err(reasons(&removal))
+        Err(removal.reasons())
     }
 }
 

@@ -127,7 +127,7 @@ fn what_could_not_be_removed_is_told_with_the_reason() {
     let place = place();
     let gather = place.gather(1, ended(), None);
     std::fs::write(gather.payloads().join("thesis"), b"").unwrap();
-    let told = reasons(&gather.remove());
+    let told = gather.remove().reasons();
     assert!(told.contains("payloads: \"thesis\" is not ours"), "{told}");
 }
 

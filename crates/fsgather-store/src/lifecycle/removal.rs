@@ -37,6 +37,15 @@ impl Removal {
     pub fn left(&self) -> &[(PathBuf, String)] {
         &self.left
     }
+
+    /// The same as text.
+    pub(crate) fn reasons(&self) -> String {
+        let left = self.left.iter();
+        let left: Vec<String> = left
+            .map(|(path, reason)| format!("{}: {reason}", path.display()))
+            .collect();
+        left.join(", ")
+    }
 }
 
 impl fmt::Display for Removal {
@@ -351,6 +360,24 @@ enum Left {
     File(String, io::Error),
     /// There is no time for it.
     Rest,
+}
+
+/// Removes a file, if it still is one and this user's.
+pub(crate) fn remove_file(path: &Path, own: OwnUid) -> Result<(), String> {
+    let told = |error: io::Error| error.to_string();
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err("it has no name".into());
+    };
+    let directory = listing::open(CWD, parent).map_err(told)?;
+    let found = match listing::examine(&directory, Path::new(name)) {
+        Ok(found) => found,
+        Err(error) if is_not_seen(&error) => return Ok(()),
+        Err(error) => return Err(told(error)),
+    };
+    if found.kind != FileType::RegularFile || found.uid != own.0 {
+        return Err(format!("it is no file of uid {} any more", own.0));
+    }
+    remove::unlink_in(&directory, Path::new(name)).map_err(told)
 }
 
 #[cfg(test)]

@@ -13,11 +13,13 @@ use crate::{
     layout::{self, RendezvousEntry},
     lifecycle::{
         abandoned::{self, Outcome},
-        cleaning,
         entries_by_gather::EntriesByGather,
         judgement::{GatherState, Removable, Rules},
         leftover::Leftover,
-        survey::{SurveyedEntry, SurveyedGather, Surveyor, View},
+        removal,
+        survey::{SurveyedEntry, SurveyedGather},
+        surveyor::Surveyor,
+        view::View,
     },
     messages::detours::DetourName,
     os::{directory::OwnUid, listing, process},
@@ -208,7 +210,7 @@ fn may_belong_to(name: &str, tag: u16) -> bool {
 
 fn remove_leftover(leftover: &Leftover) {
     if leftover.removable
-        && let Err(reason) = cleaning::remove_file(&leftover.path, OwnUid(leftover.uid))
+        && let Err(reason) = removal::remove_file(&leftover.path, OwnUid(leftover.uid))
     {
         tracing::debug!(path = %leftover.path.display(), reason, "not swept");
     }

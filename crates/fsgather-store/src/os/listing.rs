@@ -8,7 +8,7 @@ use std::{
     time::SystemTime,
 };
 
-use fsgather_core::sys::files::{self, Status};
+use fsgather_core::sys::{Status, files};
 use rustix::fs::{AtFlags, CWD, FileType, OFlags};
 
 /// Lists the names in a directory afresh: a forced `statx`, so that a client that remembers the

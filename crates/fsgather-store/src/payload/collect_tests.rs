@@ -2,7 +2,9 @@ use std::{
     fs::File,
     io::Write,
     os::unix::fs::FileExt,
+    path::PathBuf,
     sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
 };
 
 use fsgather_core::{ChannelId, CompressionSetting, Epoch, Rank};

@@ -3,6 +3,7 @@
 //! - `writer`: publishing a payload: [`writer::PayloadWriter`].
 //! - `locator`: what is announced of it: [`locator::Locator`].
 //! - `collect`: reading what was announced: [`collect::PayloadReader`].
+//! - `collect_policy`: how: [`collect_policy::CollectPolicy`].
 //! - `file_calls`: warns of calls of the file system that do not come back: [`file_calls::FileCalls`].
 //! - `source`: its file, opened again as often as it takes: [`source::Source`].
 //! - `bytes`: what was read: [`bytes::Payload`].
@@ -16,6 +17,7 @@
 pub(crate) mod bytes;
 pub(crate) mod chunk_table;
 pub(crate) mod collect;
+pub(crate) mod collect_policy;
 pub(crate) mod compression;
 pub(crate) mod file_calls;
 pub mod format;

@@ -23,7 +23,7 @@ use crate::{
     payload::{
         bytes::Payload,
         chunk_table::{Chunk, ChunkTable},
-        collect::CollectPolicy,
+        collect_policy::CollectPolicy,
         format::{
             CHUNK_LEN, ChunkEntry, Damage, FOOTER_LEN, Footer, HEADER_LEN, Header, VERSION,
             chunk_len, same,

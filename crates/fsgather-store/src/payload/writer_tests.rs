@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use super::*;
 use crate::{
     directory::{owner::tests::record, rendezvous_directory::check_writable},
-    payload::{collect::CollectPolicy, compression::supported},
+    payload::{collect_policy::CollectPolicy, compression::supported},
 };
 
 fn id() -> PayloadId {

@@ -1,4 +1,4 @@
-use std::os::unix::fs::symlink;
+use std::{os::unix::fs::symlink, time::Duration};
 
 use crate::{
     GatherDir, check_writable,
@@ -232,21 +232,6 @@ fn records_are_read_by_who_knows_them() {
     let reading = surveyor().reading(|_| Some(WorldSize::ONE));
     assert_eq!((reading.world_size)(b"123"), Some(WorldSize::ONE));
     assert_eq!((surveyor().world_size)(b"123"), None);
-}
-
-#[test]
-fn a_view_ages_as_its_clock_goes_on() {
-    let place = tempfile::tempdir().unwrap();
-    let view = View::of(place.path());
-    let before = View {
-        now: view.now - Duration::from_secs(100),
-        at: view.at.checked_sub(Duration::from_secs(50)).unwrap(),
-        ..view
-    };
-    let again = before.again();
-    let went_on = again.now.duration_since(before.now).unwrap();
-    assert!(went_on >= Duration::from_secs(50), "{went_on:?}");
-    assert!(again.at >= view.at);
 }
 
 #[test]
