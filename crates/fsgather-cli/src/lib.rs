@@ -30,6 +30,7 @@ mod output;
 mod progress;
 mod purpose;
 mod run;
+mod shell_word;
 mod standard_streams;
 mod table;
 mod verbs;

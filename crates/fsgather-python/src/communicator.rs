@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use fsgather::{Options, Payload, Pieces, Rendezvous, bindings, codec::Postcard};
+use fsgather::{Options, Pieces, Rendezvous, bindings, codec::Postcard};
 use fsgather_core::{Rank, RankNames};
 use pyo3::{
     prelude::*,
@@ -19,9 +19,8 @@ use crate::{
     ending::{self, InCall},
     errors,
     how::{Carrying, How, Said, word},
-    logging,
-    object::{self, Pickling},
-    parts::Parts,
+    logging, object,
+    parts::{Parts, decode_all},
     payloads::Payloads,
     pending::Pending,
     stacks,
@@ -349,18 +348,4 @@ impl Communicator {
         let result = self.waiting.run(py, || call(pieces));
         errors::own_reason(py, result, raised)
     }
-}
-
-pub(crate) fn decode_all<'py>(
-    py: Python<'py>,
-    payloads: Vec<Payload>,
-    pickling: Pickling,
-    waiting: &Waiter,
-) -> PyResult<Bound<'py, PyList>> {
-    let objects = PyList::empty(py);
-    for (rank, payload) in (0_u32..).zip(payloads) {
-        let writer = waiting.name_of(rank.into());
-        objects.append(object::decode(py, payload, pickling, writer)?)?;
-    }
-    Ok(objects)
 }

@@ -4,7 +4,7 @@ use fsgather_core::lock;
 use std::sync::Mutex;
 
 use fsgather::Payload;
-use pyo3::{exceptions::PyValueError, prelude::*};
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyList};
 
 use crate::{
     ending::{self, InCall},
@@ -72,4 +72,19 @@ impl Parts {
             parts.take()
         });
     }
+}
+
+/// The objects of all ranks, in rank order.
+pub(crate) fn decode_all<'py>(
+    py: Python<'py>,
+    payloads: Vec<Payload>,
+    pickling: Pickling,
+    waiting: &Waiter,
+) -> PyResult<Bound<'py, PyList>> {
+    let objects = PyList::empty(py);
+    for (rank, payload) in (0_u32..).zip(payloads) {
+        let writer = waiting.name_of(rank.into());
+        objects.append(object::decode(py, payload, pickling, writer)?)?;
+    }
+    Ok(objects)
 }

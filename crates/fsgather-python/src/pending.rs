@@ -10,7 +10,10 @@ use fsgather::{Error, Payload};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
-    communicator::decode_all, ending::InCall, object::Pickling, parts::Parts, waiting::Waiter,
+    ending::InCall,
+    object::Pickling,
+    parts::{Parts, decode_all},
+    waiting::Waiter,
 };
 
 /// A call that has been started.

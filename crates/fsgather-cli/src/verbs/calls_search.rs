@@ -14,8 +14,8 @@ use fsgather_observe::trace::{
 };
 use fsgather_store::{layout::rendezvous_path, this_process};
 
-use super::inspect::{directories, settings, word};
-use crate::failure::Failure;
+use super::inspect::{directories, settings};
+use crate::{failure::Failure, shell_word::shell_word};
 
 /// The directories that are searched for calls.
 pub(crate) struct CallsSearch {
@@ -103,7 +103,7 @@ impl CallsSearch {
     pub(super) fn text(&self) -> String {
         let words = self.directories.iter();
         let words: Vec<String> = words
-            .map(|place| word(&place.display().to_string()))
+            .map(|place| shell_word(&place.display().to_string()))
             .collect();
         words.join(", ")
     }

@@ -26,6 +26,7 @@ use crate::{
     interruption::Interruption,
     invocation::Invocation,
     output::{self, Stream},
+    shell_word::shell_word,
     table::{TableStyle, plain, wrapped},
 };
 
@@ -83,13 +84,13 @@ impl CleanArguments {
     fn repeated(&self) -> String {
         let named = self.directories.iter();
         let mut words: String = named
-            .map(|path| inspect::word(&path.display().to_string()) + " ")
+            .map(|path| shell_word(&path.display().to_string()) + " ")
             .collect();
         if self.older_than != Rules::default().older_than {
             let _ = write!(
                 words,
                 "--older-than {} ",
-                inspect::word(&typed_duration_text(self.older_than))
+                shell_word(&typed_duration_text(self.older_than))
             );
         }
         words

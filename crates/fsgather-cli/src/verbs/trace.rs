@@ -21,14 +21,12 @@ use fsgather_observe::trace::{
 use fsgather_store::calls;
 use serde_json::{Value, json};
 
-use super::{
-    calls_search::CallsSearch,
-    inspect::{is_read, word},
-};
+use super::{calls_search::CallsSearch, inspect::is_read};
 use crate::{
     exit,
     failure::Failure,
     output::{self, Stream},
+    shell_word::shell_word,
 };
 
 const EXAMPLES: &str = "\
@@ -131,7 +129,7 @@ fn listed(jobs: &Jobs) -> String {
     let more = ids.len().saturating_sub(MAX_LISTED_JOBS);
     let ids = ids.into_iter().rev().take(MAX_LISTED_JOBS);
     let mut listed: Vec<String> = ids
-        .map(|id| id.map_or_else(|| "one without an id".to_owned(), word))
+        .map(|id| id.map_or_else(|| "one without an id".to_owned(), shell_word))
         .collect();
     if more > 0 {
         listed.push(format!("{more} more"));
@@ -144,7 +142,7 @@ fn no_job(jobs: &Jobs, job: Option<&str>, places: &str, unread: &[String]) -> St
     match job {
         Some(job) if !jobs.ids().is_empty() => format!(
             "no calls of job {} are in {places}; there are calls of: {}",
-            word(job),
+            shell_word(job),
             listed(jobs)
         ),
         _ if unread.is_empty() => format!(

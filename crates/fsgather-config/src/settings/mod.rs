@@ -35,7 +35,7 @@ pub use fsgather_core::Control;
 pub use interfaces::InterfaceFilter;
 pub use parse::{DirMode, RendezvousSetting};
 pub use ports::PortRange;
-pub use secret::Secret;
+pub use secret::{Secret, SecretSetting};
 pub use setting::{Origin, Setting};
 pub use variables::{Variable, variables};
 
@@ -63,15 +63,6 @@ pub const DEFAULT_INLINE_LIMIT: u64 = 64 << 10;
 
 /// All inline payloads of one call together are at most this long, in bytes.
 const MOST_INLINE: u64 = 4 << 20;
-
-/// What a member must know to join, as far as the environment says it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SecretSetting {
-    /// The secret itself.
-    Given(Secret),
-    /// A file that holds it, in a form that [`Secret::parse`] reads. It has not been opened yet.
-    File(PathBuf),
-}
 
 /// Defines [`Settings`], and how they are read and shown.
 macro_rules! define_settings {

@@ -4,12 +4,16 @@ use std::path::PathBuf;
 
 use fsgather_core::{Error, Rank, WorldSize};
 
-use super::{
-    Origin, RendezvousSetting, Secret, SecretSetting, Setting, Transport, value::SettingValue,
-};
 use crate::{
     environment::{self, Variables, refusal},
     launcher::{Detection, Family},
+    settings::{
+        choice::Transport,
+        parse::RendezvousSetting,
+        secret::{Secret, SecretSetting},
+        setting::{Origin, Setting},
+        value::SettingValue,
+    },
 };
 
 /// What settings are read from.

@@ -1,6 +1,6 @@
-//! The secret that members must know to join: [`Secret`].
+//! The secret that members must know to join: [`Secret`], and where it is: [`SecretSetting`].
 
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
 /// 32 bytes that all ranks know and nobody else should. Its debug form does not show them.
 ///
@@ -92,6 +92,15 @@ fn base64_digit(digit: u8) -> Option<u8> {
         b'/' | b'_' => Some(63),
         _ => None,
     }
+}
+
+/// The secret as variables give it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretSetting {
+    /// The secret itself.
+    Given(Secret),
+    /// A file that holds it, in a form that [`Secret::parse`] reads. It has not been opened yet.
+    File(PathBuf),
 }
 
 #[cfg(test)]

@@ -4,7 +4,12 @@ use std::time::Duration;
 
 use fsgather_core::typed_duration_text;
 
-use super::{DirMode, InterfaceFilter, PortRange, RendezvousSetting, choice::Choice, parse};
+use crate::settings::{
+    choice::Choice,
+    interfaces::InterfaceFilter,
+    parse::{self, DirMode, RendezvousSetting},
+    ports::PortRange,
+};
 
 /// A type that settings have.
 pub(super) trait SettingValue: Sized {

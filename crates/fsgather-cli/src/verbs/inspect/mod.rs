@@ -153,24 +153,3 @@ pub(super) fn is_read(shown: io::Result<()>) -> Result<bool, Failure> {
 pub(in crate::verbs) fn pause(interval: Duration) {
     thread::sleep(interval);
 }
-
-/// A path as a word of a shell.
-pub(super) fn word(path: &str) -> String {
-    let is_simple = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
-    if path.chars().all(is_simple) {
-        path.to_owned()
-    } else {
-        format!("'{}'", plain(path).replace('\'', r"'\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_words_of_a_shell() {
-        assert_eq!(word("/shared/scratch"), "/shared/scratch");
-        assert_eq!(word("/it's here"), r"'/it'\''s here'");
-    }
-}

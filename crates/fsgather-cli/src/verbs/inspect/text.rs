@@ -7,10 +7,10 @@ use std::{cmp::Reverse, collections::HashMap, fmt::Write, path::Path, time::Dura
 use fsgather_core::{GatherId, ProcessId, bytes_text, duration_text};
 use fsgather_store::{GatherState, Leftover, LeftoverKind, Meeting, Survey, SurveyedGather};
 
-use super::word;
 use crate::{
     alike::{Alike, Counts, One, Size},
     colour::Hue,
+    shell_word::shell_word,
     table::{Cell, Narrowing, Side, TableStyle, TextTable, plain, wrapped},
     verbs::others,
 };
@@ -73,7 +73,7 @@ fn block(survey: &Survey, is_long: bool, is_root: bool, look: &TableStyle) -> St
     }
     let mut end = summary(survey, is_root, look);
     if !alike.is_empty() {
-        let directory = word(&survey.path.display().to_string());
+        let directory = shell_word(&survey.path.display().to_string());
         // Writing to a `String` cannot fail.
         let _ = writeln!(end, "each of them: fsgather inspect --long {directory}");
     }
@@ -86,7 +86,7 @@ fn block(survey: &Survey, is_long: bool, is_root: bool, look: &TableStyle) -> St
 fn samples(survey: &Survey) -> Option<String> {
     let count = survey.sample_files;
     let files = if count == 1 { "file" } else { "files" };
-    let directory = word(&survey.path.display().to_string());
+    let directory = shell_word(&survey.path.display().to_string());
     (count > 0).then(|| format!("{count} {files} of samples, which are never removed; fsgather samples {directory} shows them\n"))
 }
 
@@ -408,7 +408,7 @@ fn summary(survey: &Survey, is_root: bool, look: &TableStyle) -> String {
     let files = survey.leftovers.iter().filter(|left| left.removable);
     let bytes = gathers.clone().map(|gather| gather.bytes);
     let bytes = bytes.chain(files.clone().map(|leftover| leftover.bytes));
-    let directory = word(&survey.path.display().to_string());
+    let directory = shell_word(&survey.path.display().to_string());
     if gathers.count() + files.count() > 0 {
         // Writing to a `String` cannot fail.
         let _ = writeln!(
