@@ -67,20 +67,21 @@ pub(crate) fn is_over_here() -> bool {
         .is_some_and(|ender| ender.id() != thread::current().id())
 }
 
-/// Has calls of other threads come to their ends, and waits for that, for some seconds at most.
+/// Has calls of other threads end, and waits for that, for some seconds at most. Returns whether all of them have ended.
 #[pyfunction]
-pub(crate) fn end_calls(py: Python<'_>, seconds: f64) {
+pub(crate) fn end_calls(py: Python<'_>, seconds: f64) -> bool {
     ENDER.get_or_init(thread::current);
     let limit = Instant::now() + Duration::try_from_secs_f64(seconds).unwrap_or_default();
     py.detach(|| {
         while CALLS.load(Ordering::SeqCst) > 0 {
             let left = limit.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                break;
+                return false;
             }
             thread::park_timeout(left);
         }
-    });
+        true
+    })
 }
 
 /// Forgets the calls of threads that a forked child has not.

@@ -103,6 +103,36 @@ def test_calls_of_threads_end_before_the_interpreter(world: World) -> None:
         assert end.code == 0, end.err
 
 
+def test_python_code_in_a_call_that_never_ends_does_not_abort_the_process(world: World) -> None:
+    world.start(
+        2,
+        """
+        import threading, time
+        from fsgather import _leaving
+
+        class Endless:
+            def __init__(self):
+                self.rank = rank
+
+            def __setstate__(self, state):
+                began.set()
+                while True:
+                    time.sleep(0.001)
+
+        _leaving._LAST_MOMENTS = 0.1
+        # Its end is what the test waits for, on a machine of any speed.
+        _leaving._RAISED_EXIT_SECONDS = 60
+        began = threading.Event()
+        fsgather.barrier()
+        threading.Thread(target=fsgather.all_gather, args=(Endless(),), daemon=True).start()
+        began.wait()
+        sys.exit(7)
+        """,
+    )
+    for end in world.ends():
+        assert (end.code, end.err) == (7, "")
+
+
 def test_close_after_a_failure_ends_results_that_were_not_read(world: World) -> None:
     told = world.start(
         2,

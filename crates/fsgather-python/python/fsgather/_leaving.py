@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 import threading
+import traceback
 import weakref
 from typing import TYPE_CHECKING, Any, Iterator, Optional
 
@@ -50,6 +51,8 @@ _is_over = False
 """Whether all that was to be left at the end of the process has been."""
 _LAST_MOMENTS = 5.0
 """How many seconds the end of the process waits for meetings of other threads to end, and for their calls: file systems may hang."""
+_RAISED_EXIT_SECONDS = 1.0
+"""How many seconds such calls may take to end once an exception was raised in them."""
 
 
 @contextlib.contextmanager
@@ -144,7 +147,25 @@ def _leave_all() -> None:
     for communicator in list(living):
         if communicator._pid == os.getpid():
             communicator._member.leave(None if error is None else last_words(error, communicator.rank))
-    _fsgather.end_calls(_LAST_MOMENTS)
+    if not _fsgather.end_calls(_LAST_MOMENTS):
+        _raise_in_calls()
+        _fsgather.end_calls(_RAISED_EXIT_SECONDS)
+
+
+def _raise_in_calls() -> None:
+    """Raises ``SystemExit`` in threads that run Python code of the program within a call, such as a long ``__setstate__``.
+
+    Before 3.14, Python unwinds the stacks of threads that continue while the interpreter ends. Functions of Rust are on these stacks, which
+    turn that into an abort of the process.
+    """
+    with contextlib.suppress(ImportError):
+        from fsgather.bootstraps._limits import raise_in_thread
+
+        package = os.path.dirname(__file__)
+        for thread, innermost in sys._current_frames().items():
+            files = (frame.f_code.co_filename for frame, _ in traceback.walk_stack(innermost))
+            if thread != threading.get_ident() and any(file.startswith(package) for file in files):
+                raise_in_thread(thread, SystemExit)
 
 
 atexit.register(_leave_all)

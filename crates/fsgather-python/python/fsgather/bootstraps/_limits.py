@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator, Optional, TypeVar
 
 from fsgather._slowness import told_if_slow
 
-__all__ = ["GRACE", "Overdue", "apart", "within"]
+__all__ = ["GRACE", "Overdue", "apart", "raise_in_thread", "within"]
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ def _ended_after(seconds: float) -> Iterator[None]:
                 return
             is_late.set()
             if before is None:
-                _raise_in(thread, Overdue)
+                raise_in_thread(thread, Overdue)
             else:
                 # It ends what waits in the system as well.
                 signal.pthread_kill(thread, signal.SIGINT)
@@ -113,7 +113,7 @@ def _ended_after(seconds: float) -> Iterator[None]:
             timer.cancel()
             if before is None and is_late.is_set():
                 # It may not have been raised yet.
-                _raise_in(thread, None)
+                raise_in_thread(thread, None)
             while before is not None and is_late.is_set() and not is_raised.is_set():
                 # The handler runs at the next chance.
                 is_raised.wait(0.01)
@@ -122,5 +122,6 @@ def _ended_after(seconds: float) -> Iterator[None]:
                 signal.signal(signal.SIGINT, before)
 
 
-def _raise_in(thread: int, kind: Optional[type[BaseException]]) -> None:
+def raise_in_thread(thread: int, kind: Optional[type[BaseException]]) -> None:
+    """Raises an exception in a thread as soon as it runs Python code, or takes back one that was not raised yet."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None if kind is None else ctypes.py_object(kind))
