@@ -143,6 +143,39 @@ def test_world_of_one_refuses_the_same_arguments(call: Callable[[], Any], said: 
     assert isinstance(raised.value, TypeError) and isinstance(raised.value, ValueError)
 
 
+NUMBERS: list[tuple[str, Callable[[Any], Any]]] = [
+    ("timeout", lambda value: fsgather.barrier(timeout=value)),
+    ("timeout", lambda value: fsgather.start_all_gather(1).wait(timeout=value)),
+    ("timeout", lambda value: fsgather.Communicator(rank=0, world_size=1, timeout=value)),
+    ("join_timeout", lambda value: fsgather.Communicator(rank=0, world_size=1, join_timeout=value)),
+    ("inline_limit", lambda value: fsgather.Communicator(rank=0, world_size=1, inline_limit=value)),
+    ("rank", lambda value: fsgather.Communicator(rank=value, world_size=2)),
+    ("world_size", lambda value: fsgather.Communicator(rank=0, world_size=value)),
+    ("max_size", lambda value: fsgather.Communicator.solo().all_gather(1, max_size=value)),
+    ("max_size", lambda value: fsgather.compat.all_gather_list(1, max_size=value)),
+    ("dst", lambda value: fsgather.gather_object(1, dst=value)),
+    ("dst", lambda value: fsgather.gather_iter(1, dst=value)),
+    ("dst", lambda value: fsgather.start_gather(1, dst=value)),
+    ("dst", lambda value: fsgather.gather(numpy.zeros(2), dst=value)),
+    ("dst", lambda value: fsgather.gather_samples({}, expected=0, dst=value)),
+    ("expected", lambda value: fsgather.gather_samples({}, expected=value)),
+    ("dim", lambda value: fsgather.gather(numpy.zeros(2), dim=value)),
+    ("src", lambda value: fsgather.broadcast_object(1, src=value)),
+    ("ranks", lambda value: fsgather.default_communicator().group([value])),
+    ("color", lambda value: fsgather.default_communicator().split(value)),
+    ("key", lambda value: fsgather.default_communicator().split(0, key=value)),
+]
+
+
+@pytest.mark.parametrize("value", [True, False, numpy.True_, numpy.array(False)], ids=repr)
+@pytest.mark.parametrize(("name", "call"), NUMBERS, ids=range(len(NUMBERS)))
+def test_true_and_false_are_refused_as_numbers(name: str, call: Callable[[Any], Any], value: Any) -> None:
+    with pytest.raises(TypeError) as raised:
+        call(value)
+    assert isinstance(raised.value, fsgather.ConfigError)
+    assert str(raised.value).startswith(f"{name}={value!r} is not a "), raised.value
+
+
 TORCH_ORDER: list[tuple[Callable[[], Any], str]] = [
     (lambda: fsgather.compat.all_gather_object([None], {"r": 0}), "write out = fsgather.all_gather(obj)"),
     (lambda: fsgather.compat.all_gather_object([None], None), "write out = fsgather.all_gather(obj)"),

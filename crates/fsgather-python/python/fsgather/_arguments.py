@@ -70,7 +70,7 @@ def whole(name: str, value: Any, low: int = 0, high: int = LARGEST) -> int:
 
 def _index(value: Any) -> Optional[int]:
     try:
-        return None if isinstance(value, bool) else operator.index(value)
+        return None if _is_bool(value) else operator.index(value)
     except TypeError:
         return None
 
@@ -91,7 +91,7 @@ def seconds(name: str, value: Any, low: float = SHORTEST) -> Optional[float]:
     number = math.nan
     if isinstance(value, datetime.timedelta):
         number = value.total_seconds()
-    elif not isinstance(value, (str, bytes, bytearray)):
+    elif not isinstance(value, (str, bytes, bytearray)) and not _is_bool(value):
         try:
             number = float(value)
         except (TypeError, ValueError, OverflowError):
@@ -138,10 +138,16 @@ def several(name: str, value: Any) -> list[Any]:
 
 
 def switch(name: str, value: Any) -> bool:
-    """``True`` or ``False``, also one of numpy."""
-    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
+    """``True`` or ``False``, also one of numpy or torch."""
+    if _is_bool(value):
         return bool(value)
     raise _wrong(name, value, "True or False")
+
+
+def _is_bool(value: Any) -> bool:
+    """Whether a value is ``True`` or ``False``, also one of numpy or torch. Where a number is meant, that is a mistake."""
+    kind = str(getattr(value, "dtype", "")).rpartition(".")[2]
+    return isinstance(value, bool) or (kind == "bool" and getattr(value, "ndim", 0) == 0)
 
 
 def _wrong(name: str, value: Any, right: str) -> ConfigError:
