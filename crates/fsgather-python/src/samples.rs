@@ -125,7 +125,7 @@ fn options_of(
         let ids: PyResult<Vec<SampleId>> = expected.iter().map(|id| id_of(id, 0)).collect();
         options = match ids {
             Ok(ids) => options.expect_ids(ids),
-            Err(error) => options.wrong(error.value(py).to_string()),
+            Err(error) => options.wrong(format!("expected: {}", error.value(py))),
         };
     }
     for (name, value) in config.into_iter().flatten() {
@@ -140,11 +140,13 @@ fn options_of(
 pub(crate) struct How {
     dst: Option<u32>,
     /// The file that is written afterwards.
-    out: Option<String>,
+    out: Option<Told>,
     partial: bool,
     refuse_conflicts: bool,
     /// Compares two results whose bytes differ.
     are_equal: Py<PyAny>,
+    /// The reason for which these options are wrong.
+    problem: Option<Told>,
 }
 
 impl How {
@@ -167,7 +169,10 @@ impl How {
             if self.refuse_conflicts {
                 options = options.refuse_conflicts();
             }
-            match call(options.output(self.out.as_deref()).compare_with(&equal)) {
+            options = options
+                .output(self.out.as_ref().map(Told::as_ref))
+                .wrong(self.problem.as_ref().map(Told::as_ref));
+            match call(options.compare_with(&equal)) {
                 Ok(results) => Ok(results),
                 Err(GatherSamplesError::Failed(error)) => Err(error),
                 Err(GatherSamplesError::Incomplete {
@@ -295,12 +300,11 @@ pub(crate) fn gather_samples(
     communicator: &Communicator,
     results: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
     expected: Option<Vec<Bound<'_, PyAny>>>,
-    problem: Option<Told>,
     how: How,
     site: Told,
 ) -> PyResult<Option<SampleResults>> {
     let (member, waiting) = communicator.for_samples()?;
-    let options = options_of(py, expected, None, problem);
+    let options = options_of(py, expected, None, None);
     let encode = |(id, result): (Bound<'_, PyAny>, Bound<'_, PyAny>)| -> PyResult<_> {
         let id = id_of(&id, 0)?;
         let pieces = encode_result(&result, &id)?;

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -283,14 +284,39 @@ def test_wrong_arguments_of_one_rank_fail_on_all(world: World) -> None:
     told = world.start(
         2,
         """
-        directory = os.environ["FSGATHER_DIR"] + "/run"
-        for expected in ([1.5], {1, 2}, [1, 1]):
+        place = os.environ["FSGATHER_DIR"] + "/run"
+        open(place + ".txt", "w").close()
+
+        def raising():
+            yield 1
+            raise RuntimeError("no loader")
+
+        def refused(call, **wrong):
             try:
-                fsgather.samples(directory, expected=expected if rank else 3)
-            except fsgather.ConfigError as error:
+                call(**(wrong if rank else {}))
+            except (fsgather.ConfigError, fsgather.StorageError) as error:
                 tell(str(error))
-        samples = fsgather.samples(directory, expected=0)
-        for how in ({"dst": rank}, {"out": f"{directory}/{rank}"}, {"partial": bool(rank)}):
+
+        def opening(directory=place, expected=3, **options):
+            fsgather.samples(directory, expected, **options)
+
+        for wrong in [-1, [1.5], {1, 2}, [1, 1], ["\\ud800"], raising()]:
+            refused(opening, expected=wrong)
+        for wrong in [{1: 2}, {"a": {"\\ud800": 1}}, {"a": object()}, 7]:
+            refused(opening, config=wrong)
+        for wrong in ["", None, "\\ud800", place + ".txt"]:
+            refused(opening, directory=wrong)
+        refused(opening, encode=3)
+        samples = fsgather.samples(place, expected=0)
+        short = lambda **options: fsgather.gather_samples({}, **options)
+        for call in samples.gather, short:
+            for wrong in [{"dst": 2}, {"partial": "x"}, {"on_conflict": "x"}]:
+                refused(call, **wrong)
+        for wrong in ["", "\\ud800"]:
+            refused(samples.gather, out=wrong)
+        refused(lambda results={}: fsgather.gather_samples(results), results=[1])
+        refused(lambda results={}: fsgather.gather_samples(results), results={"\\ud800": 1})
+        for how in ({"dst": rank}, {"out": f"{place}/{rank}"}, {"partial": bool(rank)}):
             try:
                 samples.gather(**how)
             except fsgather.ConfigError as error:
@@ -303,6 +329,24 @@ def test_wrong_arguments_of_one_rank_fail_on_all(world: World) -> None:
         """,
     ).told()
     assert told[0][:-1] == told[1][:-1] and [told[0][-1], told[1][-1]] == [False, True]
-    texts = ["1.5 (float)", "has no order", "expected twice", "to rank 0, rank 1 to rank 1", "output files", "different ways", "rank 0 cannot write"]
-    assert len(told[0]) == len(texts) + 1
+    options = ["dst=2 is not a rank", "partial='x' is not True", "on_conflict='x' is not"]
+    of_rank_1 = [
+        *("expected=-1 is out of range", "expected: 1.5 (float)", "has no order", "expected twice", "expected: '\\ud800'", "RuntimeError: no loader"),
+        *("config has the key 1", "config at a has the key '\\ud800'", "config at a is not plain JSON", "config=7 is not"),
+        *("directory='' is", "directory='' is", "directory='\\ud800' is", "run.txt"),
+        *("3 is not a function", *options, *options, "out='' is not", "out='\\ud800' is not", "results=[1] is not", "'\\ud800' (str)"),
+    ]
+    texts = [*of_rank_1, "to rank 0, rank 1 to rank 1", "output files", "different ways", "rank 0 cannot write"]
+    assert len(told[0]) == len(texts) + 1, told[0]
     assert all(part in text for part, text in zip(texts, told[0])), told[0]
+    assert all("rank 1 on " in text for text, _ in zip(told[0], of_rank_1)), told[0]
+
+
+def test_wrong_argument_is_the_cause_of_the_error(tmp_path: Path) -> None:
+    def raising() -> Iterator[int]:
+        yield 1
+        raise OSError("no loader")
+
+    with pytest.raises(fsgather.ConfigError, match="expected cannot be read: OSError: no loader") as caught:
+        fsgather.samples(tmp_path, expected=raising())
+    assert isinstance(caught.value.__cause__, OSError)

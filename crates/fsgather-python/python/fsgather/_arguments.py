@@ -106,26 +106,32 @@ def text(name: str, value: Any) -> Optional[str]:
     """A text, or ``None``."""
     if value is None:
         return None
-    if isinstance(value, str):
-        try:
-            value.encode()
-            return value
-        except UnicodeEncodeError:
-            pass
+    if is_text(value):
+        text: str = value
+        return text
     raise _wrong(name, value, "a text of valid characters")
 
 
-def path(name: str, value: Any) -> Optional[str]:
-    """A directory, or ``None``."""
+def is_text(value: Any) -> bool:
+    """Whether this is a text that can be encoded: one without surrogates."""
+    try:
+        return isinstance(value, str) and len(value.encode()) >= 0
+    except UnicodeEncodeError:
+        return False
+
+
+def path(name: str, value: Any, right: str = "the path of a directory, such as '/shared/scratch'") -> Optional[str]:
+    """A path, or ``None``."""
     if value is None:
         return None
     given: Union[str, bytes, None]
     try:
         given = os.fspath(value)
-    except TypeError:
+        os.fsencode(given)
+    except (TypeError, UnicodeEncodeError):
         given = None
     if not isinstance(given, str) or not given or "\0" in given:
-        raise _wrong(name, value, "the path of a directory, such as '/shared/scratch'")
+        raise _wrong(name, value, right)
     return given
 
 

@@ -113,7 +113,6 @@ def gather_samples(
     communicator: Communicator,
     results: list[tuple[Any, Any]],
     expected: Optional[list[Any]],
-    problem: Optional[str],
     how: Any,
     site: str,
 ) -> Optional[SampleResults]: ...

@@ -10,7 +10,7 @@ import os
 import weakref
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Literal, Optional, TypedDict, Union, overload
+from typing import TYPE_CHECKING, Any, Callable, Literal, Optional, TypedDict, TypeVar, Union, overload
 
 from fsgather import _arguments, _fsgather, _tracebacks
 from fsgather._arguments import PathLike
@@ -32,6 +32,8 @@ Expected = Union[int, Iterable[Any], None]
 """Ids in the order of the results, a number of samples, or ``None`` for all that were added."""
 
 Convert = Optional[Callable[[Any], Any]]
+
+T = TypeVar("T")
 
 
 class GatherOptions(TypedDict, total=False):
@@ -268,12 +270,12 @@ class Samples:
             fsgather.IncompleteError: on every rank; ``results`` has what was gathered where it would have been received.
             fsgather.Error: on every rank alike; what was added stays on disk.
         """
-        path = _arguments.path("out", out)
-        how = _gathering(dst, self._communicator.world_size, partial, on_conflict, path)
-        gathered = self._member.gather(how, caller())
+        arguments = _Arguments()
+        how = _gathering(arguments, dst, self._communicator.world_size, partial, on_conflict, out)
+        gathered = arguments.hand_in(lambda site: self._member.gather(how, site))
         results = None if gathered is None else SampleResults(gathered, self._decode)
-        if path is not None:
-            self._write(path, results if self._communicator.rank == (dst or 0) else None)
+        if how["out"] is not None:
+            self._write(how["out"], results if self._communicator.rank == (dst or 0) else None)
         return results
 
     def _write(self, path: str, results: Optional[SampleResults]) -> None:
@@ -355,17 +357,15 @@ def samples(
         fsgather.Error: on every rank alike.
     """
     communicator = _communicator_of(group)
-    given, ids, settings, problem = "", None, None, None
-    try:
-        _check_callable("encode", encode)
-        _check_callable("decode", decode)
-        given = _directory(directory)
-        ids = _expected_ids(expected)
-        settings = _flat(config)
-    except ConfigError as error:
-        # All ranks hear of it, and none waits for this one.
-        problem = str(error)
-    member = _fsgather.Samples.open(communicator._member, given, ids, settings, problem, caller())
+    arguments = _Arguments()
+    for name, convert in ("encode", encode), ("decode", decode):
+        arguments.read(name, _function, convert)
+    given = arguments.read("directory", _directory, directory) or ""
+    ids = arguments.read("expected", _expected_ids, expected)
+    settings = arguments.read("config", _flat, config)
+    member = arguments.hand_in(
+        lambda site: _fsgather.Samples.open(communicator._member, given, ids, settings, arguments.problem, site)
+    )
     return Samples(member, communicator, ids, encode, decode)
 
 
@@ -400,17 +400,11 @@ def gather_samples(
         fsgather.IncompleteError: on every rank; ``results`` has what was gathered where it would have been received.
     """
     communicator = _communicator_of(group)
-    how = _gathering(dst, communicator.world_size, partial, on_conflict, None)
-    items: list[tuple[Any, Any]] = []
-    ids, problem = None, None
-    try:
-        if not isinstance(results, Mapping):
-            raise ConfigError(f"results={_arguments._shown(results)} is not a dictionary of results by id")
-        items = list(results.items())
-        ids = _expected_ids(expected)
-    except ConfigError as error:
-        problem = str(error)
-    gathered = _fsgather.gather_samples(communicator._member, items, ids, problem, how, caller())
+    arguments = _Arguments()
+    items = arguments.read("results", _items_of, results) or []
+    ids = arguments.read("expected", _expected_ids, expected)
+    how = _gathering(arguments, dst, communicator.world_size, partial, on_conflict, None)
+    gathered = arguments.hand_in(lambda site: _fsgather.gather_samples(communicator._member, items, ids, how, site))
     return None if gathered is None else SampleResults(gathered)
 
 
@@ -423,26 +417,67 @@ def read_samples(directory: PathLike, *, decode: Convert = None) -> SampleResult
     return SampleResults(_fsgather.read_samples(_directory(directory), _are_equal), decode)
 
 
+class _Arguments:
+    """Arguments of a collective call: the first wrong one is an error of all ranks, so that none of them waits for this one."""
+
+    def __init__(self) -> None:
+        self.problem: Optional[str] = None
+        self._raised: Optional[Exception] = None
+
+    def read(self, name: str, convert: Callable[..., T], *given: Any) -> Optional[T]:
+        """What ``convert`` makes of an argument; ``None`` if that raises."""
+        try:
+            return convert(*given)
+        except Exception as error:
+            if self._raised is None:
+                self._raised = error
+                text = f"{name} cannot be read: {type(error).__name__}: {error}"
+                self.problem = str(error) if isinstance(error, ConfigError) else text
+            return None
+
+    def hand_in(self, call: Callable[[str], T]) -> T:
+        """Makes the call, which fails on all ranks if an argument is wrong; here the reason is the cause of that."""
+        try:
+            return call(caller())
+        except Error as error:
+            error.__cause__ = self._raised or error.__cause__
+            raise
+
+
 def _directory(directory: PathLike) -> str:
-    given = _arguments.path("directory", directory)
-    if given is None:
-        raise ConfigError("directory=None is not the path of a directory, such as 'runs/mmlu'")
-    return given
+    # None is not a path either.
+    return str(_arguments.path("directory", "" if directory is None else directory, "the path of a directory, such as 'runs/mmlu'"))
 
 
-def _check_callable(name: str, convert: Convert) -> None:
+def _function(convert: Convert) -> None:
     if convert is not None and not callable(convert):
-        raise ConfigError(f"{name}={_arguments._shown(convert)} is not a function")
+        raise ConfigError(f"{_arguments._shown(convert)} is not a function; encode= and decode= take one")
 
 
-def _gathering(dst: Optional[int], world_size: int, partial: bool, on_conflict: str, out: Optional[str]) -> dict[str, Any]:
-    if dst is not None:
-        dst = _arguments.rank("dst", dst, world_size)
-    if on_conflict not in ("first", "error"):
-        raise ConfigError(f"on_conflict={on_conflict!r} is not 'first' or 'error'")
-    refuse = on_conflict == "error"
-    partial = _arguments.switch("partial", partial)
-    return {"dst": dst, "out": out, "partial": partial, "refuse_conflicts": refuse, "are_equal": _are_equal}
+def _items_of(results: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    if not isinstance(results, Mapping):
+        raise ConfigError(f"results={_arguments._shown(results)} is not a dictionary of results by id")
+    return [(sample, result) for sample, result in results.items()]
+
+
+def _gathering(
+    arguments: _Arguments, dst: Optional[int], world_size: int, partial: bool, on_conflict: str, out: Optional[PathLike]
+) -> dict[str, Any]:
+    """Options of a gather as the extension module takes them."""
+
+    def conflicts() -> bool:
+        if on_conflict not in ("first", "error"):
+            raise ConfigError(f"on_conflict={_arguments._shown(on_conflict)} is not 'first' or 'error'")
+        return on_conflict == "error"
+
+    return {
+        "dst": None if dst is None else arguments.read("dst", _arguments.rank, "dst", dst, world_size),
+        "out": arguments.read("out", _arguments.path, "out", out, "the path of a file, such as 'results.jsonl'"),
+        "partial": arguments.read("partial", _arguments.switch, "partial", partial) or False,
+        "refuse_conflicts": arguments.read("on_conflict", conflicts) or False,
+        "are_equal": _are_equal,
+        "problem": arguments.problem,
+    }
 
 
 def _expected_ids(expected: Expected) -> Optional[list[Any]]:
@@ -494,8 +529,8 @@ def _flat(config: Optional[Mapping[str, Any]]) -> Optional[dict[str, str]]:
     def put(place: str, value: Any) -> None:
         if isinstance(value, Mapping) and value:
             for name, part in value.items():
-                if not isinstance(name, str):
-                    raise ConfigError(f"config{place and ' at ' + place} has the key {name!r}; keys are texts")
+                if not _arguments.is_text(name):
+                    raise ConfigError(f"config{place and ' at ' + place} has the key {_arguments._shown(name)}; keys are texts of valid characters")
                 put(f"{place}.{name}" if place else name, part)
             return
         try:

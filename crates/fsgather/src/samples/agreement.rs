@@ -30,14 +30,25 @@ impl Agreement {
     }
 
     /// Returns what every rank has found, in rank order. If one has failed, all return the error of the lowest of these.
+    ///
+    /// The error names that rank, unless all have failed alike.
     pub(crate) fn agree<T>(&self, own: Result<T, Error>) -> Result<Vec<T>, Error>
     where
         T: Serialize + DeserializeOwned,
     {
         let own = own.map_err(SentError);
         let all: Vec<Result<T, SentError>> = self.calls.all_gather(&own)?;
+        let mut texts = all.iter().map(|result| match result {
+            Ok(_) => None,
+            Err(SentError(error)) => Some(error.to_string()),
+        });
+        let first = texts.next().flatten();
+        let is_alike = texts.all(|text| text == first);
         let named = |(rank, result): (Rank, Result<T, SentError>)| {
             result.map_err(|SentError(error)| match self.calls.inner.peer(rank) {
+                Some(peer) if matches!(error, Error::Config { .. }) && !is_alike => {
+                    Error::config(format!("{peer}: {error}"))
+                }
                 Some(peer) => error.raised_by(peer, Activity::outside(Phase::Computing)),
                 None => error,
             })

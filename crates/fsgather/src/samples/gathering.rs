@@ -32,6 +32,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 pub struct GatherOptions<'a> {
     agreed: AgreedOptions,
     are_equal: Option<&'a Comparison<'a>>,
+    problem: Option<&'a str>,
 }
 
 /// Options that all ranks must give alike.
@@ -74,6 +75,20 @@ impl<'a> GatherOptions<'a> {
     pub fn output(mut self, path: Option<&str>) -> Self {
         self.agreed.output = path.map(|path| Hash64::of(path.as_bytes()));
         self
+    }
+
+    /// Has the gather fail on all ranks, because this rank's arguments are wrong. For bindings.
+    #[doc(hidden)]
+    pub const fn wrong(mut self, problem: Option<&'a str>) -> Self {
+        self.problem = problem;
+        self
+    }
+
+    fn check(&self) -> Result<AgreedOptions, Error> {
+        match self.problem {
+            None => Ok(self.agreed),
+            Some(problem) => Err(Error::config(problem)),
+        }
     }
 
     /// Compares encoded results whose bytes differ. For bindings.
@@ -141,10 +156,13 @@ impl<C: Codec> Samples<C> {
         site: Site,
     ) -> Result<Option<SampleResults<C>>, GatherSamplesError<C>> {
         let agreement = Agreement::new(&self.communicator, site, "gathering samples");
-        let own = self.flush().map(|()| Added {
-            results: self.writer().progress().results,
-            files: self.writer().files(),
-            options: options.agreed,
+        let own = options.check().and_then(|options| {
+            self.flush()?;
+            Ok(Added {
+                results: self.writer().progress().results,
+                files: self.writer().files(),
+                options,
+            })
         });
         let added = agreement.agree(own)?;
         let destination = destination_of(&added, self.communicator.world_size())?;
@@ -322,7 +340,7 @@ pub fn gather_encoded<C: Codec>(
         let added = Added {
             results: results.len() as u64,
             files: Vec::new(),
-            options: gathering.agreed,
+            options: gathering.check()?,
         };
         let hello = Hello {
             last_attempt: 0,

@@ -225,7 +225,10 @@ fn ranks_that_open_different_samples_all_hear_of_it() {
         "{different}"
     );
     assert!(other_config.contains("seed: 0 -> 1"), "{other_config}");
-    assert!(twice.contains("1 is expected twice"), "{twice}");
+    assert!(
+        twice.starts_with("rank 1 on ") && twice.contains("1 is expected twice"),
+        "{twice}"
+    );
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
 }
 
@@ -251,6 +254,33 @@ fn results_of_another_configuration_are_not_touched() {
         "{error}"
     );
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn destinations_outside_the_world_fail_on_all_ranks() {
+    let place = tempfile::tempdir().unwrap();
+    let texts = in_world(2, |member| {
+        let samples = Samples::open(&member, place.path(), expecting(1)).unwrap();
+        samples.add(0, &answer(&0.into())).unwrap();
+        let nowhere = samples.gather(GatherOptions::to(2)).unwrap_err();
+        let wrong = (member.rank() != Rank::ZERO).then_some("dst='x' is not a rank");
+        let wrong = samples
+            .gather(GatherOptions::to(0).wrong(wrong))
+            .unwrap_err();
+        let none = Vec::<(u8, u8)>::new();
+        let short = gather_samples(&member, none, expecting(0), GatherOptions::to(2)).unwrap_err();
+        let results = samples.gather(GatherOptions::to_all()).unwrap().unwrap();
+        assert_complete(&results, 1);
+        [nowhere, wrong, short].map(|error| error.to_string())
+    });
+    assert_eq!(texts[0], texts[1]);
+    let [nowhere, wrong, short] = &texts[0];
+    assert_eq!(nowhere, "rank 2 is outside a world of 2 ranks (0 to 1)");
+    assert_eq!(short, nowhere);
+    assert!(
+        wrong.starts_with("rank 1 on ") && wrong.ends_with("dst='x' is not a rank"),
+        "{wrong}"
+    );
 }
 
 #[test]
