@@ -22,7 +22,7 @@ def part(rank: int, call: int) -> dict[str, Any]:
 
 def job(notes: Optional[str] = None) -> str:
     """What each rank does, and returns. With ``notes``, a directory, rank 2 is killed in the first attempt, and what each rank then heard is there."""
-    world = fsgather.Communicator.from_env()
+    world = fsgather.Communicator()
     try:
         gather(world, 1)
         if notes is not None and world.rank == VICTIM and first_time(Path(notes)):
