@@ -1,6 +1,6 @@
 //! The result of looking at the launcher's variables: [`Detection`].
 
-use std::fmt;
+use std::{fmt, ops::RangeInclusive};
 
 use fsgather_core::{Error, Rank, WorldSize, plain_line};
 
@@ -265,12 +265,10 @@ impl Detection {
     /// launcher's is dropped.
     pub(super) fn take_local(&mut self, variables: &Variables) -> Result<(), Error> {
         let world_size = self.world_size.get();
-        let own_size = own_number(variables, environment::LOCAL_WORLD_SIZE, "2", |size| {
-            (1..=world_size).contains(&size)
-        })?;
+        let own_size = own_number(variables, environment::LOCAL_WORLD_SIZE, 1..=world_size)?;
         let size = own_size.or(self.local_size);
-        let limit = own_size.unwrap_or(world_size);
-        let own_rank = own_number(variables, environment::LOCAL_RANK, "0", |rank| rank < limit)?;
+        let last = own_size.unwrap_or(world_size) - 1;
+        let own_rank = own_number(variables, environment::LOCAL_RANK, 0..=last)?;
         let rank = own_rank.or(self.local_rank);
 
         let size_fits = size.is_none_or(|size| (1..=world_size).contains(&size));
@@ -311,21 +309,23 @@ fn grid_engine_job(variables: &Variables) -> Option<String> {
     }
 }
 
-/// A number of our own, which must be right if it is there.
+/// Reads a number of our own, which must be one of these if it is there.
 fn own_number(
     variables: &Variables,
     name: &str,
-    example: &str,
-    fits: impl Fn(u32) -> bool,
+    allowed: RangeInclusive<u32>,
 ) -> Result<Option<u32>, Error> {
     let Some(text) = variables.get(name) else {
         return Ok(None);
     };
-    match text.trim().parse() {
-        Ok(number) if fits(number) => Ok(Some(number)),
-        Ok(_) => Err(refusal(name, text, "does not fit into this world", example)),
-        Err(_) => Err(refusal(name, text, "is not a number", example)),
-    }
+    let (least, most) = (*allowed.start(), *allowed.end());
+    let wrong = match text.trim().parse() {
+        Ok(number) if allowed.contains(&number) => return Ok(Some(number)),
+        Ok(_) if least == most => format!("must be {least} in this world"),
+        Ok(_) => format!("must be from {least} to {most} in this world"),
+        Err(_) => "is not a number".to_owned(),
+    };
+    Err(refusal(name, text, &wrong, &least.to_string()))
 }
 
 fn shown(number: Option<u32>) -> String {

@@ -294,11 +294,15 @@ fn values_of_the_chosen_family_must_make_sense() {
         ),
         (
             "FSGATHER_RANK=0 FSGATHER_WORLD_SIZE=2 FSGATHER_LOCAL_WORLD_SIZE=3",
-            "FSGATHER_LOCAL_WORLD_SIZE=\"3\" does not fit",
+            "FSGATHER_LOCAL_WORLD_SIZE=\"3\" must be from 1 to 2 in this world; a right one is FSGATHER_LOCAL_WORLD_SIZE=1",
+        ),
+        (
+            "FSGATHER_RANK=0 FSGATHER_WORLD_SIZE=1 FSGATHER_LOCAL_WORLD_SIZE=2",
+            "FSGATHER_LOCAL_WORLD_SIZE=\"2\" must be 1 in this world; a right one is FSGATHER_LOCAL_WORLD_SIZE=1",
         ),
         (
             "FSGATHER_RANK=0 FSGATHER_WORLD_SIZE=4 FSGATHER_LOCAL_WORLD_SIZE=2 FSGATHER_LOCAL_RANK=2",
-            "FSGATHER_LOCAL_RANK=\"2\" does not fit",
+            "FSGATHER_LOCAL_RANK=\"2\" must be from 0 to 1 in this world; a right one is FSGATHER_LOCAL_RANK=0",
         ),
     ] {
         let message = refused(text);
