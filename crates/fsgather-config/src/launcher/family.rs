@@ -106,6 +106,9 @@ pub struct LauncherRow {
     pub job: &'static [&'static str],
 }
 
+/// Variables of launchers that number their ranks, and name the world size in no variable.
+pub(super) const RANKS_WITHOUT_A_SIZE: [&str; 2] = ["PMIX_RANK", "ALPS_APP_PE"];
+
 /// All families, the innermost first: launchers nest, and each leaves its variables to those inside it.
 pub const ROWS: &[LauncherRow] = &[
     LauncherRow {

@@ -16,7 +16,7 @@ pub use family::{Family, LauncherRow, ROWS};
 
 use fsgather_core::{Error, Rank, WorldSize};
 
-use self::slurm::SlurmPlace;
+use self::{family::RANKS_WITHOUT_A_SIZE, slurm::SlurmPlace};
 use crate::environment::{self, Variables, refusal};
 
 /// Finds out who this rank is: the first family of launchers that says both rank and world size.
@@ -77,6 +77,9 @@ pub fn detect(variables: &Variables) -> Result<Detection, Error> {
     if detection.family == Family::Alone && !asks_for_one(variables) {
         if let Some(half) = halves.iter().find(|half| half.speaks_of_several()) {
             return Err(half.error());
+        }
+        if let Some(error) = rank_without_a_size(variables) {
+            return Err(error);
         }
         let shell = slurm::warning_for_a_shell(variables);
         detection.warning = Some(shell.unwrap_or_else(|| ALONE.into()));
@@ -225,21 +228,37 @@ impl Half {
         } else if self.row.family == Family::Fsgather {
             format!("set {missing} too, or unset {}", self.set)
         } else {
-            format!(
-                "start the program by a launcher that sets both, and hand all its variables on, or set {} and {}; if this process \
-                 works alone, unset {} or set {}=1",
-                environment::RANK,
-                environment::WORLD_SIZE,
-                self.set,
-                environment::WORLD_SIZE,
-            )
+            ways_to_say_both(self.set)
         };
-        Error::config(format!(
-            "this process is one of several, but which one of how many is not known: {}, and no \
-             other launcher says both; {way_out}",
-            self.text()
-        ))
+        one_of_several(&self.text(), &way_out)
     }
+}
+
+/// Returns an error if a launcher that names no world size has given this process another rank than 0.
+fn rank_without_a_size(variables: &Variables) -> Option<Error> {
+    let is_later = |text: &str| text.trim().parse().is_ok_and(|rank: u32| rank > 0);
+    RANKS_WITHOUT_A_SIZE.into_iter().find_map(|name| {
+        let rank = variables.get(name).filter(|text| is_later(text))?;
+        let text = format!("{name}={rank} is set, whose launcher says no world size");
+        Some(one_of_several(&text, &ways_to_say_both(name)))
+    })
+}
+
+fn ways_to_say_both(set: &str) -> String {
+    format!(
+        "start the program by a launcher that sets both, and hand all its variables on, or set {} and {}; if this process \
+         works alone, unset {set} or set {}=1",
+        environment::RANK,
+        environment::WORLD_SIZE,
+        environment::WORLD_SIZE,
+    )
+}
+
+fn one_of_several(half: &str, way_out: &str) -> Error {
+    Error::config(format!(
+        "this process is one of several, but which one of how many is not known: {half}, and no \
+         other launcher says both; {way_out}"
+    ))
 }
 
 fn claim(variables: &Variables, row: &'static LauncherRow) -> Result<Claim, Error> {

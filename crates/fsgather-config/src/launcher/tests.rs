@@ -267,14 +267,6 @@ fn master_address_and_port_alone_mean_nothing() {
 }
 
 #[test]
-fn a_pmix_rank_alone_is_no_family() {
-    assert_eq!(
-        found("PMIX_RANK=2 PMIX_NAMESPACE=slurm.pmix.3.0"),
-        "none 0/1 0/1 - - -"
-    );
-}
-
-#[test]
 fn values_of_the_chosen_family_must_make_sense() {
     for (text, named) in [
         ("RANK=x WORLD_SIZE=4", "RANK=\"x\" is not a rank"),

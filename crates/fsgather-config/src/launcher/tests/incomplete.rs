@@ -65,6 +65,31 @@ fn a_half_set_family_that_may_be_of_one_rank_is_no_error() {
 }
 
 #[test]
+fn rank_without_any_size_is_an_error_unless_it_is_0() {
+    for (text, named) in [
+        ("PMIX_RANK=2 PMIX_NAMESPACE=slurm.pmix.3.0", "PMIX_RANK"),
+        ("ALPS_APP_PE=1", "ALPS_APP_PE"),
+    ] {
+        let message = refused(text);
+        assert!(
+            message.contains("this process is one of several")
+                && message.contains(&format!("{named}=")),
+            "{message}"
+        );
+        assert!(message.contains(&format!("unset {named}")), "{message}");
+        let alone = detect(&variables(&format!("{text} FSGATHER_WORLD_SIZE=1"))).unwrap();
+        assert_eq!(alone.warning, None);
+        let complete = detect(&variables(&format!("{text} RANK=1 WORLD_SIZE=3"))).unwrap();
+        assert_eq!(complete.family, Family::Torchrun);
+    }
+    for text in ["PMIX_RANK=0", "ALPS_APP_PE=0", "ALPS_APP_PE=x"] {
+        let detection = detect(&variables(text)).unwrap();
+        assert_eq!(detection.family, Family::Alone, "{text}");
+        assert!(detection.warning.is_some(), "{text}");
+    }
+}
+
+#[test]
 fn partly_passed_variables_of_a_slurm_task_are_refused() {
     for text in [
         "SLURM_PROCID=1",
