@@ -80,7 +80,7 @@ impl Arena {
         self.process != process::id()
     }
 
-    /// How many bytes it may take up.
+    /// Number of bytes that it may take up.
     #[must_use]
     pub const fn budget(&self) -> u64 {
         self.budget

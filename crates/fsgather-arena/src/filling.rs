@@ -17,7 +17,7 @@ use crate::{
 pub struct Filling {
     arena: Arc<Arena>,
     location: Location,
-    /// How many bytes have come; never more than the payload is long.
+    /// Number of bytes that have come; never more than the payload is long.
     filled: u64,
 }
 

@@ -34,7 +34,7 @@ pub struct Arenas {
     own: Arc<Arena>,
     world_size: usize,
     others: Mutex<BTreeMap<Rank, Arc<ForeignArena>>>,
-    /// How many calls this rank has given up.
+    /// Number of calls that this rank has given up.
     given_up: Mutex<usize>,
 }
 

@@ -35,7 +35,7 @@ type GivenUp<'words> = Versioned<'words, AtomicU64, 2>;
 /// What a slot holds, of which the number of the payload is the version: length, channel and epoch.
 type Description<'words> = Versioned<'words, AtomicU64, 3>;
 
-/// How many calls the words of a reader say that it has given up.
+/// Number of calls that the words of a reader say that it has given up.
 const GIVEN_UP: usize = 16;
 
 /// How many more it remembers. What owners place after that many others keeps its slot until the end.
@@ -57,7 +57,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// How many words a world of so many ranks needs.
+    /// Number of words that a world of so many ranks needs.
     pub(crate) const fn words(world_size: usize) -> usize {
         BEFORE_READERS + world_size * READER_WORDS
     }

@@ -16,7 +16,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// How long it is as bytes.
+    /// Length.
     pub const BYTES: usize = 28;
 
     /// Slot, number, start and length, little-endian.
@@ -49,7 +49,7 @@ impl Location {
         }
     }
 
-    /// How long the payload is, in bytes.
+    /// Length of the payload in bytes.
     #[must_use]
     #[expect(
         clippy::len_without_is_empty,

@@ -31,16 +31,16 @@ use crate::foreign::Arenas;
 /// How many ranks share memory at most: what one message carries in descriptors.
 pub const MOST_RANKS: usize = 100;
 
-/// How long ranks that have said that they come are waited for.
+/// Time for which ranks that have said that they come are waited for.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How long somebody who has connected may take to say who that is.
+/// Maximum time that somebody who has connected may take to say who that is.
 const GREETING: Duration = Duration::from_secs(1);
 
-/// How often whoever waits looks whether it is to stop.
+/// Interval at which whoever waits looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a password is, in bytes.
+/// Length of a password in bytes.
 const PASSWORD: usize = 32;
 
 /// How long the entry of a rank is, in bytes: its number and what it may take up.

@@ -76,7 +76,7 @@ pub(crate) struct OwnMemory {
     /// or a tool that reads it, takes up no more.
     file: File,
     map: MmapRaw,
-    /// How long the file is.
+    /// Length of the file.
     len: AtomicU64,
 }
 

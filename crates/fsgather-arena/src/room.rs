@@ -18,7 +18,7 @@ const SPARE: u64 = 4;
 /// Of the files that a process may have open, one in so many is kept for each rank whose memory it shares.
 const DESCRIPTORS: u64 = 4;
 
-/// How many bytes each of `ranks` ranks of a host may share: at most `setting`, and all together at most an eighth of the
+/// Number of bytes that each of `ranks` ranks of a host may share: at most `setting`, and all together at most an eighth of the
 /// memory that the machine, or the control group, has; with all of them mapped, an eighth of the addresses that this process may
 /// use. None where this process cannot
 /// raise its limit of open files far enough.
@@ -43,7 +43,7 @@ pub(crate) fn check(len: u64) -> io::Result<()> {
     }
 }
 
-/// How much memory the machine has, or the control groups of this process may have.
+/// Memory that the machine has, or the control groups of this process may have.
 fn limit(root: &Path) -> Option<u64> {
     let machine = of_machine(root, "MemTotal:");
     let groups = groups(root).into_iter().filter_map(|group| group.limit());

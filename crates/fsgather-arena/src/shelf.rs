@@ -18,13 +18,13 @@ use crate::{
     versioned::{Versioned, words_of},
 };
 
-/// How many payloads of a call a rank can read for others.
+/// Number of payloads of a call that a rank can read for others.
 pub const MOST_READ: usize = 64;
 
 /// For how many calls at once.
 pub(crate) const SHELVES: usize = 8;
 
-/// How many words are said of a payload: channel, epoch, number, state, and four of a place.
+/// Number of words that are said of a payload: channel, epoch, number, state, and four of a place.
 const SAID: usize = 8;
 
 /// These and their version.
@@ -88,7 +88,7 @@ pub(crate) struct Shelf<'words> {
 }
 
 impl<'words> Shelf<'words> {
-    /// How many words it takes.
+    /// Number of words that it takes.
     pub(crate) const WORDS: usize = MOST_READ * Entry::WORDS;
 
     /// The one that begins at a word.

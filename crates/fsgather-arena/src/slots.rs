@@ -20,10 +20,10 @@ const HUGE: u64 = 2 << 20;
 /// as the copy that it is to save.
 const PATIENCE: u32 = 64;
 
-/// How many slots an arena may have.
+/// Number of slots that an arena may have.
 pub(crate) const MOST_SLOTS: usize = 64;
 
-/// How much address space there is for each byte of memory that may be used, so that slots of different sizes find a place.
+/// Address space for each byte of memory that may be used, so that slots of different sizes find a place.
 pub(crate) const SPREAD: u64 = 2;
 
 /// What a payload in a slot is, and who has not let go of it.
@@ -59,7 +59,7 @@ pub(crate) struct Plan {
     pub(crate) slot: usize,
     pub(crate) start: u64,
     pub(crate) generation: u64,
-    /// How many bytes of memory are to be had for it, if it has none yet.
+    /// Number of bytes of memory that are to be had for it, if it has none yet.
     pub(crate) to_reserve: Option<u64>,
     /// What is to be given back to the system before, as starts and lengths.
     pub(crate) to_give_back: Vec<(u64, u64)>,
@@ -72,7 +72,7 @@ pub(crate) struct Slots {
     all: Vec<Option<Slot>>,
     /// How many payloads there have been.
     placed: u64,
-    /// How much memory they may have together, in bytes,
+    /// Memory that they may have together, in bytes,
     budget: u64,
     /// and have.
     used: u64,

@@ -50,7 +50,7 @@ pub(crate) struct Versioned<'words, W, const N: usize> {
 }
 
 impl<'words, W: Word, const N: usize> Versioned<'words, W, N> {
-    /// How many words an entry has.
+    /// Number of words that an entry has.
     pub(crate) const WORDS: usize = N + 1;
 
     /// The entry of these words, the version first, if they are all there.

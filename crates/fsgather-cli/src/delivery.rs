@@ -118,7 +118,7 @@ fn takes_what_comes(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
-/// Why a file must not be written to, if it must not.
+/// The reason why a file must not be written to, if it must not.
 pub(crate) fn objection(path: &Path, force: bool) -> Option<String> {
     let name = path.display();
     if path.is_dir() {

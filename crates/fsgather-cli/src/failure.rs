@@ -23,7 +23,7 @@ pub(crate) enum Failure {
     System {
         /// What was tried, as a verb: `write standard output`.
         operation: &'static str,
-        /// Why it failed.
+        /// The reason why it failed.
         cause: io::Error,
     },
     /// A file that the user named.
@@ -32,7 +32,7 @@ pub(crate) enum Failure {
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The reason why it failed.
         cause: io::Error,
     },
     /// A rank process that was started here.

@@ -83,7 +83,7 @@ impl Input {
         }
     }
 
-    /// How many bytes have been read so far.
+    /// Number of bytes that have been read so far.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.read
     }

@@ -31,7 +31,7 @@ pub(crate) fn survive_large_files() {
     let _ = signal_hook::flag::register(rustix::process::Signal::XFSZ.as_raw(), Arc::default());
 }
 
-/// How long a signalled command may take to tell the others and to clean up.
+/// Maximum time that a signalled command may take to tell the others and to clean up.
 const LAST_WORDS: Duration = Duration::from_secs(4);
 
 /// Watches for signals that end the command.

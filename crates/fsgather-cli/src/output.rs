@@ -50,7 +50,7 @@ pub(crate) fn write(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// How many columns and rows the terminal of standard output has; none where it is no terminal, or one that does not tell.
+/// Number of columns and rows that the terminal of standard output has; none where it is no terminal, or one that does not tell.
 pub(crate) fn size() -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     (size.ws_col > 0).then_some((size.ws_col.into(), size.ws_row.into()))

@@ -14,14 +14,14 @@ const OUTPUT: u8 = 2;
 
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
-/// Why nothing can be read from standard input, if it was closed at the start.
+/// The reason why nothing can be read from standard input, if it was closed at the start.
 pub(crate) fn input_objection() -> Option<&'static str> {
     was_closed(INPUT).then_some(
         "standard input is closed; name a FILE, or redirect </dev/null to hand over nothing",
     )
 }
 
-/// Why nothing can be written to standard output, if it was closed at the start.
+/// The reason why nothing can be written to standard output, if it was closed at the start.
 pub(crate) fn output_objection() -> Option<&'static str> {
     was_closed(OUTPUT).then_some(
         "standard output is closed; name a file with --out, or redirect >/dev/null to drop what comes",

@@ -12,7 +12,7 @@ use crate::{
 /// How texts are to look where they go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TableStyle {
-    /// How many columns there are; none where any length will do.
+    /// Number of columns; none where any length will do.
     pub(crate) width: Option<usize>,
     /// Whether there are colours.
     pub(crate) paint: Paint,

@@ -24,14 +24,14 @@ use crate::{
     waiting::wait_asking,
 };
 
-/// How long rank 0 takes to decide on a failure that a member reports, at most. What one member says of another
+/// Time that rank 0 takes to decide on a failure that a member reports, at most. What one member says of another
 /// waits for that one's own word.
 const FAILURE_LIMIT: Duration = Duration::from_secs(20);
 
-/// How long a failing call waits until the others know.
+/// Time for which a failing call waits until the others know.
 const SETTLE_LIMIT: Duration = Duration::from_millis(500);
 
-/// How long rank 0 waits for the others when its communicator is dropped.
+/// Time for which rank 0 waits for the others when its communicator is dropped.
 const DEPARTURE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The same after a failure, when everybody is leaving.

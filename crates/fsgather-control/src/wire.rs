@@ -123,7 +123,7 @@ impl Preamble {
     }
 }
 
-/// Why bytes are not a message.
+/// The reason why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// A frame says that it is longer than [`FRAME_LIMIT`].

@@ -21,7 +21,7 @@ use fsgather_core::{
 };
 use proptest::prelude::*;
 
-/// How long a word about another rank is kept.
+/// Time for which a word about another rank is kept.
 const OWN_WORD: Duration = Duration::from_secs(8);
 
 const OTHERS_WORD: Duration = Duration::from_secs(4);

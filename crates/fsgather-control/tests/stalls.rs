@@ -19,7 +19,7 @@ use fsgather_core::{
 };
 use proptest::prelude::*;
 
-/// How often a rank notes that nothing moves.
+/// Interval at which a rank notes that nothing moves.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Reads payloads in the third call.

@@ -231,7 +231,7 @@ pub struct Call {
     pub type_tag: Option<Box<TypeTag>>,
     /// Where the call was made.
     pub site: Site,
-    /// How long nothing may move before the call fails, if not the world's time-out. Never compared: the
+    /// Time for which nothing may move before the call fails, if not the world's time-out. Never compared: the
     /// longest that a rank says counts.
     pub timeout: Option<Duration>,
     /// Which way its payloads go, if it has any; also said by the set-up of that way, so that ranks of which only

@@ -29,7 +29,7 @@ impl Salt {
         Self::from_random((tag as u32) << rest | random & ((1 << rest) - 1))
     }
 
-    /// How many bits a tag has.
+    /// Number of bits that a tag has.
     pub const TAG_BITS: u32 = 10;
 
     /// The first bits.
@@ -107,7 +107,7 @@ impl fmt::Display for GatherId {
     }
 }
 
-/// Why a text is not a [`GatherId`].
+/// The reason why a text is not a [`GatherId`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a gather id such as 20261121t033336z-5f3a9c01")]
 pub struct ParseGatherIdError {

@@ -55,7 +55,7 @@ thread_local! {
 }
 
 impl Interrupt {
-    /// How often a thread that waits or works for long asks.
+    /// Interval at which a thread that waits or works for long asks.
     pub const POLL_EVERY: Duration = Duration::from_millis(100);
 
     /// A switch that throws itself when `question` gives a reason.
@@ -178,7 +178,7 @@ impl Interrupt {
         }
     }
 
-    /// Why the switch was thrown, if it was.
+    /// The reason why the switch was thrown, if it was.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         self.lock().reason.clone()

@@ -85,7 +85,7 @@ impl LastError {
         file.write_all(self.to_line().as_bytes())
     }
 
-    /// How long ago that was.
+    /// Time since then.
     #[must_use]
     pub fn age(&self) -> Duration {
         time().saturating_sub(self.told_at)

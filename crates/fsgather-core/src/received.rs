@@ -22,10 +22,10 @@ use serde::de::{
 
 use crate::text::plain_text;
 
-/// How many levels a message has at most: structures, variants, sequences and optional values in each other.
+/// Number of levels that a message has at most: structures, variants, sequences and optional values in each other.
 const DEEPEST_MESSAGE: usize = 128;
 
-/// How many levels a value of the program's has at most that [`read_value`] reads: structures, variants, sequences,
+/// Number of levels that a value of the program's has at most that [`read_value`] reads: structures, variants, sequences,
 /// maps and optional values in each other, each of which counts. Large ones count as several, as they take more of the
 /// stack: once more for every 256 bytes that they have by themselves, up to 64 times.
 pub const DEEPEST_VALUE: usize = 512;
@@ -36,16 +36,16 @@ const BYTES_OF_LEVEL: usize = 256;
 /// up to so many times.
 const MOST_AT_ONCE: usize = 64;
 
-/// How many bytes of memory the elements of a message's sequences take at most, for each byte of the message.
+/// Number of bytes of memory that the elements of a message's sequences take at most, for each byte of the message.
 const MEMORY_PER_BYTE: usize = 128;
 
-/// How many bytes they may take in any case.
+/// Number of bytes that they may take in any case.
 const MEMORY_ANYWAY: usize = 1 << 20;
 
 /// How many elements that take no memory a value may have.
 const MOST_WITHOUT_MEMORY: usize = 1 << 24;
 
-/// Why bytes cannot be read.
+/// The reason why bytes cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
     /// They are not what was asked for.
@@ -167,7 +167,7 @@ impl Bounds {
 struct Bounded<'a, T> {
     inner: T,
     bounds: &'a Bounds,
-    /// How many levels may still lie in it.
+    /// Number of levels that may still lie in it.
     levels: usize,
 }
 

@@ -75,7 +75,7 @@ pub fn bytes_text(bytes: u64) -> String {
     format!("{size:.1} {}", UNITS[unit])
 }
 
-/// How many ranges of ranks a message lists: what one can read, in a line that is not too long.
+/// Number of ranges of ranks that a message lists: what one can read, in a line that is not too long.
 const MOST_RANGES: usize = 24;
 
 /// Ranks in ascending order as messages list them: `0-3 7`. Two neighbours are two ranks, not a range. After 24 ranges the ranks that

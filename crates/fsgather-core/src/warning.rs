@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::duration_text;
 
-/// How long nothing moves before the first warning says what is waited for.
+/// Time for which nothing moves before the first warning says what is waited for.
 pub const FIRST_WARNING: Duration = Duration::from_secs(30);
 
 /// Warnings are at most so far apart.

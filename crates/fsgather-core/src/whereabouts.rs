@@ -9,7 +9,7 @@ use crate::{
     text::{cut_within, plain_line},
 };
 
-/// How many frames of a stack are told, the innermost ones.
+/// Number of frames of a stack that are told, the innermost ones.
 pub const MOST_FRAMES: usize = 12;
 
 /// How long each text may be, in bytes.
@@ -103,7 +103,7 @@ impl fmt::Display for ThreadState {
 /// A thread that holds the lock of its interpreter, so that no other thread of the program runs there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LockHolder {
-    /// How long it has held the lock at least.
+    /// Time for which it has held the lock at least.
     pub held_for: Duration,
     /// How much of a processor it has used lately, in percent.
     pub cpu_percent: u32,

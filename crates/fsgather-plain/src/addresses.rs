@@ -10,7 +10,7 @@ pub(crate) struct AddressTable {
     taken: usize,
 }
 
-/// How many slots there are when there are some.
+/// Number of slots when there are some.
 const FIRST_SLOTS: usize = 128;
 
 impl AddressTable {

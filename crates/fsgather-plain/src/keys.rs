@@ -26,7 +26,7 @@ const STEPS_PER_BYTE: usize = 64;
 /// Containers of so many keys are not worth a table: each key counts as compared with all.
 const FEW: usize = 64;
 
-/// How many tuples a key may have in each other: references allow for more than containers do.
+/// Number of tuples that a key may have in each other: references allow for more than containers do.
 const DEEPEST_KEY: usize = 500;
 
 /// The steps that are left.

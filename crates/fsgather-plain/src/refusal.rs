@@ -6,7 +6,7 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*};
 
 use super::stream::DEEPEST;
 
-/// Why an object is not encoded.
+/// The reason why an object is not encoded.
 #[derive(Debug)]
 pub enum Refusal {
     /// Something in it is not plain data; pickle may know what to do.

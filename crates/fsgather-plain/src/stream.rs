@@ -128,7 +128,7 @@ impl PlainWriter {
 pub(crate) struct PlainReader<'a> {
     stream: &'a [u8],
     at: usize,
-    /// How many bytes the elements take at least that were announced and have not begun.
+    /// Number of bytes that the elements take at least that were announced and have not begun.
     owed: usize,
 }
 
@@ -147,7 +147,7 @@ impl<'a> PlainReader<'a> {
         }
     }
 
-    /// How many bytes are left.
+    /// Number of bytes that are left.
     #[inline]
     pub(crate) fn left(&self) -> usize {
         self.stream.len() - self.at

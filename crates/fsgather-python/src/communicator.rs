@@ -111,7 +111,7 @@ impl Communicator {
         self.member().is_ok_and(|member| member.has_failed())
     }
 
-    /// How many calls this rank has begun, and the file that has the last of them; nothing where they are not written down.
+    /// Number of calls that this rank has begun, and the file that has the last of them; nothing where they are not written down.
     fn last_calls<'py>(&self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyBytes>)>> {
         let last = bindings::last_calls(&*self.member()?);
         Ok(last.map(|(count, bytes)| (count, PyBytes::new(py, &bytes))))

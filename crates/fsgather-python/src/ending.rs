@@ -15,7 +15,7 @@ use std::{
 
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 
-/// How many threads are in calls.
+/// Number of threads that are in calls.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 /// The thread in which the process ends, once it does.

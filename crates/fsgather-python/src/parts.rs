@@ -55,7 +55,7 @@ impl Parts {
             .transpose()
     }
 
-    /// How many bytes have not been looked at yet.
+    /// Number of bytes that have not been looked at yet.
     #[getter]
     fn bytes_left(&self) -> PyResult<u64> {
         let parts = lock(&self.left);

@@ -44,7 +44,7 @@ pub(crate) fn choose_path(
     })
 }
 
-/// How long ranks may take to meet where the program says nothing, in seconds.
+/// Maximum time that ranks may take to meet where the program says nothing, in seconds.
 #[pyfunction]
 pub(crate) fn join_timeout(py: Python<'_>) -> PyResult<f64> {
     // Whoever asks does not know the rank yet, and no launcher is to be asked for it.

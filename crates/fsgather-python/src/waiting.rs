@@ -22,10 +22,10 @@ use crate::{
     errors, logging,
 };
 
-/// How long a call that has been interrupted may take to come back before it is left to itself.
+/// Maximum time that a call that has been interrupted may take to come back before it is left to itself.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// How often a thread that waits for another one looks for signals.
+/// Interval at which a thread that waits for another one looks for signals.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Ends the waits of one communicator.

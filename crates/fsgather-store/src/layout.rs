@@ -392,7 +392,7 @@ impl fmt::Display for PayloadName {
     }
 }
 
-/// Why a text is not a [`PayloadName`].
+/// The reason why a text is not a [`PayloadName`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not the name of a payload file")]
 pub struct ParsePayloadNameError(String);

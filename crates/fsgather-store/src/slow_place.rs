@@ -9,7 +9,7 @@ use std::{
 
 use fsgather_core::{FIRST_WARNING, duration_text, warning_after};
 
-/// How long a warning that is under way at the end may take.
+/// Maximum time that a warning that is under way at the end may take.
 const LAST_WARNING: Duration = Duration::from_secs(1);
 
 /// Looks at a place, or works there. While that does not come back, a warning with this text for so long a wait says so, after 30 seconds

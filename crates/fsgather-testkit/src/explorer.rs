@@ -38,9 +38,9 @@ pub trait Explored: Clone + fmt::Debug {
 /// What an exploration has come to.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// How many states there are.
+    /// Number of states.
     pub states: usize,
-    /// How many steps there are from one to another.
+    /// Number of steps from one to another.
     pub transitions: usize,
     /// The longest of all shortest ways.
     pub depth: usize,

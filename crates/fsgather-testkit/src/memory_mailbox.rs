@@ -127,14 +127,14 @@ impl MemoryMailbox {
         self.lock().mute.push((process.clone(), os_code, times));
     }
 
-    /// How many messages are in all places that are not gone.
+    /// Number of messages that are in all places that are not gone.
     pub fn held(&self) -> usize {
         let state = self.lock();
         let places = state.places.iter().filter(|place| !place.is_gone);
         places.map(|place| place.messages.len()).sum()
     }
 
-    /// How many places are not gone.
+    /// Number of places that are not gone.
     pub fn places(&self) -> usize {
         let state = self.lock();
         state.places.iter().filter(|place| !place.is_gone).count()

@@ -194,13 +194,13 @@ impl Builder {
         self
     }
 
-    /// How long nothing may move before a call fails. Rank 0's counts.
+    /// Time for which nothing may move before a call fails. Rank 0's counts.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.arguments.timeout = Some(timeout);
         self
     }
 
-    /// How long meeting may take.
+    /// Maximum time that meeting may take.
     pub fn join_timeout(mut self, timeout: Duration) -> Self {
         self.arguments.join_timeout = Some(timeout);
         self

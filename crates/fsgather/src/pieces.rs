@@ -46,7 +46,7 @@ enum Content<'a> {
     Slice(&'a [u8]),
     Shared(Bytes),
     List(Vec<Bytes>),
-    /// Why there is none.
+    /// The reason why there is none.
     Failure(String),
 }
 
@@ -114,7 +114,7 @@ impl Pieces<'_> {
         }
     }
 
-    /// How long the payload is, in bytes.
+    /// Length of the payload in bytes.
     #[must_use]
     pub fn total_len(&self) -> u64 {
         match &self.content {

@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// How long a communicator that has left goes on handing over payloads that others are fetching. It has left
+/// Time for which a communicator that has left goes on handing over payloads that others are fetching. It has left
 /// when nobody needs them, or nobody can tell any more.
 const LAST_SENDING: Duration = Duration::from_millis(500);
 

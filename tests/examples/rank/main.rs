@@ -67,7 +67,7 @@ use std::{
 use family::Family;
 use fsgather::{Communicator, Error};
 
-/// Why a rank ends.
+/// The reason why a rank ends.
 enum Failure {
     Library(Error),
     Wrong(String),

@@ -201,12 +201,12 @@ impl Hosts {
         ));
     }
 
-    /// How many bytes have left a host by its network card.
+    /// Number of bytes that have left a host by its network card.
     pub(crate) fn sent_by(&self, host: u32) -> u64 {
         self.sent_over(host, "eth0:")
     }
 
-    /// How many bytes have gone from a host to itself.
+    /// Number of bytes that have gone from a host to itself.
     pub(crate) fn looped_by(&self, host: u32) -> u64 {
         self.sent_over(host, "lo:")
     }

@@ -208,7 +208,7 @@ impl Stage {
         self.processes[index].stdin = None;
     }
 
-    /// How much memory a process has mapped that others share, in bytes.
+    /// Memory that a process has mapped that others share, in bytes.
     pub(crate) fn shared_by(&self, index: usize) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid(index)));
         let status = status.unwrap_or_default();
@@ -488,7 +488,7 @@ pub(crate) fn left_in(directory: &Path) -> Vec<PathBuf> {
     left
 }
 
-/// How many payloads have been published.
+/// Number of payloads that have been published.
 pub(crate) fn payloads(directory: &Path) -> usize {
     payload_files(directory).len()
 }

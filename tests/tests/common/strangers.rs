@@ -138,7 +138,7 @@ pub(crate) fn come_and_go(port: u16, count: usize) {
     }
 }
 
-/// How many connections this process may hold, once its limit is as high as it may make it.
+/// Number of connections that this process may hold, once its limit is as high as it may make it.
 pub(crate) fn room_for_connections() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

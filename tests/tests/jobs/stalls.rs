@@ -36,7 +36,7 @@ fn a_rank_0_that_is_stopped_is_named_by_all_who_wait_for_it() {
     assert_nothing_left(place.path());
 }
 
-/// How often a rank has warned.
+/// Number of times that a rank has warned.
 fn warnings(end: &End) -> usize {
     end.warnings().len()
 }

@@ -72,7 +72,7 @@ impl Client {
         server.node(inode).mount == 0
     }
 
-    /// How long something will be remembered, `worst` at most.
+    /// Time for which something will be remembered, `worst` at most.
     fn until(&mut self, worst: std::time::Duration, now: Moment) -> Moment {
         let worst = worst.as_nanos() as u64;
         let kept = if self.dice.one_in(2) {

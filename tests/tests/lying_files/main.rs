@@ -58,7 +58,7 @@ use machine::{Machine, Outcome};
 use profile::Profile;
 use world::Script;
 
-/// How many seeds are played, if `LYING_SEEDS` does not say.
+/// Number of seeds that are played, if `LYING_SEEDS` does not say.
 const SEEDS: u64 = 400;
 
 /// The same in quick.

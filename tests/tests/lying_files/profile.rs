@@ -10,14 +10,14 @@ pub(crate) struct Profile {
     pub(crate) name: &'static str,
     /// The number by which the system tells its type.
     pub(crate) magic: u32,
-    /// How long a call takes, in microseconds, at least and at most.
+    /// Time that a call takes, in microseconds, at least and at most.
     pub(crate) latency: (u64, u64),
-    /// How long a client remembers what a file is like.
+    /// Time for which a client remembers what a file is like.
     pub(crate) attributes: Duration,
-    /// How long it remembers where a name leads, and that it leads nowhere.
+    /// Time for which it remembers where a name leads, and that it leads nowhere.
     pub(crate) names: Duration,
     pub(crate) missing_names: Duration,
-    /// How long a listing is handed out again although the directory has changed.
+    /// Time for which a listing is handed out again although the directory has changed.
     pub(crate) listings: Duration,
     /// Whether opening a file or directory asks the server what it is like.
     pub(crate) is_asked_at_open: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Profile {
     /// Whether written data that was not synced goes with a restart of the server.
     pub(crate) restart_forgets: bool,
     pub(crate) has_links: bool,
-    /// How long a call may take after the last rank has come to it, where nothing goes wrong: at least twice what any of 2,500 seeds took.
+    /// Maximum time that a call may take after the last rank has come to it, where nothing goes wrong: at least twice what any of 2,500 seeds took.
     pub(crate) promptness: Duration,
 }
 

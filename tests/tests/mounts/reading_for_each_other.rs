@@ -11,7 +11,7 @@ use crate::common::{
     name_on, others,
 };
 
-/// How long each rank's payload is.
+/// Length of each rank's payload.
 const LEN: u64 = 900_000;
 
 /// Six ranks, every other one on the second host.

@@ -2,7 +2,7 @@
 
 use std::{fs, thread, time::Duration};
 
-/// How long the machine is watched.
+/// Time for which the machine is watched.
 const WATCHED: Duration = Duration::from_secs(2);
 
 /// The share of the processors that may be busy on a quiet machine, in percent.

@@ -22,7 +22,7 @@ use fsgather_store::{
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use uuid::Uuid;
 
-/// How often each is measured; the fastest counts, since everything else on the machine only slows down.
+/// Number of times that each is measured; the fastest counts, since everything else on the machine only slows down.
 const TIMES: usize = 5;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -34,13 +34,13 @@ const LENGTHS: [u32; 2] = [1000, 1_500_000];
 /// The largest payload that travels inside messages, whatever a job's settings say.
 const INLINE_LIMIT: u64 = 64 << 10;
 
-/// How long ranks wait for each other to meet: longer than any known file system shows an old list of names.
+/// Time for which ranks wait for each other to meet: longer than any known file system shows an old list of names.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a call may wait while nothing moves.
+/// Time for which a call may wait while nothing moves.
 const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long files of the calls may take to disappear: clients of some file systems hold on to removed files.
+/// Maximum time that files of the calls may take to disappear: clients of some file systems hold on to removed files.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What rank 0 asks all ranks to try.
@@ -80,7 +80,7 @@ impl Plan {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Found {
     meeting_seconds: Option<f64>,
-    /// How long each call took that has ended.
+    /// Time that each call took that has ended.
     call_seconds: Vec<f64>,
     /// Calls with another result than the ranks had given.
     wrong: Vec<u32>,

@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::facts::{AccessFacts, DirectoryFacts, MountFacts, PayloadFacts, ReadFacts};
 use fsgather::bindings::LocalContext;
 
-/// How long the file system may take to answer.
+/// Maximum time that the file system may take to answer.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// How long a payload is that is published for trial, in bytes: more than one chunk, and no burden.

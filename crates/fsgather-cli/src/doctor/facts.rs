@@ -64,7 +64,7 @@ pub(crate) struct LauncherFacts {
     pub(crate) notes: Vec<String>,
     /// How many ranks are on this host, if the launcher says so.
     pub(crate) local_size: Option<u32>,
-    /// How many hosts the launcher names; 0 when it names none.
+    /// Number of hosts that the launcher names; 0 when it names none.
     pub(crate) hosts: u32,
 }
 
@@ -89,13 +89,13 @@ pub(crate) struct SettingFact {
 /// Limits of the process; none where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LimitFacts {
-    /// How many files it may have open (`ulimit -Hn`).
+    /// Number of files that it may have open (`ulimit -Hn`).
     pub(crate) open_files: Option<u64>,
     /// How many rank 0 of this world needs.
     pub(crate) open_files_needed: u64,
     /// How long a file may become (`ulimit -f`).
     pub(crate) file_bytes: Option<u64>,
-    /// How much address space it may use (`ulimit -v`).
+    /// Address space that it may use (`ulimit -v`).
     pub(crate) address_bytes: Option<u64>,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct LimitFacts {
 pub(crate) struct NetworkFacts {
     /// Addresses that it would publish, loopback ones last.
     pub(crate) addresses: Vec<String>,
-    /// Why it cannot publish or listen.
+    /// The reason why it cannot publish or listen.
     pub(crate) problem: Option<String>,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct DirectoryFacts {
     pub(crate) path: String,
     /// Who named it: `argument`, a variable or `default`.
     pub(crate) origin: String,
-    /// Why it cannot be used.
+    /// The reason why it cannot be used.
     pub(crate) problem: Option<String>,
     /// What did not come back from the file system in reasonable time.
     pub(crate) stuck_at: Option<String>,
@@ -131,7 +131,7 @@ pub(crate) struct DirectoryFacts {
     pub(crate) effective_uid: u32,
     /// The uid that the file server shows for its files.
     pub(crate) own_uid: Option<u32>,
-    /// How long it took to write, sync, close and remove a small file.
+    /// Time that it took to write, sync, close and remove a small file.
     pub(crate) write_seconds: Option<f64>,
     /// Room.
     pub(crate) capacity: Option<Capacity>,
@@ -208,18 +208,18 @@ pub(crate) struct PayloadFacts {
     pub(crate) has_links: bool,
     /// Its length.
     pub(crate) bytes: u64,
-    /// How long it took to write and publish it.
+    /// Time that it took to write and publish it.
     pub(crate) write_seconds: f64,
     /// How it was read.
     pub(crate) read: Option<ReadFacts>,
-    /// Why it could not be published or read.
+    /// The reason why it could not be published or read.
     pub(crate) problem: Option<String>,
 }
 
 /// How a payload was read.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ReadFacts {
-    /// How long it took to open, read and verify it.
+    /// Time that it took to open, read and verify it.
     pub(crate) seconds: f64,
     /// Whether it was mapped rather than read into memory.
     pub(crate) mapped: bool,
@@ -228,7 +228,7 @@ pub(crate) struct ReadFacts {
 /// What all ranks together have found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WorldFacts {
-    /// How long rank 0 took to meet the others.
+    /// Time that rank 0 took to meet the others.
     pub(crate) met_seconds: f64,
     /// The results of the calls of `--conformance`; none without it, or if the directory cannot be used.
     pub(crate) conformance: Option<ConformanceFacts>,
@@ -243,7 +243,7 @@ pub(crate) struct ConformanceFacts {
     pub(crate) ways: Vec<WayFacts>,
     /// What they have left in the directory.
     pub(crate) left: Vec<String>,
-    /// Why that is not known.
+    /// The reason why that is not known.
     pub(crate) left_problem: Option<String>,
 }
 
@@ -252,9 +252,9 @@ pub(crate) struct ConformanceFacts {
 pub(crate) struct WayFacts {
     /// The way: `tcp` or `markers`.
     pub(crate) carrier: String,
-    /// How long the last rank took to meet the others; none where some have not.
+    /// Time that the last rank took to meet the others; none where some have not.
     pub(crate) meeting_seconds: Option<f64>,
-    /// How many calls were to be made.
+    /// Number of calls that were to be made.
     pub(crate) calls: u32,
     /// How many ended on all ranks, with exactly what was handed over.
     pub(crate) right: u32,
@@ -262,7 +262,7 @@ pub(crate) struct WayFacts {
     pub(crate) median_seconds: Option<f64>,
     /// The slowest of them.
     pub(crate) slowest_seconds: Option<f64>,
-    /// Why a rank could not go on.
+    /// The reason why a rank could not go on.
     pub(crate) problem: Option<String>,
     /// The first such rank.
     pub(crate) problem_rank: Option<u32>,

@@ -38,14 +38,14 @@ pub(crate) use judge::counted;
 
 use conformance::Plan;
 
-/// How long ranks wait for each other by default: long enough for a launcher to start all of them, and for ranks that cannot
+/// Time for which ranks wait for each other by default: long enough for a launcher to start all of them, and for ranks that cannot
 /// reach rank 0 to be sure of it.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The same if the directory in which they are to meet is on a file system of one host, but ranks run on several.
 const NOT_SHARED_JOIN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long nothing may move after that, by default.
+/// Time for which nothing may move after that, by default.
 const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The place of the calls in messages.
@@ -64,7 +64,7 @@ pub(crate) struct Diagnosis {
     pub(crate) world: Option<WorldFacts>,
     /// Whether this rank reports: rank 0, and every rank if they have not met.
     pub(crate) is_reported_here: bool,
-    /// Why ranks could not meet, or lost each other.
+    /// The reason why ranks could not meet, or lost each other.
     pub(crate) failure: Option<Error>,
     /// Whether ranks have met.
     pub(crate) has_met: bool,

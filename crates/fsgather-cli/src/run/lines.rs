@@ -9,7 +9,7 @@ use crate::colour::{Hue, Paint};
 /// Maximum length of a line that is kept whole, in bytes without its line break.
 pub(super) const PIECE_BYTES: usize = 64 * 1024;
 
-/// How long the beginning of a line is held back: most lines are complete by then, and a prompt is seen in time.
+/// Time for which the beginning of a line is held back: most lines are complete by then, and a prompt is seen in time.
 const PARTIAL_LINE_DELAY: Duration = Duration::from_millis(100);
 
 /// Where the cursor of a terminal is after the bytes passed on so far.

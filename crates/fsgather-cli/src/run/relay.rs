@@ -35,7 +35,7 @@ use crate::output::{self, Stream};
 /// How much is read at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// How often everything is read once more after the order to stop: enough for the usual capacity of a pipe several times
+/// Number of times that everything is read once more after the order to stop: enough for the usual capacity of a pipe several times
 /// over, and finite if a process that ranks left behind continues to write.
 const MAX_LAST_ROUNDS: u32 = 16;
 

@@ -16,10 +16,10 @@ use super::{
 };
 use crate::{exit, heeded::is_echo};
 
-/// How long a run waits after the last rank before it says for what.
+/// Time for which a run waits after the last rank before it says for what.
 const NOTICE_DELAY: Duration = Duration::from_secs(1);
 
-/// How long ranks may take to end.
+/// Maximum time that ranks may take to end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
     /// From the first failure to SIGTERM for the others.
@@ -43,7 +43,7 @@ pub(super) enum Action {
     Abandon,
 }
 
-/// Why a run does not end with code 0.
+/// The reason why a run does not end with code 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// A rank failed.

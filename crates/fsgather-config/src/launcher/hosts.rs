@@ -90,7 +90,7 @@ fn expand_numbers(text: &str) -> Option<Vec<String>> {
     Some(numbers)
 }
 
-/// How many tasks the node with this index has; `None` when the text is no such list or has no such node.
+/// Number of tasks that the node with this index has; `None` when the text is no such list or has no such node.
 pub(super) fn count_of_node(text: &str, node: usize) -> Option<usize> {
     let mut nodes_before: usize = 0;
     let mut count_found = None;

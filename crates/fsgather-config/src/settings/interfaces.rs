@@ -117,7 +117,7 @@ impl Entry {
     }
 }
 
-/// How many bits an address of this kind has.
+/// Number of bits that an address of this kind has.
 const fn bits(address: IpAddr) -> u8 {
     match address {
         IpAddr::V4(_) => 32,

@@ -55,7 +55,7 @@ pub const DEFAULT_JOIN_TIMEOUT: Duration = Duration::from_secs(1800);
 /// The time that a call waits since anything last moved, by default.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// How much memory a rank shares with others of its host, in bytes, when nobody says otherwise.
+/// Memory that a rank shares with others of its host, in bytes, when nobody says otherwise.
 pub const DEFAULT_SHARED_MEMORY: u64 = 256 << 20;
 
 /// The largest payload that makes no file, in bytes, when nobody says otherwise.

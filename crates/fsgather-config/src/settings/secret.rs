@@ -16,7 +16,7 @@ use std::{fmt, path::PathBuf};
 pub struct Secret([u8; 32]);
 
 impl Secret {
-    /// How many bytes a secret has.
+    /// Number of bytes that a secret has.
     pub const LEN: usize = 32;
 
     /// Takes the bytes as they are.

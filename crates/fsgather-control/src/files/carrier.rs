@@ -29,13 +29,13 @@ use crate::{
     thread_call::without_a_thread,
 };
 
-/// How long rank 0 waits at the end until all others have read its last words.
+/// Time for which rank 0 waits at the end until all others have read its last words.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// How long the last messages may take to be left.
+/// Maximum time that the last messages may take to be left.
 const LAST_SEND: Duration = Duration::from_secs(2);
 
-/// How long the poller may take to stop; one that hangs in a file call is left behind.
+/// Maximum time that the poller may take to stop; one that hangs in a file call is left behind.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// A node, its poller, and who watches the hosts.

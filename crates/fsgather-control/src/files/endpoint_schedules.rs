@@ -14,9 +14,9 @@ const ROOT: usize = 3;
 #[derive(Clone, Debug)]
 struct Post {
     mailing: Mailing,
-    /// How often each process, and rank 0, will say something.
+    /// Number of times that each process, and rank 0, will say something.
     says: [u8; 4],
-    /// How often a reader sees again what it has seen.
+    /// Number of times that a reader sees again what it has seen.
     again: u8,
     /// Which files each reader has seen, by whose they are and their numbers.
     seen: [BTreeSet<(usize, u64)>; 4],

@@ -8,7 +8,7 @@ use std::{
 
 use fsgather_core::{Beat, Rank, read_message};
 
-/// How often a host shows that it is alive.
+/// Interval at which a host shows that it is alive.
 pub(super) const BEAT_EVERY: Duration = Duration::from_secs(5);
 
 /// A host that shows nothing new for so long counts as lost.

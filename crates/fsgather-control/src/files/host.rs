@@ -31,7 +31,7 @@ use crate::{
 /// Ranks answer what they are doing within so long, where the file system shows new files within seconds.
 const LEAD: Duration = Duration::from_secs(8);
 
-/// How long those who have asked to be in a world that fails may take to take note: they look once a second.
+/// Maximum time that those who have asked to be in a world that fails may take to take note: they look once a second.
 const TOLD_LIMIT: Duration = Duration::from_secs(3);
 
 /// Brings a world together; `started` is when this rank began to meet.

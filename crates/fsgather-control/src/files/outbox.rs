@@ -12,10 +12,10 @@ use super::{endpoint::OutgoingFile, retry_window::may_pass};
 /// How often to try again to leave a message.
 pub(super) const SEND_AGAIN: Duration = Duration::from_millis(100);
 
-/// How long leaving a message may fail before this rank gives up.
+/// Time for which leaving a message may fail before this rank gives up.
 const SEND_TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a rank that goes tries to leave its last messages.
+/// Time for which a rank that goes tries to leave its last messages.
 const LAST_TRIES: Duration = Duration::from_secs(2);
 
 /// Leaves messages one after the other, and tries again what cannot be left for now.

@@ -18,11 +18,11 @@ use super::{
 };
 use crate::join::config::IsRunning;
 
-/// How often signs of life are looked for, and in how many such turns at every host.
+/// Interval at which signs of life are looked for, and in how many such turns at every host.
 const LISTEN_EVERY: Duration = Duration::from_secs(1);
 const TURNS: usize = 5;
 
-/// How often rank 0 looks for processes from hosts that have never written.
+/// Interval at which rank 0 looks for processes from hosts that have never written.
 const NEWCOMERS_EVERY: Duration = Duration::from_secs(1);
 
 /// Carries the messages of one rank; owns all calls that may hang.

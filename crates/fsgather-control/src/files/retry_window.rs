@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fsgather_core::{AwakeClock, Error};
 
-/// How long file calls may fail before this rank gives up.
+/// Time for which file calls may fail before this rank gives up.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Reasons that do not pass by themselves, as Linux numbers them: not permitted (1, 13), gone (2), not a

@@ -30,7 +30,7 @@ use crate::{
 /// How often to ask again a world that has formed without us.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// How long saying goodbye may take.
+/// Maximum time that saying goodbye may take.
 const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
 
 /// How often to see whether rank 0 is still there.
@@ -60,7 +60,7 @@ pub(crate) struct EnteredFiles {
 struct SearchState {
     is_over: bool,
     rivals: Vec<String>,
-    /// Why this rank ends the search, if that is not for its process alone to know.
+    /// The reason why this rank ends the search, if that is not for its process alone to know.
     cause: Option<Error>,
     /// Whether rank 0 may count on us, and has not been told otherwise.
     is_expected: bool,

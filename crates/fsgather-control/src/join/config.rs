@@ -89,11 +89,11 @@ pub struct Config {
     pub network_namespace: u64,
     /// What messages call this job.
     pub job: String,
-    /// How long nothing may move before a call fails; rank 0's counts.
+    /// Time for which nothing may move before a call fails; rank 0's counts.
     pub timeout: Duration,
     /// True if no user has set that time-out: then ranks that work have all the time that they need.
     pub is_patient: bool,
-    /// How long meeting may take in all.
+    /// Maximum time that meeting may take in all.
     pub join_timeout: Duration,
     /// Where rank 0 listens when it leaves a record; 0 for any free port.
     pub ports: RangeInclusive<u16>,

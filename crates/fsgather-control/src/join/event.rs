@@ -66,7 +66,7 @@ pub(crate) struct EnteredTcp {
     pub(crate) credentials: Credentials,
 }
 
-/// Why a rank has not joined.
+/// The reason why a rank has not joined.
 #[derive(Debug)]
 pub(crate) enum JoinFailure {
     /// The others hear this from nobody else.

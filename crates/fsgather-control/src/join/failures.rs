@@ -17,7 +17,7 @@ pub(crate) struct SearchFailures {
     pub(crate) by_world: HashMap<String, String>,
     /// A world that has formed without this rank.
     pub(crate) formed: Option<FormedWorld>,
-    /// Why a world of this key is not ours.
+    /// The reason why a world of this key is not ours.
     pub(crate) elsewhere: Option<String>,
     /// The world sizes of ranks of this job, where a world has another one.
     pub(crate) other_size: Option<String>,

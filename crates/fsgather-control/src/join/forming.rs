@@ -18,7 +18,7 @@ use crate::{
     tcp::connection::TransportError,
 };
 
-/// How long it may take to hear of those who have just been asked, and to tell each that this rank will not come.
+/// Maximum time that it may take to hear of those who have just been asked, and to tell each that this rank will not come.
 pub(crate) const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
 
 /// A world that is forming and has noted us.
@@ -37,7 +37,7 @@ pub(crate) enum JoinRoute {
 
 /// Whether rank 0 of a world is there still, which says nothing to those that wait with it: it would tell for whom, were it not stopped.
 pub(crate) struct Listening {
-    /// How often it has said something.
+    /// Number of times that it has said something.
     words: Arc<AtomicUsize>,
     heard: usize,
     clock: AwakeClock,

@@ -13,7 +13,7 @@ use fsgather_core::sys::clock;
 
 use crate::join::refusal;
 
-/// How often they are looked for.
+/// Interval at which they are looked for.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// What is known of worlds of this job that have another size.

@@ -32,7 +32,7 @@ pub struct RendezvousRecord {
     pub addresses: Vec<SocketAddr>,
     /// Where messages are left when the world meets through marker files.
     pub markers: Option<MarkerPlace>,
-    /// Why rank 0 has given up, for those that could not reach it.
+    /// The reason why rank 0 has given up, for those that could not reach it.
     #[serde(with = "error_form::optional")]
     pub refusal: Option<Error>,
     /// Who has refused, where the refusal stays for those who come later.
@@ -150,7 +150,7 @@ impl RendezvousRecord {
         read_message(rest).map_err(|_| no_record())
     }
 
-    /// Why there will be no world, if this says so to such a process. Two jobs without an id may share a key; a refusal of
+    /// The reason why there will be no world, if this says so to such a process. Two jobs without an id may share a key; a refusal of
     /// another key was moved.
     pub(crate) fn refusal_to(&self, addressee: &Addressee) -> Option<&Error> {
         let Addressee {

@@ -27,7 +27,7 @@ use crate::{
     node::{Medium, Node},
 };
 
-/// How long taking the record back may take.
+/// Maximum time that taking the record back may take.
 const TAKE_DOWN_LIMIT: Duration = Duration::from_secs(2);
 
 /// Keeps rank 0's record visible until the world has formed, and sees what others have left for it.

@@ -25,19 +25,19 @@ use crate::{
     thread_call::ThreadCall,
 };
 
-/// How long a record has to be there so that everybody has seen it: they look once a second.
+/// Time for which a record has to be there so that everybody has seen it: they look once a second.
 const SEEN_BY_ALL: Duration = Duration::from_secs(3);
 
-/// How long those who have objected have at most to take that back once they know why.
+/// Time that those who have objected have at most to take that back once they know why.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a meeting may take before it looks for what became of an earlier one.
+/// Maximum time that a meeting may take before it looks for what became of an earlier one.
 const LOOK_BACK: Duration = Duration::from_secs(5);
 
 /// How ranks speak of that.
 const HAD_FAILED: &str = "a meeting of this job had failed before this rank was started";
 
-/// How long leaving word may take.
+/// Maximum time that leaving word may take.
 const WORD_LIMIT: Duration = Duration::from_secs(2);
 
 /// Tells everybody who has tried to reach this world why it has failed.
@@ -154,7 +154,7 @@ fn with_a_name(config: &Config, failure: &Error) -> Error {
     failure
 }
 
-/// Why there will be no world, if one of these records says so to this rank.
+/// The reason why there will be no world, if one of these records says so to this rank.
 pub(crate) fn refusal_in(records: &[Vec<u8>], addressee: &Addressee) -> Option<Error> {
     let mut records = records
         .iter()

@@ -45,7 +45,7 @@ use crate::{
 /// How much longer than the time-out a member that was taken in waits for rank 0's verdict.
 pub(super) const COORDINATOR_GRACE: Duration = Duration::from_secs(10);
 
-/// How long a world that has formed with another process as this rank may go on. The world of an earlier attempt ends before, once it
+/// Time for which a world that has formed with another process as this rank may go on. The world of an earlier attempt ends before, once it
 /// has lost a rank.
 const GOES_ON: Duration = Duration::from_secs(5);
 

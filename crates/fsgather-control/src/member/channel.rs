@@ -14,13 +14,13 @@ use fsgather_core::{
 
 use crate::message::CallRequest;
 
-/// How often rank 0 is told that a call gets on, at most;
+/// Interval at which rank 0 is told that a call gets on, at most;
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
 /// and at least so many times until it would be too late.
 const STATUS_IN_TIME: u32 = 4;
 
-/// How often rank 0 is told that nothing moves: at first, so that it knows of all when it is time to warn,
+/// Interval at which rank 0 is told that nothing moves: at first, so that it knows of all when it is time to warn,
 const STALLED_EVERY: Duration = Duration::from_secs(10);
 
 /// and from here on, where warnings are as far apart.
@@ -59,7 +59,7 @@ struct ContributedCall {
 struct Awaited {
     call: Arc<CallName>,
     since: Instant,
-    /// How long nothing may move, if not as long as elsewhere in the world.
+    /// Time for which nothing may move, if not as long as elsewhere in the world.
     timeout: Option<Duration>,
 }
 
@@ -67,7 +67,7 @@ struct Awaited {
 #[derive(Clone, Debug)]
 pub(super) struct Owed {
     pub(super) call: Arc<CallName>,
-    /// How long nothing may move.
+    /// Time for which nothing may move.
     pub(super) timeout: Duration,
     /// Since when nothing has been heard.
     since: Instant,
@@ -93,7 +93,7 @@ struct LastReport {
 pub(super) struct Channel {
     id: ChannelId,
     next: Epoch,
-    /// How many calls of the program have started.
+    /// Number of calls of the program that have started.
     calls: u64,
     /// The first call after all that rank 0 has decided, as far as is known.
     undecided: Epoch,
@@ -104,7 +104,7 @@ pub(super) struct Channel {
     /// Contributions on their way, on which rank 0 may have decided already.
     awaited: BTreeMap<Step, Awaited>,
     started: BTreeMap<Epoch, ContributedCall>,
-    /// How many bytes this rank has moved for calls of this channel.
+    /// Number of bytes that this rank has moved for calls of this channel.
     bytes: u64,
     reports: BTreeMap<Epoch, LastReport>,
     /// For how long nothing had moved in a call when rank 0 was last told so.

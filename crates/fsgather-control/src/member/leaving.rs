@@ -7,7 +7,7 @@ use fsgather_core::{ChannelId, Epoch, Error, PeerFailure};
 use super::{Farewell, GRACE, Member, MemberAction, staying::Staying};
 use crate::message::EndRequest;
 
-/// How long a rank that is the first to fail, or has waited for rank 0 in vain, stays for those who read what it
+/// Time for which a rank that is the first to fail, or has waited for rank 0 in vain, stays for those who read what it
 /// keeps, while they do not get on.
 const FAILING_TIME_LIMIT: Duration = Duration::from_secs(10);
 

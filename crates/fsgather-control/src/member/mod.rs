@@ -90,7 +90,7 @@ pub struct Member {
     lost: Option<String>,
     /// Whether it has waited for rank 0 in vain.
     has_given_up: bool,
-    /// Why everything was ended from here, groups made later included.
+    /// The reason why everything was ended from here, groups made later included.
     interrupted: Option<Error>,
     /// What it has published and has not been told to remove.
     keeping: Keeping,
@@ -161,7 +161,7 @@ impl Member {
         self.lost.is_some()
     }
 
-    /// Why a communicator has failed, if it has.
+    /// The reason why a communicator has failed, if it has.
     #[must_use]
     pub fn failure(&self, channel: ChannelId) -> Option<&Error> {
         self.channels.get(&channel)?.failure()
@@ -173,7 +173,7 @@ impl Member {
         self.doing.clone()
     }
 
-    /// How many communicators this rank takes part in.
+    /// Number of communicators that this rank takes part in.
     #[must_use]
     pub fn channels(&self) -> usize {
         self.channels.len()

@@ -7,7 +7,7 @@ use fsgather_core::{Peer, WaitEnd, duration_text};
 /// When it is said for whom this rank stays: a process that does not end is a riddle.
 const FIRST_WARNING: Duration = Duration::from_secs(5);
 
-/// How often it is said again.
+/// Interval at which it is said again.
 const WARN_EVERY: Duration = Duration::from_secs(30);
 
 /// So many readers are named, no more.

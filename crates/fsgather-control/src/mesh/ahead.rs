@@ -35,7 +35,7 @@ pub(super) struct Begun {
 pub(super) struct Ahead {
     /// Gone once it has been heard.
     outcome: Option<oneshot::Receiver<Begun>>,
-    /// How many bytes have come that nobody has been told of.
+    /// Number of bytes that have come that nobody has been told of.
     moved: Arc<AtomicU64>,
     /// The process that began it.
     pid: u32,

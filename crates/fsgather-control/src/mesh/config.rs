@@ -24,7 +24,7 @@ pub struct MeshConfig {
     pub interfaces: Arc<InterfaceFilter>,
     /// The inode of this process's network namespace; 0 when unknown.
     pub network_namespace: u64,
-    /// How long nothing may move before a transfer fails.
+    /// Time for which nothing may move before a transfer fails.
     pub timeout: Duration,
     /// Where every rank of the world runs, in rank order.
     pub processes: Vec<ProcessId>,

@@ -46,7 +46,7 @@ pub(super) struct Core {
     pub(super) offers: Offers,
     pub(super) deliveries: Deliveries,
     pub(super) stalls: Stalls,
-    /// How many links others have made to this rank.
+    /// Number of links that others have made to this rank.
     pub(super) accepted: AtomicU64,
 }
 

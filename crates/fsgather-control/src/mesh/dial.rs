@@ -20,7 +20,7 @@ use crate::{
 
 use super::{attend::attend, core::Core, header::Greeting, link::Link};
 
-/// How often all addresses of a rank are tried.
+/// Number of times that all addresses of a rank are tried.
 const ROUNDS: u32 = 4;
 
 /// What to do about a rank whose host takes connections and that does not answer on them, as one that is stopped.
@@ -32,7 +32,7 @@ pub(super) enum Silent {
     Wait,
 }
 
-/// Why there is no link.
+/// The reason why there is no link.
 enum Refusal {
     /// It may work next time.
     Failed {

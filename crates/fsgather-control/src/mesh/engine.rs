@@ -24,7 +24,7 @@ use super::{
     stalls::Eye,
 };
 
-/// How long a rank that has to know waits for others to say that they got everything.
+/// Time for which a rank that has to know waits for others to say that they got everything.
 const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// The shared state of a mesh and the right to run it.

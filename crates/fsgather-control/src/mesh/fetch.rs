@@ -26,7 +26,7 @@ pub(super) struct Fetch {
     receiving: Receiving,
     /// Gone once it is not needed any more.
     pub(super) link: Option<Link>,
-    /// How much of the header is sent, and how much of the reply has come.
+    /// Part of the header that is sent, and how much of the reply has come.
     asked: usize,
     reply: [u8; Reply::LEN],
     answered: usize,
@@ -55,7 +55,7 @@ impl Fetch {
         &self.core
     }
 
-    /// How many chunks have arrived and are right.
+    /// Number of chunks that have arrived and are right.
     pub(super) const fn verified(&self) -> u64 {
         self.receiving.verified()
     }
@@ -234,7 +234,7 @@ impl Fetch {
     }
 }
 
-/// Why the other side cannot go on.
+/// The reason why the other side cannot go on.
 async fn complaint(link: &mut Link) -> String {
     let heard = async {
         let mut len = [0; 2];

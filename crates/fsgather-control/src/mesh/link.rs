@@ -21,7 +21,7 @@ use crate::tcp::{
 
 use super::header::RECEIVED;
 
-/// How many bytes are encrypted at a time.
+/// Number of bytes that are encrypted at a time.
 const SEAL_SIZE: usize = 128 << 10;
 
 /// A connection that both sides have proved to belong to one world, and over which one transfer goes at

@@ -93,7 +93,7 @@ use ring::Ring;
 use stalls::Eye;
 use stream::StreamOrigin;
 
-/// How many bytes are received or sent, and hashed, at a time: few enough to be in the cache still.
+/// Number of bytes that are received or sent, and hashed, at a time: few enough to be in the cache still.
 const PIECE: usize = 256 << 10;
 
 /// After so many bytes the caller is told.
@@ -191,7 +191,7 @@ impl Mesh {
         &self.address
     }
 
-    /// How long nothing may move in a transfer, if its call does not say otherwise.
+    /// Time for which nothing may move in a transfer, if its call does not say otherwise.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.engine.core().timeout
@@ -420,7 +420,7 @@ impl Mesh {
         self.engine.core().stalls.of(call)
     }
 
-    /// How many links others have made to this rank so far.
+    /// Number of links that others have made to this rank so far.
     #[must_use]
     pub fn links_accepted(&self) -> u64 {
         self.engine.core().accepted.load(Ordering::Relaxed)

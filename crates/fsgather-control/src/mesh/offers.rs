@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-/// How many withdrawn calls are remembered, so that who asks late is told rather than kept waiting.
+/// Number of withdrawn calls that are remembered, so that who asks late is told rather than kept waiting.
 const REMEMBERED: usize = 1024;
 
 /// Where the bytes of an offered payload are.
@@ -23,7 +23,7 @@ pub enum Source {
     File {
         /// The file, open for reading.
         file: Arc<File>,
-        /// How much of it is the payload, in bytes.
+        /// Part of it that is the payload, in bytes.
         len: u64,
     },
 }

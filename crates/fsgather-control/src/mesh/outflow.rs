@@ -38,7 +38,7 @@ enum Awaits {
 #[must_use = "what was sent is in vain when it is dropped"]
 pub struct Begun {
     link: Link,
-    /// How much of the header is sent,
+    /// Part of the header that is sent,
     header: usize,
     /// whether all of the payload is,
     is_sent: bool,
@@ -77,7 +77,7 @@ pub(super) struct Outflow<'a> {
     /// Gone once it is not needed any more.
     link: Option<Link>,
     header: [u8; Header::LEN],
-    /// How much of the header is sent.
+    /// Part of the header that is sent.
     begun: usize,
     /// In the order in which they go; without empty ones.
     outgoing: Vec<RingPayload<'a>>,

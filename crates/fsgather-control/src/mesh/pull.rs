@@ -24,7 +24,7 @@ pub struct Pull {
     /// The first chunk if that has come so, and nobody has taken it yet.
     held: Bytes,
     failure: Option<Error>,
-    /// How long nothing may move.
+    /// Time for which nothing may move.
     timeout: Duration,
 }
 
@@ -93,7 +93,7 @@ impl Pull {
         self.fetch.origin().rank
     }
 
-    /// How long the whole payload is, in bytes.
+    /// Length of the whole payload in bytes.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it is no collection")]
     pub const fn len(&self) -> u64 {

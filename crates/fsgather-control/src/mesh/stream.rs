@@ -30,7 +30,7 @@ use fsgather_core::{
 };
 use uuid::Uuid;
 
-/// How many bytes a chunk holds; the last one of a payload may hold fewer.
+/// Number of bytes that a chunk holds; the last one of a payload may hold fewer.
 pub(super) const CHUNK_LEN: usize = 1 << 20;
 
 const CHECK_LEN: usize = 9;
@@ -50,7 +50,7 @@ pub(super) struct StreamOrigin {
 }
 
 impl StreamOrigin {
-    /// How many chunks it has.
+    /// Number of chunks.
     pub(super) const fn chunks(&self) -> u64 {
         self.len.div_ceil(CHUNK_LEN as u64)
     }
@@ -93,7 +93,7 @@ impl StreamOrigin {
 struct Tail {
     bytes: [u8; TAIL_LEN],
     len: usize,
-    /// How much of it is done.
+    /// Part of it that is done.
     done: usize,
 }
 
@@ -136,7 +136,7 @@ pub(super) struct Sending {
     origin: StreamOrigin,
     /// The chunk that is being sent.
     index: u64,
-    /// How much of it has been sent,
+    /// Part of it that has been sent,
     sent: usize,
     /// and has gone into its checksum.
     hashed: usize,
@@ -325,7 +325,7 @@ impl Receiving {
         }
     }
 
-    /// How many chunks have arrived and are right.
+    /// Number of chunks that have arrived and are right.
     pub(super) const fn verified(&self) -> u64 {
         self.index
     }

@@ -18,7 +18,7 @@ use crate::{
     tcp::{descriptors, tasks},
 };
 
-/// How many connections may be unauthenticated at a time.
+/// Number of connections that may be unauthenticated at a time.
 const WAITING_LIMIT: usize = 32;
 
 /// Accepts connections for as long as it is run, and has each brought from its first byte to its purpose

@@ -16,10 +16,10 @@ use crate::{
     tcp::{node::TcpNode, runtime::CallerRuntime},
 };
 
-/// How long the last frames may take to reach the operating system.
+/// Maximum time that the last frames may take to reach the operating system.
 const LAST_FRAMES: Duration = Duration::from_millis(500);
 
-/// How often sockets are served when somebody only looks for a result: what has arrived is heard, what was
+/// Number of times that sockets are served when somebody only looks for a result: what has arrived is heard, what was
 /// said is sent.
 const LOOKS: usize = 3;
 

@@ -29,7 +29,7 @@ use crate::{
     wire::{self, ConnectionPurpose, Deframer, PLAIN_LIMIT, Preamble, VERSION},
 };
 
-/// How long connecting and shaking hands may take.
+/// Maximum time that connecting and shaking hands may take.
 pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(2);
 
 /// A silent connection is probed after this long.
@@ -47,7 +47,7 @@ const _: () = assert!(
     LOST_AFTER.as_secs() == PROBED_AFTER.as_secs() + PROBED_EVERY.as_secs() * PROBES as u64
 );
 
-/// Why a connection did not come to be, or ended.
+/// The reason why a connection did not come to be, or ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransportError {
     /// Connecting failed, or nothing came back.
@@ -102,7 +102,7 @@ pub(crate) enum ListenPlace {
     At(Vec<IpAddr>),
 }
 
-/// How many free ports are tried until one is free on all addresses.
+/// Number of free ports that are tried until one is free on all addresses.
 const PORTS_TRIED: u32 = 16;
 
 /// Listens on the first free port of a range (0 for any).
@@ -238,7 +238,7 @@ pub(crate) struct Bare {
     pub(crate) stream: TcpStream,
     pub(crate) records: Unsealing,
     pub(crate) sealed: Sealed,
-    /// How many records were sent.
+    /// Number of records that were sent.
     pub(crate) sent: u64,
 }
 

@@ -17,7 +17,7 @@ const OTHERS: u64 = 128;
 /// What a world takes besides its members' connections: what it listens on, and those who are not let in yet.
 const SPARE: u64 = 8;
 
-/// How many files rank 0 of such a world must be allowed to have open (`ulimit -n`): members take two
+/// Number of files that rank 0 of such a world must be allowed to have open (`ulimit -n`): members take two
 /// connections each, and the door some more.
 #[must_use]
 pub fn descriptors_needed(world_size: WorldSize) -> u64 {
@@ -75,7 +75,7 @@ pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     error.raw_os_error().map(Errno::from_raw_os_error) == Some(Errno::MFILE)
 }
 
-/// How many files this process may still open, as far as `enough`; found out by opening them.
+/// Number of files that this process may still open, as far as `enough`; found out by opening them.
 fn count_left(enough: u64) -> u64 {
     let (held, other) = match io::pipe() {
         Ok(both) => both,

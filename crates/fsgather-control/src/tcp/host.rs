@@ -49,7 +49,7 @@ const LEAD: Duration = Duration::from_secs(2);
 /// meeting that has failed.
 const TRIED_AGAIN: Duration = Duration::from_secs(3);
 
-/// Why rank 0 has no world over TCP.
+/// The reason why rank 0 has no world over TCP.
 pub(crate) enum NotFormed {
     /// There will be none at all.
     Failed(Error),

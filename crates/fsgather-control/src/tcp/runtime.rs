@@ -38,7 +38,7 @@ use crate::{
     tcp::tasks::{TaskOwner, caught, wake},
 };
 
-/// How long the runtime must have been without a caller before the progress thread runs it.
+/// Time for which the runtime must have been without a caller before the progress thread runs it.
 const IDLE_FOR: Duration = Duration::from_millis(20);
 
 /// How long the end of the runtime waits for the progress thread, which may be in a task.

@@ -5,7 +5,7 @@ use crate::{
     wire::{RECORD_LIMIT, TAG_LEN},
 };
 
-/// How much room there is for what is read from a socket at once.
+/// Room for what is read from a socket at once.
 const READ_SIZE: usize = 256 << 10;
 
 /// The receiving direction of an encrypted connection.

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use crate::bed::{Bed, call, on_all, payload, ranks};
 
-/// How much memory each rank may share, in bytes.
+/// Memory that each rank may share, in bytes.
 const BUDGET: u64 = 64 << 20;
 
 /// A host: its members.

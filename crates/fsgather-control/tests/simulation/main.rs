@@ -23,7 +23,7 @@ use promises::{Broken, Ledger};
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
-/// How many scripts each property is tried with, if `SIMULATION_SCRIPTS` does not say; tens of thousands
+/// Number of scripts that each property is tried with, if `SIMULATION_SCRIPTS` does not say; tens of thousands
 /// take a minute each.
 const SCRIPTS: u32 = 800;
 

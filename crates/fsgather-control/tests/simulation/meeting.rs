@@ -22,7 +22,7 @@ use crate::{
     promises::{Broken, Checked, promise},
 };
 
-/// How long a process whose connection has closed may take to ask again.
+/// Maximum time that a process whose connection has closed may take to ask again.
 const COMES_AGAIN: Duration = Duration::from_secs(5);
 
 /// What a process was told of the world size.

@@ -33,13 +33,13 @@ use crate::{
     script::{Script, TIME_LIMIT},
 };
 
-/// How long a message, or a rank that could go on, is kept waiting.
+/// Time for which a message, or a rank that could go on, is kept waiting.
 const LATENCY: Duration = Duration::from_millis(1500);
 
-/// How long the kernels take to notice that a link carries nothing any more.
+/// Time that the kernels take to notice that a link carries nothing any more.
 const KEEPALIVE: Duration = Duration::from_secs(29);
 
-/// How long rank 0's process lives on after its last word.
+/// Time for which rank 0's process lives on after its last word.
 const LAST_FRAMES: Duration = Duration::from_millis(500);
 
 /// Worlds of so many ranks are checked after every event.

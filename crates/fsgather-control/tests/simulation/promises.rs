@@ -30,7 +30,7 @@ use self::{
 };
 use crate::rank::HEARING;
 
-/// How long last words may take after the end of a process has been reported.
+/// Maximum time that last words may take after the end of a process has been reported.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A promise that was not kept.

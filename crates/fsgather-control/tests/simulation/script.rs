@@ -115,7 +115,7 @@ impl Verb {
         }
     }
 
-    /// How many exchanges it takes at most.
+    /// Number of exchanges that it takes at most.
     fn exchanges(self) -> usize {
         match self {
             Self::AllGather { rounds, .. } | Self::Start { rounds, .. } => 1 + usize::from(rounds),

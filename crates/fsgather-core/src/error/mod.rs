@@ -24,7 +24,7 @@ pub use kind::ErrorKind;
 /// How long a text of an error may be, in bytes. Errors travel in one message.
 const LONGEST_TEXT: usize = 64 << 10;
 
-/// Why a collective call, or the meeting before it, failed.
+/// The reason why a collective call, or the meeting before it, failed.
 ///
 /// Errors travel: a rank that fails before the verdict sends its error to rank 0, and every rank that
 /// can hear rank 0 returns the *same* error. Hence fields are plain data, no source is attached, and
@@ -64,7 +64,7 @@ pub enum Error {
     Timeout {
         /// The call, or the stage of meeting, that timed out.
         during: String,
-        /// How long nothing moved.
+        /// Time for which nothing moved.
         timeout: Duration,
         /// All ranks that were waited for.
         missing: Vec<Missing>,
@@ -116,7 +116,7 @@ pub enum Error {
         path: PathBuf,
         /// What was tried, as a verb: `write`, `make directory`.
         operation: String,
-        /// Why it failed.
+        /// The reason why it failed.
         cause: StorageCause,
         /// The rank that failed; absent before ranks have met.
         peer: Option<Box<Peer>>,
@@ -160,7 +160,7 @@ pub enum Error {
     TooLarge {
         /// Whose payload.
         peer: Peer,
-        /// How many bytes it needs.
+        /// Number of bytes that it needs.
         size: u64,
         /// How many the call allows.
         bound: u64,
@@ -228,7 +228,7 @@ pub enum PeerFailure {
     },
 }
 
-/// Why a file operation failed, in a form that travels.
+/// The reason why a file operation failed, in a form that travels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageCause {
     /// The operating system's error number, if it gave one.

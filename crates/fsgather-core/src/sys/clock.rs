@@ -26,7 +26,7 @@ pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// How long ago that was.
+/// Time since then.
 #[must_use]
 pub fn since(then: Instant) -> Duration {
     now().saturating_duration_since(then)

@@ -324,7 +324,7 @@ fn number(facts: &StatFs) -> u32 {
     facts.f_type as u32
 }
 
-/// How much room there is where a path lies.
+/// Room where a path lies.
 ///
 /// # Errors
 ///

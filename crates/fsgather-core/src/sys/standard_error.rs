@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
 };
 
-/// How long a line may take to be taken.
+/// Maximum time that a line may take to be taken.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A pipe that can be written to takes so much at once (`PIPE_BUF`).

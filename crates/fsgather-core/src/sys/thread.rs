@@ -51,7 +51,7 @@ impl Started {
     }
 }
 
-/// How many threads can work at the same time.
+/// Number of threads that can work at the same time.
 #[must_use]
 pub fn cores() -> usize {
     crate::sys::ask_model!(_model => 1);

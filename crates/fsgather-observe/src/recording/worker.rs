@@ -26,24 +26,24 @@ use crate::trace::{
 /// After what time calls are copied for the first time: what is over by then costs the server nothing.
 const FIRST_COPY: Duration = Duration::from_secs(30);
 
-/// How often they are copied then, if something has changed.
+/// Interval at which they are copied then, if something has changed.
 const COPY_EVERY: Duration = Duration::from_secs(10);
 
-/// How often files are touched, so that nobody who cannot see their processes takes them for left behind while a program
+/// Interval at which files are touched, so that nobody who cannot see their processes takes them for left behind while a program
 /// computes for days.
 const TOUCH_EVERY: Duration = Duration::from_secs(3600);
 
-/// How often rank 0 looks for questions, on a file system of its host and elsewhere.
+/// Interval at which rank 0 looks for questions, on a file system of its host and elsewhere.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AFAR_EVERY: Duration = Duration::from_secs(5);
 
-/// How long ranks have to say what they are doing, and then others of their hosts to say it of them.
+/// Time for which ranks have to say what they are doing, and then others of their hosts to say it of them.
 const ANSWERS: Duration = Duration::from_millis(1500);
 
 /// After what time nobody waits for an answer any more.
 const LEFT_BEHIND: Duration = Duration::from_secs(60);
 
-/// How long the end of a world waits for the last copy: the server may hang.
+/// Time for which the end of a world waits for the last copy: the server may hang.
 const LAST_COPY: Duration = Duration::from_secs(2);
 
 /// The name of the thread.

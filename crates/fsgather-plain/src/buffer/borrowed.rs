@@ -79,7 +79,7 @@ impl BorrowedBuffer {
         }
     }
 
-    /// How many bytes there are.
+    /// Number of bytes.
     pub(crate) fn len(&self) -> usize {
         self.length
     }

@@ -94,7 +94,7 @@ impl Memory {
         }))
     }
 
-    /// How many bytes there are.
+    /// Number of bytes.
     pub(crate) fn len(&self) -> usize {
         self.0.length
     }

@@ -227,7 +227,7 @@ pub struct CallsFile {
     pub owner: u32,
     /// Whose calls it has.
     pub header: CallsHeader,
-    /// How many calls have begun; 0 where it does not say so.
+    /// Number of calls that have begun; 0 where it does not say so.
     pub count: u64,
     /// Its records, as they lie, or those that were asked for.
     pub records: Vec<u8>,

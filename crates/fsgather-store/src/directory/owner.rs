@@ -74,7 +74,7 @@ pub struct OwnerRecord {
     pub ranks: Vec<ProcessId>,
 }
 
-/// Why bytes are not an owner record.
+/// The reason why bytes are not an owner record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnerRecordError {

@@ -27,7 +27,7 @@ use crate::{
 /// How often to make a rendezvous directory that is gone again: each time somebody has to come between.
 const TRIES: usize = 1000;
 
-/// How often a directory is listed before an error of it counts: some pass.
+/// Number of times that a directory is listed before an error of it counts: some pass.
 const LISTINGS: usize = 3;
 
 /// Makes the rendezvous directory within `directory`, and returns its path.

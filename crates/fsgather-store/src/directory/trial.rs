@@ -38,7 +38,7 @@ pub(crate) struct Tried {
 }
 
 impl Tried {
-    /// Why the directory must not be used with gather directories of this mode, and what it must not be used for.
+    /// The reason why the directory must not be used with gather directories of this mode, and what it must not be used for.
     pub(super) fn objection(&self, mode: u32) -> Option<(&'static str, String)> {
         let (owner, holder) = self.holder;
         if owner != self.own.0 && owner != 0 && holder & 0o1000 == 0 {

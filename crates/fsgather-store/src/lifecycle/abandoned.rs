@@ -37,11 +37,11 @@ use crate::{
     os::directory::OwnUid,
 };
 
-/// How many directories are removed at a time. What takes time is a server's answers, one for each file, and not this
+/// Number of directories that are removed at a time. What takes time is a server's answers, one for each file, and not this
 /// host's processor.
 const AT_A_TIME: usize = 8;
 
-/// How often whoever removes is asked whether to go on.
+/// Interval at which whoever removes is asked whether to go on.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
 /// How removing a gather directory has ended.

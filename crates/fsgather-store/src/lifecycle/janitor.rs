@@ -29,7 +29,7 @@ use crate::{
     payload::writer::PayloadId,
 };
 
-/// How long [`Care::finish`] waits for a thread that may hang in a file call.
+/// Time for which [`Care::finish`] waits for a thread that may hang in a file call.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// Which directory an order is about.
@@ -311,7 +311,7 @@ fn attend(to_do: &Receiver<Order>) {
 /// What the thread knows of one directory.
 struct Work {
     directory: GatherDir,
-    /// How often its beat is renewed, and when next.
+    /// Interval at which its beat is renewed, and when next.
     beat: Option<(Duration, Instant)>,
     condemned: Arc<Mutex<Option<Error>>>,
     is_ending: Arc<AtomicBool>,

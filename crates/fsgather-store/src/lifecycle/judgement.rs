@@ -23,7 +23,7 @@ use fsgather_core::duration_text;
 
 use crate::os::process::Liveness;
 
-/// How often the owner of a gather directory renews its beat, unless told otherwise.
+/// Interval at which the owner of a gather directory renews its beat, unless told otherwise.
 pub const BEAT_PERIOD: Duration = Duration::from_secs(10);
 
 /// What is known of a gather directory's owner.
@@ -152,7 +152,7 @@ pub struct Evidence {
     pub last_beat: Option<SystemTime>,
     /// The last change of anything in it, by server time.
     pub changed: SystemTime,
-    /// How many payloads somebody may have been told of, or may still be writing.
+    /// Number of payloads that somebody may have been told of, or may still be writing.
     pub payloads: u64,
     /// Whether it holds nothing, but perhaps an owner record and empty directories.
     pub is_bare: bool,
@@ -186,11 +186,11 @@ impl Evidence {
 /// How long silence has to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// How long nothing may have changed in a directory whose owner cannot be judged.
+    /// Time for which nothing may have changed in a directory whose owner cannot be judged.
     pub older_than: Duration,
-    /// How long the beat of such a directory has to be watched.
+    /// Time for which the beat of such a directory has to be watched.
     pub watch: Duration,
-    /// How long nothing may have changed before payloads count as read by nobody.
+    /// Time for which nothing may have changed before payloads count as read by nobody.
     pub readers: Duration,
 }
 
@@ -207,7 +207,7 @@ impl Default for Rules {
 /// By how much time stamps of one server may be off: some keep whole, some even seconds only.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// How long nothing may have changed in what can never tell whose it is, and holds nothing: a file that
+/// Time for which nothing may have changed in what can never tell whose it is, and holds nothing: a file that
 /// was to live for a moment, a directory without an owner record. Nobody takes so long over the next step.
 const NAMELESS: Duration = Duration::from_secs(600);
 

@@ -28,9 +28,9 @@ pub struct Leftover {
     pub path: PathBuf,
     /// What it is.
     pub kind: LeftoverKind,
-    /// How many bytes it holds; none of a directory that is not ours.
+    /// Number of bytes that it holds; none of a directory that is not ours.
     pub bytes: u64,
-    /// How long ago it last changed, by server time.
+    /// Time since it last changed, by server time.
     pub age: Duration,
     /// Whether it may be removed.
     pub removable: bool,
@@ -53,9 +53,9 @@ pub struct Leftover {
 pub struct Meeting {
     /// Where it is.
     pub path: PathBuf,
-    /// How many bytes it holds.
+    /// Number of bytes that it holds.
     pub bytes: u64,
-    /// How long ago it was written, by server time.
+    /// Time since it was written, by server time.
     pub age: Duration,
     /// Who has written it, and runs.
     pub writer: ProcessId,
@@ -64,7 +64,7 @@ pub struct Meeting {
     pub is_forming: bool,
     /// How many ranks the world will have, where [`Surveyor::reading`](crate::Surveyor::reading) has said how that is told.
     pub world_size: Option<WorldSize>,
-    /// Why it stays.
+    /// The reason why it stays.
     pub reason: String,
 }
 

@@ -350,7 +350,7 @@ fn if_there<D>(mut open: impl FnMut() -> io::Result<D>) -> io::Result<Option<D>>
     }
 }
 
-/// Why a directory cannot be removed.
+/// The reason why a directory cannot be removed.
 enum Left {
     /// Something in it is not ours.
     Stranger(String),

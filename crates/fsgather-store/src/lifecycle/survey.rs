@@ -89,21 +89,21 @@ pub struct SurveyedGather {
     pub user: String,
     /// When it was made, by rank 0's clock.
     pub created: SystemTime,
-    /// How long ago that was; now is the server's time.
+    /// Time since then; now is the server's time.
     pub age: Duration,
-    /// How long ago its beat last changed, by server time.
+    /// Time since its beat last changed, by server time.
     pub beat_age: Option<Duration>,
     /// How many ranks have payloads in it.
     pub ranks_present: u64,
-    /// How many payload files it holds.
+    /// Number of payload files that it holds.
     pub payload_files: u64,
-    /// How many bytes they hold.
+    /// Number of bytes that they hold.
     pub payload_bytes: u64,
-    /// How many messages between ranks it holds; a directory for messages holds no payloads.
+    /// Number of messages between ranks that it holds; a directory for messages holds no payloads.
     pub messages: u64,
-    /// How many bytes all its files hold.
+    /// Number of bytes that all its files hold.
     pub bytes: u64,
-    /// How many files and directories it consists of.
+    /// Number of files and directories that it consists of.
     pub inodes: u64,
     /// Its permission bits.
     pub mode: u32,

@@ -28,7 +28,7 @@ use crate::{
 /// For how long a sweep goes on whatever else is to be done.
 const AT_LEAST: Duration = Duration::from_secs(1);
 
-/// How many entries it looks at then: the youngest, as a job's last attempt is among those.
+/// Number of entries that it looks at then: the youngest, as a job's last attempt is among those.
 const AT_LEAST_ENTRIES: usize = 100;
 
 /// Removes the gather directories of earlier attempts at a job, in the rendezvous directory of a later one; one

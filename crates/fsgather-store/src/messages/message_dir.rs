@@ -30,13 +30,13 @@ use crate::{
     os::{directory, file, filesystem::Class, listing, remove, retry_budget::RetryBudget},
 };
 
-/// How long a message that is listed may stay unreadable: longer than clients remember what was.
+/// Time for which a message that is listed may stay unreadable: longer than clients remember what was.
 const VISIBILITY: Duration = Duration::from_secs(90);
 
-/// How long a directory may seem to be gone on a file system whose clients remember what was.
+/// Time for which a directory may seem to be gone on a file system whose clients remember what was.
 const ABSENCE: Duration = Duration::from_secs(10);
 
-/// How long a rank that goes keeps its last message visible: longer than any clock's tick.
+/// Time for which a rank that goes keeps its last message visible: longer than any clock's tick.
 const LINGER: Duration = Duration::from_millis(2500);
 
 /// The pauses between two looks, at least and at most.

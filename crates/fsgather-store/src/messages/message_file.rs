@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Why a message cannot be read, yet or at all.
+/// The reason why a message cannot be read, yet or at all.
 #[derive(Debug)]
 pub(crate) enum Unread {
     /// Another user has left it, or it is no file.

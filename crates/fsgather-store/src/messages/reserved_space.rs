@@ -15,7 +15,7 @@ use crate::{
     os::{file, remove, reveal},
 };
 
-/// How much room there is in each file, in bytes, and how many of them there are.
+/// Room in each file, in bytes, and how many of them there are.
 const ROOM: usize = 16 << 10;
 const FILES: usize = 3;
 

@@ -24,7 +24,7 @@ const CHECKSUM_LEN: usize = 16;
 /// The largest sealed file, in bytes.
 pub(crate) const MAX_LEN: u64 = 32 << 20;
 
-/// Why bytes are not a whole sealed file.
+/// The reason why bytes are not a whole sealed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SealError {
     #[error("it is incomplete or damaged, or belongs elsewhere")]

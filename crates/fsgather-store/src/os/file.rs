@@ -138,7 +138,7 @@ pub(crate) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::
     files::read_exact_at(file, buffer, offset)
 }
 
-/// Why a small file was not read.
+/// The reason why a small file was not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotRead {
     /// The system refused.

@@ -215,7 +215,7 @@ impl Capacity {
     }
 }
 
-/// How many bytes this process may still write where `path` lies; `None` when that cannot be told.
+/// Number of bytes that this process may still write where `path` lies; `None` when that cannot be told.
 ///
 /// For messages only: quotas do not show here, and others write meanwhile.
 #[must_use]

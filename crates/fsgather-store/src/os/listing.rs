@@ -171,7 +171,7 @@ pub(crate) mod tests {
     use super::*;
 
     thread_local! {
-        /// How many entries this thread has been shown.
+        /// Number of entries that this thread has been shown.
         pub(crate) static SEEN: Cell<u64> = const { Cell::new(0) };
     }
 

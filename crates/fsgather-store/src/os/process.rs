@@ -129,10 +129,10 @@ pub fn this_process() -> Result<ProcessId, Error> {
     })
 }
 
-/// How many units of a start time make a second: the same on every architecture that is supported.
+/// Number of units of a start time that make a second: the same on every architecture that is supported.
 const TICKS: u64 = 100;
 
-/// How long ago this process was started; `None` where that cannot be told.
+/// Time since this process was started; `None` where that cannot be told.
 pub(crate) fn age(me: &ProcessId) -> Option<Duration> {
     let uptime = line_of("/proc/uptime");
     age_at(&uptime, me.start_time)

@@ -128,7 +128,7 @@ pub struct PayloadReader<P> {
 }
 
 impl<P: FnMut(u64) -> Result<(), Error>> PayloadReader<P> {
-    /// How long the whole payload is, in bytes.
+    /// Length of the whole payload in bytes.
     #[must_use]
     pub const fn total_len(&self) -> u64 {
         self.source.locator.raw_len

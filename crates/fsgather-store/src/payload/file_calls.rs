@@ -15,7 +15,7 @@ use std::{
 
 use fsgather_core::{AwakeClock, FIRST_WARNING, duration_text, lock, warning_after};
 
-/// How often the thread looks.
+/// Interval at which the thread looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// So often it looks in vain before it sleeps: calls that follow each other need not wake it.

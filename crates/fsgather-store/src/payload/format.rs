@@ -65,7 +65,7 @@ pub const HEADER_LEN: usize = 128;
 pub const ENTRY_LEN: usize = 16;
 /// The length of the footer.
 pub const FOOTER_LEN: usize = 48;
-/// How many raw bytes a chunk holds; the last one of a payload may hold fewer.
+/// Number of raw bytes that a chunk holds; the last one of a payload may hold fewer.
 pub const CHUNK_LEN: usize = 1 << 20;
 
 const MAGIC: [u8; 8] = *b"\x89FSG\r\n\x1a\n";
@@ -180,7 +180,7 @@ pub enum Damage {
         index: u64,
         /// Of how many.
         count: u64,
-        /// How many bytes it holds.
+        /// Number of bytes that it holds.
         raw_len: u64,
         /// How many it takes, as the table says.
         found: u64,
@@ -196,7 +196,7 @@ pub enum Damage {
         count: u64,
         /// Where it begins in the payload.
         offset: u64,
-        /// How many bytes it has to hold.
+        /// Number of bytes that it has to hold.
         expected: u64,
         /// What came of it.
         found: String,
@@ -301,7 +301,7 @@ impl Header {
 /// Length, form and checksum of one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkEntry {
-    /// How many bytes the chunk takes in the file.
+    /// Number of bytes that the chunk takes in the file.
     pub stored_len: u32,
     /// Whether this chunk of a compressed payload is stored as it is, since compressing it saves nothing.
     /// In a payload without compression no chunk says so.
@@ -369,11 +369,11 @@ impl ChunkEntry {
 /// The lengths of a payload, and the digest that ties header, chunk table and lengths together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
-    /// How long the payload is.
+    /// Length of the payload.
     pub raw_len: u64,
-    /// How long it is in the file.
+    /// Length in the file.
     pub stored_len: u64,
-    /// How many chunks it has.
+    /// Number of chunks.
     pub chunk_count: u64,
     /// xxh3-128 of header, chunk table and lengths.
     pub digest: u128,
@@ -435,13 +435,13 @@ impl Footer {
     }
 }
 
-/// How many chunks a payload of `raw_len` bytes has.
+/// Number of chunks that a payload of `raw_len` bytes has.
 #[must_use]
 pub const fn chunk_count(raw_len: u64) -> u64 {
     raw_len.div_ceil(CHUNK_LEN as u64)
 }
 
-/// How many raw bytes chunk `index` of a payload of `raw_len` bytes has; 0 past the end.
+/// Number of raw bytes that chunk `index` of a payload of `raw_len` bytes has; 0 past the end.
 #[must_use]
 pub const fn chunk_len(raw_len: u64, index: u64) -> usize {
     let start = index.saturating_mul(CHUNK_LEN as u64);

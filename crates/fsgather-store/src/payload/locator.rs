@@ -21,11 +21,11 @@ pub struct Locator {
     pub encoding: Encoding,
     /// How it is compressed.
     pub compression: Compression,
-    /// How long it is, in bytes.
+    /// Length in bytes.
     pub raw_len: u64,
-    /// How long it is in the file, in bytes.
+    /// Length in the file, in bytes.
     pub stored_len: u64,
-    /// How many chunks it has.
+    /// Number of chunks.
     pub chunk_count: u64,
     /// The digest of header, chunk table and lengths.
     pub digest: u128,

@@ -13,7 +13,7 @@ use std::{
 /// The most threads that work on one payload: each needs memory of its own, and hosts have many ranks.
 const MOST: usize = 4;
 
-/// How many threads are of use to this process for one payload.
+/// Number of threads that are of use to this process for one payload.
 pub(crate) fn size() -> usize {
     fsgather_core::sys::thread::cores().min(MOST)
 }

@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// How often reading is tried again after an error of the medium or the network.
+/// Number of times that reading is tried again after an error of the medium or the network.
 const FLAKY_RETRIES: u32 = 3;
 
 /// How many bytes of a file that is not verified are brought in before the caller is told; they may have to come from a

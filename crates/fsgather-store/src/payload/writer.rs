@@ -46,7 +46,7 @@ pub struct PayloadId {
     pub rank: Rank,
 }
 
-/// How often a new name is drawn when the one drawn cannot be had.
+/// Number of times that a new name is drawn when the one drawn cannot be had.
 const NAMES_TRIED: u32 = 3;
 
 impl GatherDir {
@@ -232,7 +232,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         self.expected_len = bytes;
     }
 
-    /// How many bytes have been written so far.
+    /// Number of bytes that have been written so far.
     #[must_use]
     pub const fn written(&self) -> u64 {
         self.raw_len + self.buffer.len() as u64

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the owner that a file was seen to have is believed.
+/// Time for which the owner that a file was seen to have is believed.
 pub(super) const KEPT: Duration = Duration::from_secs(10);
 
 /// The names that were found to be of other users in each directory.

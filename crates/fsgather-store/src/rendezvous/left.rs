@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-/// How long a refusal is kept for ranks that come late.
+/// Time for which a refusal is kept for ranks that come late.
 pub(super) const KEPT: Duration = Duration::from_secs(600);
 
 /// How much older than a refusal a process must be to be one that it is meant for: the time stamps of a server, and

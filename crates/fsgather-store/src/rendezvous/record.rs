@@ -30,7 +30,7 @@ pub(crate) struct Record {
     pub(crate) body: Vec<u8>,
 }
 
-/// Why a file is not a record.
+/// The reason why a file is not a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RecordError {
     #[error("it is not a record")]

@@ -14,7 +14,7 @@ use crate::{
     rendezvous::record::{self, Record, RecordError},
 };
 
-/// Why a record was not read.
+/// The reason why a record was not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unread {
     #[error("{0}")]

@@ -11,7 +11,7 @@ use fsgather_core::lock;
 
 use crate::directory::trial;
 
-/// How long the end of a process waits for an answer: by far longer than a server takes that has no trouble.
+/// Time for which the end of a process waits for an answer: by far longer than a server takes that has no trouble.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Asks what time it is in directories, each time by a file that lives for a moment, and on many file systems has a name.

@@ -16,7 +16,7 @@ use crate::{
     payload::{header::PayloadHeader, stream::OwnMoved},
 };
 
-/// How long nothing may move in a ring once the communicator has failed.
+/// Time for which nothing may move in a ring once the communicator has failed.
 const LAST_BYTES: Duration = Duration::from_secs(3);
 
 /// A call that has been numbered. If it is dropped unfinished, by a panic in the user's code or an

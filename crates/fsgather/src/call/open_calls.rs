@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Mutex};
 
 use fsgather_core::{Error, Site, lock};
 
-/// How much of a call's result has been taken.
+/// Part of a call's result that has been taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Open {
     /// Its verdict has not been waited for.

@@ -109,7 +109,7 @@ pub trait Codec: Clone + fmt::Debug + Send + Sync + 'static {
     fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, CodecError>;
 }
 
-/// Why a codec could not do what it was asked to.
+/// The reason why a codec could not do what it was asked to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CodecError(String);

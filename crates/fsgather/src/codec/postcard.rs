@@ -18,7 +18,7 @@ use crate::codec::{Codec, CodecError, probe, words::own_words};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Postcard;
 
-/// How many bytes are put together before they go to the writer: postcard hands them out one by one.
+/// Number of bytes that are put together before they go to the writer: postcard hands them out one by one.
 const TOGETHER: usize = 4096;
 
 /// Lets postcard write to any writer.

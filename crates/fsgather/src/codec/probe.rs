@@ -6,7 +6,7 @@
 use fsgather_core::{Unreadable, read_value};
 use serde::de::DeserializeOwned;
 
-/// How many bytes are made up at a time.
+/// Number of bytes that are made up at a time.
 const LENGTH: usize = 256;
 
 /// Bytes go up to this one: the number of a variant, the length of a list, or whether something is there.

@@ -61,7 +61,7 @@ impl Introduction {
         })
     }
 
-    /// How much of `timeout` is left for the rest of meeting.
+    /// Part of `timeout` that is left for the rest of meeting.
     pub(crate) fn left_of(&self, timeout: Duration) -> Duration {
         let left = timeout.saturating_sub(self.began.elapsed());
         // In whole seconds, for messages.

@@ -44,7 +44,7 @@ pub struct LocalContext {
     pub is_introduced: bool,
     /// Rendezvous directories that have been tried, and the owner that files in them have.
     pub known: Vec<(PathBuf, OwnUid)>,
-    /// Why this rank cannot use the directory, although it can see it: to be told to all.
+    /// The reason why this rank cannot use the directory, although it can see it: to be told to all.
     pub problem: Option<Error>,
     /// Whether payloads may not go over a network in plain text.
     pub encrypt: bool,
@@ -67,7 +67,7 @@ pub struct LinkSettings {
     pub ports: RangeInclusive<u16>,
     /// Which addresses to publish.
     pub interfaces: Arc<InterfaceFilter>,
-    /// How long a call waits since anything last moved.
+    /// Time for which a call waits since anything last moved.
     pub timeout: Duration,
     /// The inode of this process's network namespace; 0 when unknown.
     pub network_namespace: u64,

@@ -30,7 +30,7 @@ use crate::join::{
     this_process::network_namespace,
 };
 
-/// How long a rank that cannot use the directory tries to tell the others so.
+/// Time for which a rank that cannot use the directory tries to tell the others so.
 const TELL_PROBLEM: Duration = Duration::from_secs(5);
 
 /// The time that ranks wait for others that `fsgather run` has started and sees work, if no user has set a time-out. They may have the

@@ -14,7 +14,7 @@ use fsgather_store::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// How long a prober looks for what another host has written to a network file system.
+/// Time for which a prober looks for what another host has written to a network file system.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(10);
 
 /// How ranks tell each other what they have found.
@@ -41,7 +41,7 @@ pub(crate) trait Talk {
 /// cannot.
 type Planting = Result<Option<ProbeNonce>, String>;
 
-/// Why a directory is not shared.
+/// The reason why a directory is not shared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Blindness {
     /// Those who do not see what rank 0 does, or are not seen by it, by rank.
@@ -185,7 +185,7 @@ fn plant(
     Ok(Some(nonce))
 }
 
-/// Why a rank cannot use the directory, without the advice that comes with it: the message that this
+/// The reason why a rank cannot use the directory, without the advice that comes with it: the message that this
 /// becomes a part of has advice of its own.
 #[must_use]
 pub(crate) fn brief(problem: &Error) -> String {

@@ -49,7 +49,7 @@ impl<T> Parts<T> {
         Self { left, take }
     }
 
-    /// How many parts have not been looked at yet; none after an error.
+    /// Number of parts that have not been looked at yet; none after an error.
     #[must_use]
     pub fn len(&self) -> usize {
         self.left.len()
@@ -61,7 +61,7 @@ impl<T> Parts<T> {
         self.len() == 0
     }
 
-    /// How many bytes the payloads that have not been looked at yet have together, encoded.
+    /// Number of bytes that the payloads that have not been looked at yet have together, encoded.
     #[must_use]
     pub fn bytes_left(&self) -> u64 {
         self.left.bytes()

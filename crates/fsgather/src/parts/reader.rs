@@ -96,7 +96,7 @@ impl PartReader {
         self.rank
     }
 
-    /// How long the whole payload is, in bytes.
+    /// Length of the whole payload in bytes.
     #[must_use]
     pub const fn total_len(&self) -> u64 {
         self.len

@@ -69,7 +69,7 @@ pub(crate) struct RelayHeader {
     pub(crate) len: u64,
     /// Of its [origin](crate::payload::origin::PayloadOrigin) and its bytes.
     pub(crate) digest: u128,
-    /// Why it lies in no file, where others of the call do.
+    /// The reason why it lies in no file, where others of the call do.
     pub(crate) instead: Option<String>,
 }
 

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// How much of a file is read at a time, in bytes.
+/// Part of a file that is read at a time, in bytes.
 const PIECE: usize = 1 << 20;
 
 /// Pauses between looks at what another rank reads.

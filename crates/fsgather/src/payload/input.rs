@@ -81,7 +81,7 @@ pub(crate) enum HeldInput<'a> {
 }
 
 impl HeldInput<'_> {
-    /// How long it is, in bytes.
+    /// Length in bytes.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Spooled(spool) => spool.len(),

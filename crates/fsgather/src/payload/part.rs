@@ -271,7 +271,7 @@ impl IncomingPart {
         }
     }
 
-    /// How long it is, in bytes, as announced.
+    /// Length in bytes, as announced.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Here(payload) => payload.len() as u64,

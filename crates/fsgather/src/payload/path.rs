@@ -76,7 +76,7 @@ pub(crate) struct FilesPath {
     published: Mutex<BTreeMap<(ChannelId, Epoch), PayloadName>>,
     /// Payloads that nobody but this rank reads, and that it removes.
     ours_to_read: Mutex<HashSet<PayloadName>>,
-    /// Why a payload of this rank had to go another way, if one had to.
+    /// The reason why a payload of this rank had to go another way, if one had to.
     refused: Mutex<Option<Error>>,
     /// Whether the user has been told that payloads go another way.
     has_warned: AtomicBool,
@@ -145,7 +145,7 @@ impl FilesPath {
         lock(&self.refused).get_or_insert_with(|| problem.clone());
     }
 
-    /// Why a payload of this length had better not be tried: another one was refused, and there still is no room for
+    /// The reason why a payload of this length had better not be tried: another one was refused, and there still is no room for
     /// this one.
     pub(crate) fn refuses(&self, len: u64) -> Option<Error> {
         let refused = lock(&self.refused).clone()?;

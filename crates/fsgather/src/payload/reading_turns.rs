@@ -7,10 +7,10 @@ use fsgather_arena::MOST_READ;
 
 use crate::payload::shared_memory::SMALLEST;
 
-/// How long a rank is waited for that has not begun to read what it is to read for others.
+/// Time for which a rank is waited for that has not begun to read what it is to read for others.
 const BEGUN_WITHIN: Duration = Duration::from_millis(50);
 
-/// How long nothing may come of what a rank reads for others.
+/// Time for which nothing may come of what a rank reads for others.
 const STANDS_STILL: Duration = Duration::from_secs(1);
 
 /// Who reads a payload for all ranks of its host.

@@ -43,7 +43,7 @@ pub(super) fn announced<'b>(
     })
 }
 
-/// How many rounds a payload needs when each takes `piece` bytes.
+/// Number of rounds that a payload needs when each takes `piece` bytes.
 fn rounds(len: usize, piece: usize) -> Result<u32, Error> {
     u32::try_from(len.div_ceil(piece.max(1))).map_err(|_| {
         Error::config(format!(

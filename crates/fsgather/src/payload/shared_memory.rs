@@ -20,7 +20,7 @@ pub(crate) const SMALLEST: u64 = 4 << 10;
 /// The arenas of this process's world, for the world and all its groups.
 #[derive(Default)]
 pub(crate) struct SharedMemory {
-    /// How much memory this rank may share, in bytes.
+    /// Memory that this rank may share, in bytes.
     pub(crate) setting: u64,
     arenas: Mutex<Option<Arc<Arenas>>>,
     /// The ranks of each host that share memory with each other.

@@ -46,7 +46,7 @@ impl Spool {
         Ok(())
     }
 
-    /// How long it is, in bytes.
+    /// Length in bytes.
     pub(crate) const fn len(&self) -> u64 {
         self.len
     }

@@ -40,10 +40,10 @@ const NOTED: usize = 64 << 10;
 /// A payload from this length on takes so long to write, in bytes, that others are told before it begins.
 const LONG: u64 = 8 << 20;
 
-/// How often what comes of a stream is shown to those who wait.
+/// Interval at which what comes of a stream is shown to those who wait.
 const SHOWN_EVERY: Duration = Duration::from_millis(250);
 
-/// How much of a stream is read at once, in bytes.
+/// Part of a stream that is read at once, in bytes.
 const AT_ONCE: usize = 1 << 20;
 
 /// Receives a payload in pieces: small ones stay in memory, large ones go to a file as they come, or
@@ -62,13 +62,13 @@ pub(crate) struct InputWriter<'a> {
     encoding: Encoding,
     inline_limit: usize,
     bound: Bound,
-    /// How many bytes have been taken.
+    /// Number of bytes that have been taken.
     taken: u64,
     buffer: Vec<u8>,
     beyond: Beyond<'a>,
     /// Whether what is taken can be had once more, so that it need not be kept here.
     has_source: bool,
-    /// Why the payload goes through no file, where it could not.
+    /// The reason why the payload goes through no file, where it could not.
     instead: Option<Error>,
     is_dispensable: &'a dyn Fn(&Error) -> bool,
     failure: Option<Error>,
@@ -113,7 +113,7 @@ pub(crate) struct Ready<'b> {
     pub(crate) contribution: Contribution,
     /// What has to be handed over after the verdict.
     pub(crate) own: HeldInput<'b>,
-    /// How long the payload is, in bytes.
+    /// Length of the payload in bytes.
     pub(crate) len: u64,
 }
 

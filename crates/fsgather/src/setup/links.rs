@@ -130,7 +130,7 @@ impl SetUp<'_> {
     }
 }
 
-/// Why there are no connections. That ranks could not meet, as such an error says elsewhere, is wrong here:
+/// The reason why there are no connections. That ranks could not meet, as such an error says elsewhere, is wrong here:
 /// they have met.
 fn reason(error: &Error) -> String {
     match error {

@@ -294,7 +294,7 @@ fn a_payload_that_something_has_removed_is_told_at_once_within_a_host() {
     );
 }
 
-/// How many payloads lie in files below a directory.
+/// Number of payloads that lie in files below a directory.
 pub(super) fn payload_files(directory: &Path) -> usize {
     let below = directory.join("all_gather_via_filesys");
     let payloads = gather_directories(directory).into_iter();

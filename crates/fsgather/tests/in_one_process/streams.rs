@@ -142,7 +142,7 @@ fn a_stream_that_breaks_is_told_to_all_with_its_rank_and_reason() {
     }
 }
 
-/// How many files of this length this process has open that have no name.
+/// Number of files of this length that this process has open that have no name.
 fn nameless_files(len: u64) -> usize {
     let opened = fs::read_dir("/proc/self/fd").unwrap();
     let paths = opened.filter_map(|entry| Some(entry.ok()?.path()));

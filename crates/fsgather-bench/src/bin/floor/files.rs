@@ -10,7 +10,7 @@ use fsgather::Payload;
 
 use super::{BUFFER_BYTES, star::Star, touch};
 
-/// How many bytes are written at once. For much more the system looks for long stretches of free memory, which take long to
+/// Number of bytes that are written at once. For much more the system looks for long stretches of free memory, which take long to
 /// find if there are few.
 const WRITE_BYTES: usize = 256 << 10;
 

@@ -9,7 +9,7 @@ use std::{
 use fsgather::Communicator;
 use rand::{RngExt, rand_core::UnwrapErr, rngs::SysRng};
 
-/// How long a rank may take to introduce itself.
+/// Maximum time that a rank may take to introduce itself.
 const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A number drawn by the rank that is called, and the number of the rank that calls.

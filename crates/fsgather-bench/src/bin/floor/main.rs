@@ -43,13 +43,13 @@ use star::Star;
 /// Nothing takes longer on a connection of the floor.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How many bytes are read at once.
+/// Number of bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Larger payloads do not travel inside messages.
 const INLINE_LIMIT: usize = 64 << 10;
 
-/// How many barriers make one iteration.
+/// Number of barriers that make one iteration.
 const BARRIERS: u32 = 10;
 
 /// Iterations that do not count.

@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use super::{library::Library, operation::Operation, resources};
 use crate::failure::Failure;
 
-/// How long an operation is measured if the number of iterations is not given.
+/// Time for which an operation is measured if the number of iterations is not given.
 const MEASURING_TIME: Duration = Duration::from_secs(2);
 
 /// The fewest and the most iterations then.
 const ITERATIONS: (u32, u32) = (10, 1000);
 
-/// How many barriers are called in a row.
+/// Number of barriers that are called in a row.
 const BARRIERS_IN_A_ROW: u32 = 10;
 
 /// The measurements of one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Series {
-    /// How long each iteration took, in nanoseconds.
+    /// Time that each iteration took, in nanoseconds.
     pub(super) nanoseconds: Vec<u64>,
     /// The most memory that was held meanwhile, in bytes.
     pub(super) peak: u64,
@@ -108,7 +108,7 @@ impl Measurement<'_> {
     }
 }
 
-/// How many iterations there is time for, if one takes this long.
+/// Number of iterations that there is time for, if one takes this long.
 fn affordable(one: Duration) -> u32 {
     let (least, most) = ITERATIONS;
     let count = MEASURING_TIME.as_nanos() / one.as_nanos().max(1);

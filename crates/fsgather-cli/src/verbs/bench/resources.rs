@@ -17,7 +17,7 @@ pub(super) fn forget_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// How much memory this process has held at most, in bytes: `VmHWM`.
+/// Memory that this process has held at most, in bytes: `VmHWM`.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
 //! Sums up many iterations: [`slowest`] and [`Summary`]. Pure.
 
-/// How long each iteration took, given how long each rank took for it: as long as the slowest rank.
+/// Time that each iteration took, given how long each rank took for it: as long as the slowest rank.
 pub(super) fn slowest(ranks: &[Vec<u64>]) -> Vec<u64> {
     let iterations = ranks.iter().map(Vec::len).min().unwrap_or(0);
     (0..iterations)

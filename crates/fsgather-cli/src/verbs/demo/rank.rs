@@ -18,7 +18,7 @@ use crate::{
     log, output, progress,
 };
 
-/// How long ranks of the demo wait for each other.
+/// Time for which ranks of the demo wait for each other.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// One rank of the demo: a process of its own.
@@ -43,7 +43,7 @@ pub(super) struct DemoOutcome {
     pub(super) seconds: Phases,
 }
 
-/// How long rank 0 took for each phase.
+/// Time that rank 0 took for each phase.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Phases {
     pub(super) meet: f64,

@@ -33,7 +33,7 @@ enum Attendance {
 struct ChannelMember {
     rank: Rank,
     part: Attendance,
-    /// How many bytes it has moved for this communicator.
+    /// Number of bytes that it has moved for this communicator.
     bytes: u64,
 }
 
@@ -46,12 +46,12 @@ pub(super) struct Channel {
     members: Vec<ChannelMember>,
     /// The place of each rank, sorted by rank.
     places: Vec<(Rank, usize)>,
-    /// How many members have not left.
+    /// Number of members that have not left.
     remaining: usize,
     pub(super) undecided: BTreeMap<Step, Round>,
     pub(super) reading: BTreeMap<Epoch, Reading>,
     pub(super) failure: Option<Error>,
-    /// Why it will have failed in a moment, once those have answered whom it is about.
+    /// The reason why it will have failed in a moment, once those have answered whom it is about.
     pub(super) disagreement: Option<Disagreement>,
     /// What members have said of others, as long as these may still speak for themselves.
     pub(super) hearsay: Option<Hearsay>,

@@ -62,7 +62,7 @@ impl OpenStage {
         }
     }
 
-    /// Why a group cannot be, as the rank that makes it is told.
+    /// The reason why a group cannot be, as the rank that makes it is told.
     fn objection_to_group(&self, from: Rank, id: ChannelId, members: &[Rank]) -> Option<String> {
         let world_size = self.world.world_size;
         let mut sorted = members.to_vec();

@@ -16,7 +16,7 @@ use std::{
 
 use fsgather_core::{Error, Rank};
 
-/// How long a rank that others have lost may take to speak for itself, or its connection to end.
+/// Maximum time that a rank that others have lost may take to speak for itself, or its connection to end.
 ///
 /// When a host vanishes, the kernel finds out for each connection by itself, some seconds apart.
 const OWN_WORD: Duration = Duration::from_secs(8);

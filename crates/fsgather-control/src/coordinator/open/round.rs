@@ -160,7 +160,7 @@ impl Clock {
     }
 }
 
-/// How often waiting members are told that somebody else made progress, at most.
+/// Interval at which waiting members are told that somebody else made progress, at most.
 pub(super) const NOTICE_EVERY: Duration = Duration::from_secs(2);
 
 impl Round {

@@ -11,7 +11,7 @@ use super::{OpenStage, channel::Channel};
 use crate::coordinator::{action::Action, roster::Standing};
 use crate::message::EndReply;
 
-/// How often a rank that stays is told that somebody gets on, at most.
+/// Interval at which a rank that stays is told that somebody gets on, at most.
 const TELL_EVERY: Duration = Duration::from_secs(2);
 
 impl OpenStage {

@@ -12,7 +12,7 @@ use crate::{
 /// How much longer than the time-out members wait for rank 0.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How long a small world may take in all.
+/// Maximum time that a small world may take in all.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// How much later than progress the notice of it may be sent.

@@ -17,7 +17,7 @@ pub(super) struct Lane {
     pub(super) left: BTreeSet<Rank>,
     /// Whether something has happened after which it must have failed.
     pub(super) has_to_fail: bool,
-    /// Why it has failed.
+    /// The reason why it has failed.
     pub(super) abort: Option<Error>,
     pub(super) aborted_at: Option<Duration>,
     /// Whether it may have failed when nobody was there to be told.
@@ -55,7 +55,7 @@ impl Lane {
 }
 
 impl Ledger {
-    /// Why the world has failed.
+    /// The reason why the world has failed.
     pub(crate) fn abort(&self) -> Option<&Error> {
         self.abort_of(ChannelId::WORLD)
     }

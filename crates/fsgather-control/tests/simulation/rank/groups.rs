@@ -81,7 +81,7 @@ impl Process {
         self.pending.is_empty() && self.way != Way::Left
     }
 
-    /// How many communicators it has.
+    /// Number of communicators.
     pub(crate) fn channels(&self) -> usize {
         1 + self.groups.len()
     }

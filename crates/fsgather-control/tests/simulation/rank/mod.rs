@@ -22,13 +22,13 @@ use crate::{
     script::{Group, Script, TIME_LIMIT},
 };
 
-/// How long a rank that reports a failure waits for the agreed one.
+/// Time for which a rank that reports a failure waits for the agreed one.
 const FAILURE_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long rank 0 waits for the others when it leaves: after a failure, and otherwise.
+/// Time for which rank 0 waits for the others when it leaves: after a failure, and otherwise.
 const DEPARTURE_LIMITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// How often a rank at work says so.
+/// Interval at which a rank at work says so.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// Virtual time, and how much of it one process has slept through.

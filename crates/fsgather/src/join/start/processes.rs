@@ -132,7 +132,7 @@ fn this_process() -> Option<Seen> {
     parse(&fs::read_to_string("/proc/self/stat").ok()?)
 }
 
-/// How long ago a process of this host has started; a long time where that cannot be told.
+/// Time since a process of this host has started; a long time where that cannot be told.
 pub(super) fn age(start_time: u64) -> Duration {
     let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
     let uptime = uptime.split_ascii_whitespace().next();
@@ -145,7 +145,7 @@ pub(super) fn age(start_time: u64) -> Duration {
     ))
 }
 
-/// How long ago this process has started.
+/// Time since this process has started.
 pub(super) fn age_of_this_process() -> Duration {
     this_process().map_or(Duration::MAX, |seen| age(seen.start_time))
 }
