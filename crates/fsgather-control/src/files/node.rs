@@ -13,27 +13,27 @@ use crate::{
     node::{Condvars, Medium, Node, NodeState, Notifier},
 };
 
-/// One end of the exchange of messages.
+/// One end of the message exchange.
 pub(super) enum Endpoint {
-    /// Rank 0's.
+    /// The end of rank 0.
     Coordinator(CoordinatorEndpoint),
-    /// A member's.
+    /// The end of a member.
     Member(MemberEndpoint),
 }
 
-/// The messages of a rank, and what its poller is to do.
+/// The messages of a rank, and the orders for its poller.
 pub(super) struct Files {
     endpoint: Endpoint,
-    /// Whether the poller is under way with something.
+    /// True while the poller leaves messages.
     in_flight: bool,
-    /// Whose processes were seen to go, until the poller has looked for their last words: of anybody on
-    /// rank 0, of rank 0 elsewhere.
+    /// Ranks whose processes were seen to end, until the poller has looked for their last messages: any rank on rank 0,
+    /// rank 0 elsewhere.
     ended: Vec<Rank>,
-    /// Whether messages cannot be moved any more.
+    /// True if messages cannot be moved any more.
     is_cut_off: bool,
-    /// What the poller does at its end, once it is to stop.
+    /// Final step of the poller, once it has to stop.
     stopping: Option<Retirement>,
-    /// Whether the poller has stopped.
+    /// True if the poller has stopped.
     stopped: bool,
 }
 
@@ -65,20 +65,20 @@ impl Medium for Files {
 /// The node of a rank whose messages go through marker files.
 pub(super) type FileNode = Node<Files>;
 
-/// What the poller has to know before it goes.
+/// The work of one round of the poller.
 pub(super) struct PollRound {
     pub(super) outgoing: Vec<OutgoingFile>,
     pub(super) coordinator_ended: bool,
-    /// Ranks whose processes were seen to go.
+    /// Ranks whose processes were seen to end.
     pub(super) ended: Vec<Rank>,
     pub(super) stopping: Option<Retirement>,
 }
 
-/// What of this rank's own messages is not needed any more.
+/// Messages of this rank that are not needed any more.
 pub(super) struct Discard {
     pub(super) up_to: u64,
     pub(super) keep: Vec<u64>,
-    /// Whether nobody has to be waited for.
+    /// True if no reader has to be waited for.
     pub(super) is_answered: bool,
 }
 
@@ -95,14 +95,14 @@ impl FileNode {
         Self::new(machines, medium, Condvars::default())
     }
 
-    /// Notes that the process of rank 0 has ended; its last words may still be unread.
+    /// Notes that the process of rank 0 has ended; its last messages may still be unread.
     pub(super) fn coordinator_ended(&self) {
         self.lock().medium.ended.push(Rank::ZERO);
         self.notifier.work();
     }
 
-    /// Notes that the process of a rank on this host has ended. Rank 0 looks for its last words first; the
-    /// others tell rank 0.
+    /// Notes that the process of a rank on this host has ended. Rank 0 looks for its last messages first; the others report
+    /// it to rank 0.
     pub(super) fn sibling_ended(&self, sibling: Rank) {
         let mut state = self.lock();
         if state.machines.coordinator.is_some() {
@@ -114,20 +114,20 @@ impl FileNode {
         }
     }
 
-    /// Whether rank 0 waits for the last words of somebody who is said to have ended.
+    /// Returns true if rank 0 waits for the last messages of a rank that is reported to have ended.
     pub(super) fn has_suspects(&self) -> bool {
         let state = self.lock();
         let coordinator = state.machines.coordinator.as_ref();
         coordinator.is_some_and(Coordinator::has_suspects)
     }
 
-    /// Notes that messages cannot be moved any more, so that nobody has to be waited for.
+    /// Notes that messages cannot be moved any more, so that no reader has to be waited for.
     pub(super) fn cut_off(&self) {
         self.lock().medium.is_cut_off = true;
         self.notifier.changed();
     }
 
-    /// Waits until `ready` has a result, whatever the poller is doing.
+    /// Waits until `ready` has a result, independently of the poller.
     pub(super) fn until<R>(
         &self,
         limit: Option<Duration>,
@@ -139,7 +139,7 @@ impl FileNode {
         })
     }
 
-    /// Waits until everything that was said has been left for the others; whether that was in time.
+    /// Waits until all messages have been left for the others, and returns true if that was in time.
     pub(super) fn flushed(&self, limit: Duration) -> bool {
         self.wait_until(Some(limit), |NodeState { medium, .. }| {
             (medium.endpoint.is_empty() && !medium.in_flight || medium.stopped).then_some(())
@@ -147,7 +147,7 @@ impl FileNode {
         .is_some()
     }
 
-    /// On rank 0, waits until all members have read everything; whether they have.
+    /// On rank 0, waits until all members have read everything, and returns true if they have.
     pub(super) fn all_read(&self, limit: Duration) -> bool {
         self.wait_until(Some(limit), |state| {
             let NodeState {
@@ -166,8 +166,8 @@ impl FileNode {
         .unwrap_or(false)
     }
 
-    /// On rank 0 of a world that fails while it forms, waits until everybody knows who has asked to be in
-    /// it, for `limit` at most.
+    /// On rank 0 of a world that fails while it forms, waits until all processes that have asked to join know it, for
+    /// `limit` at most.
     pub(super) fn all_told(&self, limit: Duration) {
         self.wait_until(Some(limit), |state| {
             let NodeState {
@@ -183,15 +183,15 @@ impl FileNode {
         });
     }
 
-    /// Orders the poller to stop once it has done what is left to do.
+    /// Stops the poller once it has done its remaining work.
     pub(super) fn stop(&self, how: Retirement) {
         self.lock().medium.stopping = Some(how);
         self.notifier.work();
     }
 
-    // What the poller does.
+    // Methods for the poller.
 
-    /// Waits for something to carry, for `pause` at most; being told to stop counts unless that is known.
+    /// Waits for messages to carry, for `pause` at most; an order to stop ends the wait unless it is known already.
     pub(super) fn wait_to_carry(&self, pause: Duration, knows_of_stop: bool) {
         self.wait_for_work(pause, |NodeState { medium, .. }| {
             !medium.endpoint.is_empty()
@@ -200,7 +200,7 @@ impl FileNode {
         });
     }
 
-    /// Starts a round of the poller: lets time pass, and hands out what is to be left.
+    /// Starts a round of the poller: lets time pass, and returns the messages to leave.
     pub(super) fn start_round(&self) -> PollRound {
         self.pass_time(self.lock());
         let mut state = self.lock();
@@ -226,25 +226,25 @@ impl FileNode {
         }
     }
 
-    /// Notes that everything handed out has been left for the others.
+    /// Notes that all messages of the round have been left for the others.
     pub(super) fn landed(&self) {
         self.lock().medium.in_flight = false;
         self.notifier.changed();
     }
 
-    /// Hands messages to the machines; what of this rank's own messages can go then.
+    /// Hands messages to the machines, and returns which of this rank's own messages can go then.
     pub(super) fn receive(&self, found: Vec<InboundMessage>) -> Discard {
         self.change(|state, now| deliver(state, found, now))
     }
 
-    /// Where all ranks run, once the world has formed; on rank 0.
+    /// Processes of all ranks, once the world has formed; on rank 0.
     pub(super) fn formed(&self) -> Option<Vec<ProcessId>> {
         let state = self.lock();
         let coordinator = state.machines.coordinator.as_ref()?;
         coordinator.is_open().then(|| coordinator.processes())
     }
 
-    /// Who has joined so far, and where they run; on rank 0.
+    /// Ranks that have joined so far, and their processes; on rank 0.
     pub(super) fn joined(&self) -> Vec<(Rank, ProcessId)> {
         let state = self.lock();
         let Some(coordinator) = &state.machines.coordinator else {
@@ -258,7 +258,7 @@ impl FileNode {
             .collect()
     }
 
-    /// Notes that the poller is gone.
+    /// Notes that the poller has stopped.
     pub(super) fn stopped(&self) {
         self.lock().medium.stopped = true;
         self.notifier.changed();
@@ -274,7 +274,7 @@ impl Endpoint {
     }
 }
 
-/// Hands messages to the machines; what of this rank's own messages can go then.
+/// Hands messages to the machines, and returns which of this rank's own messages can go then.
 fn deliver(state: &mut NodeState<Files>, found: Vec<InboundMessage>, now: Instant) -> Discard {
     let machines = &mut state.machines;
     let endpoint = &mut state.medium.endpoint;
@@ -314,7 +314,7 @@ fn deliver(state: &mut NodeState<Files>, found: Vec<InboundMessage>, now: Instan
     }
 }
 
-/// Handles what a process says that may or may not be a member.
+/// Handles a message of a process that may or may not be a member.
 fn on_message(
     endpoint: &mut CoordinatorEndpoint,
     coordinator: &mut Coordinator,
@@ -347,7 +347,7 @@ mod tests {
         let now = Instant::now();
         let mut coordinator = Coordinator::new(fixtures::world(4), now);
         let mut endpoint = CoordinatorEndpoint::default();
-        // By whom a letter is, and whom its join names.
+        // The author of a letter, and the process that its join names.
         let letters = [
             ((1, 10), (1, 10), true),
             ((2, 20), (3, 20), false),

@@ -1,4 +1,4 @@
-//! Begins calls of a member, hands in its contributions, and has their verdicts, each once.
+//! Begins calls of a member, hands in its contributions, and returns their verdicts, each once.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ impl Member {
         self.channel(channel)?.begin(call)
     }
 
-    /// The same also after a failure, which the call meets with when it is handed in.
+    /// Numbers a call even after a failure, which the call reports when it is handed in.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Member {
         Ok(())
     }
 
-    /// The verdict on one round, once it is there; a verdict is handed out once.
+    /// Returns the verdict on one round, once it has arrived; each verdict is returned once.
     pub fn take_verdict(&mut self, step: Step) -> Option<Result<Verdict, Error>> {
         match self.channel(step.channel) {
             Ok(channel) => channel.take_verdict(step),
@@ -54,8 +54,8 @@ impl Member {
         }
     }
 
-    /// Drops the verdict on a call that nobody here wants any more, now or when it comes. What others need of
-    /// this rank is done; where that cannot be, the call fails with `cause`.
+    /// Drops the verdict on a call whose result no caller here wants any more, now or when it arrives. This rank still does
+    /// its part for the others; if it cannot, the call fails with `cause`.
     pub fn abandon(&mut self, ticket: &Ticket, cause: Error, now: Instant) {
         self.now = now;
         let channel = self.channels.get_mut(&ticket.channel);

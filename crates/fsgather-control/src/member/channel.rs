@@ -14,23 +14,24 @@ use fsgather_core::{
 
 use crate::message::CallRequest;
 
-/// Interval at which rank 0 is told that a call gets on, at most;
+/// Interval between reports to rank 0 that a call makes progress; shorter if the time-out is short.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
-/// and at least so many times until it would be too late.
+/// Minimum number of such reports within a time-out.
 const STATUS_IN_TIME: u32 = 4;
 
-/// Interval at which rank 0 is told that nothing moves: at first, so that it knows of all when it is time to warn,
+/// Interval between reports to rank 0 that nothing moves in a call, at first, so that it knows of all when it is time to warn.
 const STALLED_EVERY: Duration = Duration::from_secs(10);
 
-/// and from here on, where warnings are as far apart.
+/// Age of a stall from which on its reports are this far apart, as warnings are.
 const STALLED_LATER: Duration = Duration::from_secs(30);
 
-/// Of so many calls it is known what rank 0 was told last.
+/// Number of calls for which the last report to rank 0 is remembered.
 const REPORTS: usize = 8;
 
-/// How often rank 0 has been told of a rest by the time it lasts so long; the times at which it warns are among
-/// those. It is told before another call runs out of time for that reason.
+/// Returns the number of reports to rank 0 that are due by the time a stall has lasted for `idle`; the times at which rank
+/// 0 warns are among theirs. If the time-out is short, the first is due after half of it, before another call times out for
+/// that reason.
 fn stall_reports(idle: Duration, timeout: Duration) -> u64 {
     let early = idle.min(STALLED_LATER).as_secs() / STALLED_EVERY.as_secs();
     let early = early + u64::from(early == 0 && idle >= timeout / 2);
@@ -42,15 +43,15 @@ fn stall_reports(idle: Duration, timeout: Duration) -> u64 {
 #[derive(Clone, Debug)]
 struct ContributedCall {
     call: Arc<Call>,
-    /// The last round to which it has contributed.
+    /// The last round to which this rank has contributed.
     round: Round,
-    /// How many further rounds its own payload takes.
+    /// Number of further rounds that its own payload takes.
     own_rounds: u32,
-    /// How many further rounds the call has, once that is decided.
+    /// Number of further rounds of the call, once that is decided.
     rounds: Option<u32>,
-    /// Whether rank 0 waits for word that all has been read.
+    /// True if rank 0 waits for the message that all has been read.
     acknowledge: bool,
-    /// Whether nobody here wants what comes of it.
+    /// True if no caller here wants the result.
     is_abandoned: bool,
 }
 
@@ -69,18 +70,18 @@ pub(super) struct Owed {
     pub(super) call: Arc<CallName>,
     /// Time for which nothing may move.
     pub(super) timeout: Duration,
-    /// Since when nothing has been heard.
+    /// Time since which nothing has been heard.
     since: Instant,
 }
 
 impl Owed {
-    /// When it is overdue, for those who wait so much longer.
+    /// Time at which it is overdue, with `grace` on top of the time-out.
     pub(super) fn due(&self, grace: Duration) -> Instant {
         Deadline::after(self.since, self.timeout.saturating_add(grace)).at()
     }
 }
 
-/// What rank 0 was last told of a call.
+/// The last report to rank 0 about a call.
 #[derive(Clone, Debug)]
 struct LastReport {
     at: Instant,
@@ -97,7 +98,7 @@ pub(super) struct Channel {
     calls: u64,
     /// The first call after all that rank 0 has decided, as far as is known.
     undecided: Epoch,
-    /// Whether rank 0 has said that it decides nothing more.
+    /// True if rank 0 has reported that it decides nothing more.
     is_settled: bool,
     failure: Option<Error>,
     verdicts: BTreeMap<Step, Verdict>,
@@ -107,11 +108,11 @@ pub(super) struct Channel {
     /// Number of bytes that this rank has moved for calls of this channel.
     bytes: u64,
     reports: BTreeMap<Epoch, LastReport>,
-    /// For how long nothing had moved in a call when rank 0 was last told so.
+    /// Idle time of each stalled call in its last report to rank 0.
     stalled: BTreeMap<Epoch, Duration>,
-    /// When rank 0 last said something about it, or began to owe an answer.
+    /// Time of rank 0's last message about this channel, or at which it began to owe an answer.
     heard: Instant,
-    /// Whether this rank leaves it as soon as nobody needs it for an abandoned call.
+    /// True if this rank leaves it as soon as no rank needs it for an abandoned call.
     is_retiring: bool,
 }
 
@@ -148,22 +149,22 @@ impl Channel {
         self.undecided
     }
 
-    /// Whether rank 0 has said that it decides nothing more.
+    /// Returns true if rank 0 has reported that it decides nothing more.
     pub(super) const fn is_settled(&self) -> bool {
         self.is_settled
     }
 
-    /// Notes that it has.
+    /// Notes that rank 0 decides nothing more.
     pub(super) const fn settle(&mut self) {
         self.is_settled = true;
     }
 
-    /// When rank 0 last said something about it, or began to owe an answer.
+    /// Time of rank 0's last message about this channel, or at which it began to owe an answer.
     pub(super) const fn heard(&self) -> Instant {
         self.heard
     }
 
-    /// Notes that rank 0 says something about it, or owes an answer from here on.
+    /// Notes that rank 0 has sent a message about this channel, or owes an answer from now on.
     pub(super) const fn mark_heard(&mut self, now: Instant) {
         self.heard = now;
     }
@@ -174,13 +175,12 @@ impl Channel {
         Some(&awaited.call)
     }
 
-    /// Since when rank 0 owes a verdict, if it does.
+    /// Time since which rank 0 owes a verdict, if it does.
     pub(super) fn awaiting_since(&self) -> Option<Instant> {
         self.awaited.values().map(|awaited| awaited.since).min()
     }
 
-    /// The verdict that is the first to be overdue, of those that rank 0 owes; `timeout` is that of calls
-    /// without one of their own.
+    /// The verdict that is the first to be overdue among those that rank 0 owes; `timeout` applies to calls without one of their own.
     pub(super) fn first_owed(&self, timeout: Duration) -> Option<Owed> {
         let owed = self.awaited.values().map(|awaited| Owed {
             call: awaited.call.clone(),
@@ -197,7 +197,7 @@ impl Channel {
         }
     }
 
-    /// The same whether it has failed or not.
+    /// Numbers a call, even after a failure.
     pub(super) fn number(&mut self, call: Call) -> Ticket {
         let epoch = self.next;
         self.next = epoch.next();
@@ -209,7 +209,7 @@ impl Channel {
         }
     }
 
-    /// Takes a contribution; what to say to rank 0.
+    /// Records a contribution, and returns the message to rank 0.
     pub(super) fn contribute(
         &mut self,
         ticket: &Ticket,
@@ -244,7 +244,7 @@ impl Channel {
         now: Instant,
     ) -> CallRequest {
         if self.awaited.is_empty() {
-            // What rank 0 said before does not count.
+            // Earlier messages of rank 0 do not count.
             self.heard = now;
         }
         let awaited = Awaited {
@@ -295,8 +295,8 @@ impl Channel {
         None
     }
 
-    /// Notes that nobody here wants what comes of a call; what to say to rank 0 now. With `cause` the call
-    /// fails if the others still need something of this rank.
+    /// Notes that no caller here wants the result of a call, and returns the message to rank 0, if one is due now. The call
+    /// fails with `cause` if the others still need data of this rank.
     pub(super) fn abandon(
         &mut self,
         epoch: Epoch,
@@ -329,14 +329,14 @@ impl Channel {
         self.go_on_without(epoch, now)
     }
 
-    /// Notes that this rank leaves the communicator, and wants nothing of it any more; what to say to rank 0
-    /// before.
+    /// Notes that this rank leaves the communicator and wants no more results of it, and returns the messages to rank 0
+    /// that come first.
     pub(super) fn retire(&mut self, now: Instant) -> Vec<CallRequest> {
         self.is_retiring = true;
         let started = self.started.values();
         let is_missed = |started: &ContributedCall| started.round.get() < started.own_rounds;
         if started.into_iter().any(is_missed) {
-            // The others need what it takes along.
+            // The others need payloads that are lost when this rank leaves.
             self.started.clear();
         }
         let wanted = self.started.iter();
@@ -348,22 +348,22 @@ impl Channel {
         wanted.into_iter().filter_map(abandon).collect()
     }
 
-    /// Whether others may need this rank for calls that it has abandoned.
+    /// Returns true if others may need this rank for calls that it has abandoned.
     pub(super) fn is_busy(&self) -> bool {
         let mut started = self.started.values();
-        // Whoever has come to where ranks meet has done all that there is to do for that.
+        // A rank that has come to a meeting has nothing more to do for it.
         let needs_more = |started: &ContributedCall| {
             started.is_abandoned && started.call.operation != Operation::Meet
         };
         self.failure.is_none() && started.any(needs_more)
     }
 
-    /// Whether this rank can leave now, which it wants to.
+    /// Returns true if this rank wants to leave and can leave now.
     pub(super) fn can_retire(&self) -> bool {
         self.is_retiring && !self.is_busy()
     }
 
-    /// Does what the others need of this rank in an abandoned call of which it has the last verdict.
+    /// Does what the others need of this rank in an abandoned call of which the last verdict has arrived.
     fn go_on_without(&mut self, epoch: Epoch, now: Instant) -> Option<CallRequest> {
         let channel = self.id;
         let started = self.started.get_mut(&epoch)?;
@@ -382,7 +382,7 @@ impl Channel {
         started.acknowledge.then_some(done)
     }
 
-    /// Fails all calls that are not decided, and all later ones; what to say to rank 0.
+    /// Fails all undecided calls and all later ones, and returns the messages to rank 0.
     pub(super) fn fail(&mut self, cause: &Error) -> Vec<CallRequest> {
         self.awaited.clear();
         self.failure.get_or_insert_with(|| cause.clone());
@@ -391,13 +391,13 @@ impl Channel {
             .filter(|(_, started)| started.is_abandoned)
             .map(|(epoch, _)| *epoch)
             .collect();
-        // Nothing more is handed in, so that it does not matter when.
+        // No more contributions follow, so any time will do.
         let now = self.heard;
         let without = |epoch| self.go_on_without(epoch, now);
         abandoned.into_iter().filter_map(without).collect()
     }
 
-    /// Notes that this rank gets on with a call of this time-out; what to say to rank 0, now and then.
+    /// Notes progress of this rank in a call with this time-out, and returns a report to rank 0 now and then.
     pub(super) fn progress(
         &mut self,
         activity: &Activity,
@@ -434,7 +434,7 @@ impl Channel {
         })
     }
 
-    /// Whether it is time to tell rank 0 that nothing has moved in a call for so long.
+    /// Returns true if it is time to report to rank 0 that nothing has moved in a call for `idle`.
     pub(super) fn tells_of_stall(
         &mut self,
         epoch: Epoch,
@@ -456,7 +456,7 @@ impl Channel {
         is_due
     }
 
-    /// Says that this rank has read all payloads of a call.
+    /// Notes that this rank has read all payloads of a call, and returns the message to rank 0.
     pub(super) fn done(&mut self, epoch: Epoch) -> CallRequest {
         self.reports.remove(&epoch);
         self.stalled.remove(&epoch);

@@ -1,4 +1,4 @@
-//! Remembers what a rank has published and not been told to remove: [`Keeping`].
+//! Remembers the payloads that a rank has published and was not asked to remove: [`Keeping`].
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// Notes what this rank has published for a call.
+    /// Notes the payload that this rank has published for a call.
     pub(super) fn publish(&mut self, channel: ChannelId, epoch: Epoch, leaves: Leaves) {
         if leaves.is_published() {
             let kept = Kept {
@@ -28,7 +28,7 @@ impl Keeping {
         }
     }
 
-    /// Notes that a call has succeeded: what its only reader removes is not this rank's business any more.
+    /// Notes that a call has succeeded: a payload that its only reader removes is not this rank's business any more.
     pub(super) fn decided(&mut self, channel: ChannelId, epoch: Epoch) {
         if let Some(kept) = self.payloads.get_mut(&(channel, epoch)) {
             kept.is_decided = true;
@@ -38,7 +38,7 @@ impl Keeping {
         }
     }
 
-    /// Notes that nobody needs the payload of a call any more.
+    /// Notes that no rank needs the payload of a call any more.
     pub(super) fn forget(&mut self, channel: ChannelId, epoch: Epoch) {
         self.payloads.remove(&(channel, epoch));
     }
@@ -56,7 +56,7 @@ impl Keeping {
         undecided
     }
 
-    /// Whether something is kept that goes with this rank.
+    /// Returns true if a payload is kept that goes with this rank.
     pub(super) fn is_alone(&self) -> bool {
         let mut payloads = self.payloads.values();
         payloads.any(|kept| kept.leaves == Leaves::WithOwner)

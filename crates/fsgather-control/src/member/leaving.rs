@@ -1,4 +1,4 @@
-//! Lets a member leave, or stay for those who read; and rank 0 likewise.
+//! Lets a member leave, or stay until its payloads have been read; and rank 0 likewise.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use fsgather_core::{ChannelId, Epoch, Error, PeerFailure};
 use super::{Farewell, GRACE, Member, MemberAction, staying::Staying};
 use crate::message::EndRequest;
 
-/// Time for which a rank that is the first to fail, or has waited for rank 0 in vain, stays for those who read what it
-/// keeps, while they do not get on.
+/// Maximum time that a rank stays for its readers without progress of theirs, if it is the first to fail or has waited for
+/// rank 0 in vain.
 const FAILING_TIME_LIMIT: Duration = Duration::from_secs(10);
 
 impl Member {
-    /// Says that this rank goes. Whoever still waits here for a verdict is told that this is the end.
+    /// Reports that this rank leaves. Threads that still wait here for a verdict get the error that the world is closed.
     pub fn leave(&mut self, cause: Option<Error>) {
         let cause = cause.map(Error::cut_to_size);
         self.send(EndRequest::Leave { cause });
@@ -21,14 +21,14 @@ impl Member {
         }
     }
 
-    /// Says that this rank makes no more calls, as [`leave`](Member::leave) does, and stays
-    /// [as long as it is needed](Member::is_needed): until all has been read that others can get from it
-    /// alone; where it `looks_after_all`, as on rank 0, until all has been read.
+    /// Reports that this rank makes no more calls, as [`leave`](Member::leave) does, and stays [as long as it is
+    /// needed](Member::is_needed): until the others have read all payloads that only this rank can provide; with
+    /// `looks_after_all`, as on rank 0, until all payloads have been read.
     pub fn stay(&mut self, cause: Option<Error>, looks_after_all: bool, now: Instant) {
         self.now = now;
         let cause = cause.map(Error::cut_to_size);
         let is_first_to_fail = cause.is_some() && self.failure(ChannelId::WORLD).is_none();
-        // Rank 0 says when the time is over; only where that says nothing at all it is over by itself.
+        // Rank 0 reports the end of the stay; the time limit is for a rank 0 that says nothing at all.
         let timeout = if is_first_to_fail || self.has_given_up {
             FAILING_TIME_LIMIT.min(self.timeout)
         } else {
@@ -45,14 +45,14 @@ impl Member {
         }
     }
 
-    /// Whether this rank, which makes no more calls, has to stay.
+    /// Returns true if this rank, which makes no more calls, has to stay.
     #[must_use]
     pub fn is_needed(&self) -> bool {
         let is_over = self.farewell.is_some() || self.lost.is_some();
         !is_over && self.staying.as_ref().is_some_and(Staying::is_needed)
     }
 
-    /// Ends a stay because somebody wants this process to end.
+    /// Ends a stay because the user wants this process to end.
     pub(super) fn interrupt_stay(&mut self, cause: &Error) {
         let why = match cause {
             Error::PeerFailed {
@@ -66,15 +66,15 @@ impl Member {
         self.actions.extend(said.map(MemberAction::Warn));
     }
 
-    /// Says that this rank goes, if it has stayed.
+    /// Reports that this rank leaves, if it has stayed.
     pub fn end_stay(&mut self) {
         if self.staying.take().is_some() {
             self.send(EndRequest::Leave { cause: None });
         }
     }
 
-    /// Of each communicator that this rank is in, the first call after all that were decided, where that is
-    /// certain: for who `looks_after_all`, as rank 0 does, everywhere, for others where rank 0 has said that it
+    /// For each communicator of this rank, the first call after all decided ones, if that is certain: with
+    /// `looks_after_all`, as on rank 0, for all communicators, otherwise for those of which rank 0 has reported that it
     /// decides nothing more.
     #[must_use]
     pub fn undecided(&self, looks_after_all: bool) -> Vec<(ChannelId, Epoch)> {
@@ -85,7 +85,7 @@ impl Member {
             .collect()
     }
 
-    /// Has the payloads removed that this rank has published for calls that will never be decided.
+    /// Removes the payloads that this rank has published for calls that will never be decided.
     pub(super) fn forget_undecided(&mut self, channel: ChannelId) {
         if let Some(channel) = self.channels.get_mut(&channel) {
             channel.settle();
@@ -104,7 +104,7 @@ impl Member {
         });
         let why = self.why_rank_0_left().cloned();
         for id in self.channel_ids() {
-            // Of groups that this rank has left it does not know what was decided, nor of any since it stays.
+            // A rank receives no decisions for groups that it has left, nor any once it stays.
             if self.staying.is_none() {
                 self.forget_undecided(id);
             }
@@ -115,7 +115,7 @@ impl Member {
         }
     }
 
-    /// What rank 0 has failed with before it left, as far as is known: of a group it is the end as well.
+    /// The failure because of which rank 0 left, as far as is known: groups end by it as well.
     pub(super) fn why_rank_0_left(&self) -> Option<&Error> {
         let left_for_it = matches!(self.farewell, Some(Farewell::Disorderly));
         let failure = self.failure(ChannelId::WORLD).filter(|_| left_for_it);

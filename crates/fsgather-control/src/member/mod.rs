@@ -32,13 +32,13 @@ use crate::message::{
     ToMember,
 };
 
-/// How much longer than the time-out a member waits for rank 0 to say that it has passed.
+/// Time beyond the time-out that a member waits for rank 0 to report that it has passed.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What a member wants done.
+/// An action for the owner of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberAction {
-    /// Say something to rank 0.
+    /// Send a message to rank 0.
     Send(ToCoordinator),
     /// Remove this rank's own payload of a call.
     Reclaim {
@@ -47,20 +47,20 @@ pub enum MemberAction {
         /// The call.
         epoch: Epoch,
     },
-    /// Tell the user something.
+    /// Show the user a message.
     Warn(String),
-    /// Note something in passing.
+    /// Log a message.
     Note(String),
-    /// Look at the own process, or at a neighbour's, and [say](Member::seen) what is seen.
+    /// Look at the own process, or at a neighbour's, and [report](Member::seen) the result.
     Look {
-        /// Which order this follows.
+        /// Number of the order that this follows.
         number: u64,
-        /// At whom, if not at the own process.
+        /// The neighbour to look at, if not the own process.
         neighbour: Option<Neighbour>,
     },
 }
 
-/// How the end came.
+/// Manner in which the world ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Farewell {
     /// All ranks closed in good order.
@@ -77,26 +77,26 @@ pub struct Member {
     coordinator: Peer,
     timeout: Duration,
     channels: BTreeMap<ChannelId, Channel>,
-    /// The latest time that it was told.
+    /// The latest time passed to it.
     now: Instant,
-    /// When rank 0 last said anything, or this rank came to the end.
+    /// Time of rank 0's last message, or at which this rank came to the end.
     heard: Instant,
     doing: Activity,
-    /// Since when this rank comes to the orderly end.
+    /// Time at which this rank came to the orderly end.
     closing: Option<Instant>,
-    /// Where this rank has come to the end, as long as others may need it for calls that it has abandoned.
+    /// Site of this rank's close, while others may need the rank for calls that it has abandoned.
     close_at: Option<Site>,
     farewell: Option<Farewell>,
     lost: Option<String>,
-    /// Whether it has waited for rank 0 in vain.
+    /// True if it has waited for rank 0 in vain.
     has_given_up: bool,
     /// The reason why everything was ended from here, groups made later included.
     interrupted: Option<Error>,
-    /// What it has published and has not been told to remove.
+    /// Payloads that it has published and was not asked to remove.
     keeping: Keeping,
-    /// For whom it stays, once it makes no more calls.
+    /// The readers for which it stays, once it makes no more calls.
     staying: Option<Staying>,
-    /// What nothing moves in, of what goes from rank to rank.
+    /// The call in which no payload moves from rank to rank, if there is one.
     stall: Option<StalledCall>,
     silence: Silence,
     watching: Watching,
@@ -129,7 +129,7 @@ impl Member {
         }
     }
 
-    /// The same, where it can see the process of rank 0.
+    /// Adds where the process of rank 0 can be seen.
     #[must_use]
     pub fn beside(self, root: Neighbour) -> Self {
         Self {
@@ -138,24 +138,24 @@ impl Member {
         }
     }
 
-    /// What has to be done since the last time this was asked, in order.
+    /// Returns the actions since the last call of this, in order.
     pub fn take_actions(&mut self) -> Vec<MemberAction> {
         std::mem::take(&mut self.actions)
     }
 
-    /// Whether something has to be done.
+    /// Returns true if there are actions to do.
     #[must_use]
     pub fn has_actions(&self) -> bool {
         !self.actions.is_empty()
     }
 
-    /// How the world ended for this member, if it has.
+    /// Manner in which the world ended for this member, if it has.
     #[must_use]
     pub fn farewell(&self) -> Option<Farewell> {
         self.farewell
     }
 
-    /// Whether rank 0 is gone without a goodbye.
+    /// Returns true if rank 0 is gone without a goodbye.
     #[must_use]
     pub fn has_lost_coordinator(&self) -> bool {
         self.lost.is_some()
@@ -167,7 +167,7 @@ impl Member {
         self.channels.get(&channel)?.failure()
     }
 
-    /// What this rank is doing, as far as it has told.
+    /// This rank's activity, as far as it has reported it.
     #[must_use]
     pub fn doing(&self) -> Activity {
         self.doing.clone()
@@ -218,8 +218,7 @@ impl Member {
         Ok(())
     }
 
-    /// Takes part in a group no more, once the others do not need this rank any more for calls to which it has
-    /// contributed.
+    /// Leaves a group as soon as the others do not need this rank any more for calls to which it has contributed.
     pub fn retire(&mut self, id: ChannelId, now: Instant) {
         if id == ChannelId::WORLD {
             return;
@@ -232,7 +231,7 @@ impl Member {
         }
     }
 
-    /// Handles what rank 0 says.
+    /// Handles a message of rank 0.
     pub fn on_message(&mut self, message: ToMember, now: Instant) {
         self.now = now;
         self.heard = now;
@@ -293,7 +292,7 @@ impl Member {
         }
     }
 
-    /// Says that this rank cannot go on with a call; rank 0 decides what everybody returns.
+    /// Reports that this rank cannot continue a call; rank 0 decides the result for all ranks.
     pub fn fail(&mut self, channel: ChannelId, cause: Error, activity: Activity) {
         self.send(CallRequest::Fail {
             channel,
@@ -303,7 +302,7 @@ impl Member {
         });
     }
 
-    /// Fails all communicators here and now, those that are to come as well, and tells rank 0.
+    /// Fails all communicators here and now, future ones as well, and reports it to rank 0.
     pub fn interrupt(&mut self, cause: &Error) {
         self.interrupted.get_or_insert_with(|| cause.clone());
         self.interrupt_stay(cause);
@@ -312,7 +311,7 @@ impl Member {
         }
     }
 
-    /// Fails one communicator here and now, and tells rank 0.
+    /// Fails one communicator here and now, and reports it to rank 0.
     pub fn interrupt_channel(&mut self, id: ChannelId, cause: &Error) {
         if self.failure(id).is_none() {
             self.fail(id, cause.clone(), self.doing.clone());
@@ -320,12 +319,12 @@ impl Member {
         }
     }
 
-    /// Makes a communicator fail here, whatever rank 0 says; for when it does not answer.
+    /// Makes a communicator fail here without rank 0, for when that does not answer.
     pub fn give_up(&mut self, channel: ChannelId, cause: &Error) {
         self.fail_channel(channel, cause);
     }
 
-    /// Notes that this rank is at work on a call, which may have a time-out of its own, and tells rank 0 now and then.
+    /// Notes that this rank is at work on a call, which may have a time-out of its own, and reports it to rank 0 now and then.
     ///
     /// # Errors
     ///
@@ -383,7 +382,7 @@ impl Member {
         self.look_at_silence(now);
     }
 
-    /// Says that this rank has read all payloads of a call.
+    /// Reports that this rank has read all payloads of a call.
     pub fn done(&mut self, channel: ChannelId, epoch: Epoch) {
         self.doing.phase = Phase::Computing;
         if let Some(channel) = self.channels.get_mut(&channel) {
@@ -392,8 +391,7 @@ impl Member {
         }
     }
 
-    /// Says that this rank has come to the orderly end, once the others do not need it any more for calls that
-    /// it has abandoned.
+    /// Reports that this rank has come to the orderly end, once the others do not need it any more for calls that it has abandoned.
     pub fn close(&mut self, site: Site, now: Instant) {
         self.closing = Some(now);
         self.close_at = Some(site);
@@ -402,12 +400,12 @@ impl Member {
         self.close_if_free();
     }
 
-    /// Tells rank 0 of the end of another process on this host.
+    /// Reports the end of another process on this host to rank 0.
     pub fn sibling_exited(&mut self, rank: Rank) {
         self.send(EndRequest::SiblingExited { rank });
     }
 
-    /// Says what this rank has seen when it was told to look: at `who`, itself or a neighbour.
+    /// Reports what this rank saw when it was asked to look at `who`, itself or a neighbour.
     pub fn seen(&mut self, number: u64, who: Rank, whereabouts: Option<Whereabouts>) {
         if number == OWN_LOOK {
             return self.watching.see(whereabouts);
@@ -424,7 +422,7 @@ impl Member {
         if step.round == Round::VERDICT {
             self.keeping.decided(step.channel, step.epoch);
         }
-        // What comes of calls of a group that this rank has left is nobody's business here.
+        // A group that this rank has left is not in `channels`: the results of its calls are dropped.
         let channel = self.channels.get_mut(&step.channel);
         if let Some(message) = channel.and_then(|channel| channel.release(step, verdict, now)) {
             self.send(message);
@@ -441,7 +439,7 @@ impl Member {
         }
     }
 
-    /// Leaves a group, or comes to the end, if that had to wait for what may just have happened on a channel.
+    /// Leaves a group, or comes to the end, if that had to wait for an event on a channel.
     fn go_if_free(&mut self, id: ChannelId) {
         if self.channels.get(&id).is_some_and(Channel::can_retire) {
             self.channels.remove(&id);

@@ -1,7 +1,7 @@
-//! A rank 0 that says nothing while others wait for its word: [`Silence`]. Pure.
+//! A rank 0 that says nothing while others wait for its answer: [`Silence`]. Pure.
 //!
-//! Rank 0 warns of ranks that keep the others waiting. Nobody does when it is rank 0 that is stopped, so a member
-//! that waits and has heard nothing for long asks it whether it is there.
+//! Rank 0 warns of ranks that keep the others waiting. If rank 0 itself is stopped, no rank does, so a member that waits
+//! and has heard nothing for long asks it whether it is there.
 
 use std::{
     sync::Arc,
@@ -10,10 +10,10 @@ use std::{
 
 use fsgather_core::{CallName, ChannelId, Deadline, FIRST_WARNING, warning_after};
 
-/// When rank 0 has said nothing for so long it is asked, so that it has answered when it is time to warn.
+/// Silence of rank 0 after which it is asked, so that it can answer before it is time to warn.
 const ASK_AT: Duration = Duration::from_secs(20);
 
-/// So long after it was last noted that nothing moves, something may.
+/// Time after a report that nothing moves for which that counts as still true.
 const STILL: Duration = Duration::from_secs(2);
 
 /// A call whose payloads go from rank to rank, and in which nothing moves.
@@ -27,7 +27,7 @@ pub(super) struct StalledCall {
 }
 
 impl StalledCall {
-    /// One in which nothing has moved for so long `now`, and which times out when nothing has moved for its time-out.
+    /// A call in which nothing has moved for `idle` at `now`, and which times out once nothing has moved for `timeout`.
     pub(super) fn new(
         channel: ChannelId,
         call: Arc<CallName>,
@@ -43,7 +43,7 @@ impl StalledCall {
         }
     }
 
-    /// The communicator that it is a call of.
+    /// The communicator of the call.
     pub(super) const fn channel(&self) -> ChannelId {
         self.channel
     }
@@ -52,31 +52,31 @@ impl StalledCall {
         &self.call
     }
 
-    /// Since when nothing has moved, if that is so still.
+    /// Time since which nothing has moved, if that is still so.
     pub(super) fn since(&self, now: Instant) -> Option<Instant> {
         let is_fresh = now.saturating_duration_since(self.noted) < STILL;
         is_fresh.then_some(self.since)
     }
 
-    /// When it times out, if nothing has moved still.
+    /// Time at which it times out, if still nothing has moved.
     pub(super) fn times_out_at(&self, now: Instant) -> Option<Instant> {
         Some(Deadline::after(self.since(now)?, self.timeout).at())
     }
 }
 
-/// What is to be done about rank 0's silence.
+/// An action because of rank 0's silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Ask it whether it is there.
     Ask,
-    /// Tell the user that it has said nothing for so long.
+    /// Tell the user for how long it has said nothing.
     Warning(Duration),
 }
 
-/// What has been done about rank 0's silence.
+/// The steps taken because of rank 0's silence.
 #[derive(Clone, Debug)]
 pub(crate) struct Silence {
-    /// When rank 0 last said something.
+    /// Time at which rank 0 last said something.
     heard: Instant,
     is_asked: bool,
     next_warning: Duration,
@@ -91,7 +91,7 @@ impl Silence {
         }
     }
 
-    /// What is due now, once, for who has waited `since` then and last `heard` from rank 0 then.
+    /// Returns the action that is due now, once, for a caller that waits since `since` and last heard from rank 0 at `heard`.
     pub(crate) fn look(&mut self, since: Instant, heard: Instant, now: Instant) -> Option<Due> {
         if heard > self.heard {
             *self = Self::new(heard);
@@ -113,13 +113,13 @@ impl Silence {
         Some(Due::Warning(silent))
     }
 
-    /// When the next warning will be due, once rank 0 has not answered.
+    /// Time of the next warning, once rank 0 has not answered.
     pub(super) fn warns(&self, since: Instant, heard: Instant) -> Option<Instant> {
         let is_silent = self.is_asked && heard <= self.heard;
         is_silent.then(|| since.max(self.heard) + self.next_warning)
     }
 
-    /// When something will be due, for who has waited `since` then.
+    /// Time of the next action, for a caller that waits since `since`.
     pub(super) fn due(&self, since: Instant) -> Instant {
         let pause = if self.is_asked {
             self.next_warning

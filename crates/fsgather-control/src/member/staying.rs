@@ -1,25 +1,25 @@
-//! A rank that makes no more calls and stays for those who read what it keeps: [`Staying`].
+//! A rank that makes no more calls and stays until its payloads have been read: [`Staying`].
 
 use std::time::{Duration, Instant};
 
 use fsgather_core::{Peer, WaitEnd, duration_text};
 
-/// When it is said for whom this rank stays: a process that does not end is a riddle.
+/// Time after which this rank first reports for which readers it stays: a process that does not end is a riddle.
 const FIRST_WARNING: Duration = Duration::from_secs(5);
 
-/// Interval at which it is said again.
+/// Interval between these reports.
 const WARN_EVERY: Duration = Duration::from_secs(30);
 
-/// So many readers are named, no more.
+/// Maximum number of readers that a message names.
 const NAMED: usize = 8;
 
-/// For whom a rank stays, and for how long.
+/// The readers for which a rank stays, and the time limit.
 #[derive(Clone, Debug)]
 pub(super) struct Staying {
-    /// Who has still to read; not known at first.
+    /// Ranks that have still to read; not known at first.
     by: Option<Vec<Peer>>,
     since: Instant,
-    /// When one of them last got on, as far as is known.
+    /// Time at which a reader last made progress, as far as is known.
     moved: Instant,
     timeout: Duration,
     next_warning: Instant,
@@ -27,7 +27,7 @@ pub(super) struct Staying {
 }
 
 impl Staying {
-    /// Stays for those whom rank 0 is going to name, for `timeout` without progress at most.
+    /// Stays for the readers that rank 0 is going to name, for at most `timeout` without progress.
     pub(super) fn new(timeout: Duration, now: Instant) -> Self {
         Self {
             by: None,
@@ -39,23 +39,23 @@ impl Staying {
         }
     }
 
-    /// Since when this rank stays.
+    /// Time since which this rank stays.
     pub(super) const fn since(&self) -> Instant {
         self.since
     }
 
-    /// Rank 0 says who has still to read, because that has changed or somebody got on.
+    /// Takes rank 0's list of ranks that have still to read; it sends one if that has changed or a reader made progress.
     pub(super) fn needed(&mut self, by: Vec<Peer>, now: Instant) {
         self.by = Some(by);
         self.moved = now;
     }
 
-    /// Whether somebody has still to read, or that is not known yet.
+    /// Returns true if a rank has still to read, or that is not known yet.
     pub(super) fn is_needed(&self) -> bool {
         !self.is_over && self.by.as_ref().is_none_or(|by| !by.is_empty())
     }
 
-    /// Lets time pass; what to tell the user.
+    /// Lets time pass, and returns a message for the user, if one is due.
     pub(super) fn tick(&mut self, now: Instant) -> Option<String> {
         if !self.is_needed() {
             return None;
@@ -85,7 +85,7 @@ impl Staying {
         ))
     }
 
-    /// Somebody wants this process to end; what to tell the user.
+    /// Ends the stay because the user wants this process to end, and returns a message for the user.
     pub(super) fn interrupt(&mut self, why: &str) -> Option<String> {
         let is_needed = self.is_needed();
         self.is_over = true;
@@ -103,18 +103,18 @@ impl Staying {
         }
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// Time at which [`tick`](Self::tick) has something to do.
     pub(super) fn next_tick(&self) -> Option<Instant> {
         let due = [self.next_warning].into_iter().chain(self.end()).min();
         due.filter(|_| self.is_needed())
     }
 
-    /// When it is over in any case, if that is a time that will come.
+    /// Time at which the stay ends in any case; `None` if that is out of range.
     fn end(&self) -> Option<Instant> {
         self.moved.checked_add(self.timeout)
     }
 
-    /// Those who have still to read, and the verb that fits; nothing if that is not known.
+    /// The ranks that have still to read, and the verb that fits; `None` if they are not known.
     fn readers(&self) -> Option<String> {
         let by = self.by.as_deref()?;
         let named: Vec<String> = by.iter().take(NAMED).map(Peer::to_string).collect();

@@ -14,7 +14,7 @@ use super::{
 use crate::message::Probe;
 
 impl Member {
-    /// Lets time pass: gives up on a rank 0 that is long overdue with what it owes.
+    /// Lets time pass: gives up on a rank 0 whose answer is long overdue.
     pub fn tick(&mut self, now: Instant) {
         self.now = now;
         self.look_at_silence(now);
@@ -62,7 +62,7 @@ impl Member {
         }
     }
 
-    /// When [`tick`](Member::tick) has to be called next, if nothing else happens before.
+    /// Time of the next call of [`tick`](Member::tick), if nothing else happens before.
     #[must_use]
     pub fn next_tick(&self) -> Option<Instant> {
         let overdue = self.overdue_at();
@@ -75,19 +75,19 @@ impl Member {
         due.chain(staying.and_then(Staying::next_tick)).min()
     }
 
-    /// When the first of the communicators gives up on rank 0.
+    /// Time at which the first of the communicators gives up on rank 0.
     fn overdue_at(&self) -> Option<Instant> {
         let channels = self.channels.values();
         channels.filter_map(|channel| self.due(channel)).min()
     }
 
-    /// When it is told next that rank 0 says nothing, if it goes on saying nothing to one who waits `since` then.
+    /// Time of the next report that rank 0 says nothing, if it stays silent for a rank that waits since `since`.
     fn silence_told_at(&self, overdue: Option<Instant>, since: Option<Instant>) -> Option<Instant> {
         let warning = since.and_then(|since| self.silence.warns(since, self.heard));
         overdue.into_iter().chain(warning).min()
     }
 
-    /// Since when this rank waits for word of rank 0, if it does.
+    /// Time since which this rank waits for a message of rank 0, if it does.
     fn waiting_since(&self) -> Option<Instant> {
         let is_over = self.farewell.is_some() || self.lost.is_some();
         let channels = self.channels.values();
@@ -105,13 +105,13 @@ impl Member {
             .filter(|_| !is_over)
     }
 
-    /// Says what warnings call ranks, from now on.
+    /// Sets the names of ranks in warnings from now on.
     pub fn name_ranks(&mut self, names: &RankNames) {
         self.watching.name_ranks(names);
     }
 
-    /// Asks a rank 0 that has said nothing for long whether it is there, and warns if it does not answer: only it
-    /// could tell whom all wait for.
+    /// Asks a rank 0 that has said nothing for long whether it is there, and warns if it does not answer: only rank 0 could
+    /// tell which ranks all wait for.
     pub(super) fn look_at_silence(&mut self, now: Instant) {
         self.now = now;
         let since = self.waiting_since();
@@ -153,9 +153,9 @@ impl Member {
         }
     }
 
-    /// When rank 0 is overdue with what it owes of a channel.
+    /// Time at which rank 0 is overdue with an answer for a channel.
     fn due(&self, channel: &Channel) -> Option<Instant> {
-        // Rank 0 knows of the closing once nothing has to be done before.
+        // Rank 0 learns of the close only once no abandoned call needs this rank any more.
         let is_closing = self.closing.is_some() && self.close_at.is_none();
         let is_closing = is_closing && self.farewell.is_none() && self.lost.is_none();
         let is_end = is_closing && channel.id() == ChannelId::WORLD && channel.failure().is_none();
@@ -169,7 +169,7 @@ impl Member {
     }
 }
 
-/// A call of a communicator, as messages name it. Rank 0, which knows the ranks of a group, would say which.
+/// Name of a call of a communicator in messages. Rank 0, which knows the ranks of a group, would name them.
 fn name_of(id: ChannelId, call: &CallName) -> String {
     match id {
         ChannelId::WORLD => call.to_string(),

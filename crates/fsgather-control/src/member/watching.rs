@@ -1,7 +1,7 @@
 //! A look at the process of a rank 0 that says nothing, by a rank of its host: [`Watching`]. Pure.
 //!
-//! What others are doing rank 0 asks them. When it is stopped nobody asks, so that a neighbour looks itself, shortly before it
-//! warns or gives rank 0 up.
+//! Rank 0 asks other ranks what they are doing. If rank 0 is stopped, no rank asks: a neighbour then looks at its process
+//! itself, shortly before it warns or gives rank 0 up.
 
 use std::{
     sync::Arc,
@@ -10,25 +10,25 @@ use std::{
 
 use fsgather_core::{Neighbour, Rank, RankNames, RollCall, ThreadState, Whereabouts};
 
-/// How long before something is told of it rank 0 is looked at.
+/// Lead time of a look at rank 0 before its silence is reported.
 const LEAD: Duration = Duration::from_secs(2);
 
-/// Tells these looks from those that rank 0 orders.
+/// Number that tells these looks from those that rank 0 orders.
 pub(super) const OWN_LOOK: u64 = u64::MAX;
 
-/// What is known of rank 0's process.
+/// State of the look at rank 0's process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watching {
-    /// Where it can be seen.
+    /// The process to look at, if this one can see it.
     root: Option<Neighbour>,
     looked: Option<Instant>,
     seen: Option<ThreadState>,
-    /// What messages call ranks.
+    /// Names of ranks in messages.
     names: RankNames,
 }
 
 impl Watching {
-    /// Of this process.
+    /// Watches this process.
     pub(super) fn of(root: Neighbour) -> Self {
         Self {
             root: Some(root),
@@ -36,29 +36,29 @@ impl Watching {
         }
     }
 
-    /// Says what messages call ranks.
+    /// Sets the names of ranks in messages.
     pub(super) fn name_ranks(&mut self, names: &RankNames) {
         self.names = names.clone();
     }
 
-    /// What messages call ranks.
+    /// Names of ranks in messages.
     pub(super) const fn names(&self) -> &RankNames {
         &self.names
     }
 
-    /// Whether rank 0, last heard of then, has been silent for so long that something may be told of it soon.
+    /// Returns true if rank 0, last heard of at `heard`, has been silent for long enough that its silence may be reported soon.
     pub(super) fn is_worth_a_look(&self, heard: Instant, now: Instant) -> bool {
         self.root.is_some() && now.saturating_duration_since(heard) >= LEAD
     }
 
-    /// When to look, if something is told then.
+    /// Time of the next look, if the silence is reported at `told`.
     pub(super) fn due(&self, told: Instant) -> Option<Instant> {
         self.root?;
         let due = told.checked_sub(LEAD)?;
         self.looked.is_none_or(|at| at < due).then_some(due)
     }
 
-    /// At whom to look now, which is so once.
+    /// Returns the process to look at now, once for each report.
     pub(super) fn take_look(&mut self, told: Instant, now: Instant) -> Option<Neighbour> {
         self.due(told).filter(|due| *due <= now)?;
         self.looked = Some(now);
@@ -66,12 +66,12 @@ impl Watching {
         self.root
     }
 
-    /// Takes what was seen.
+    /// Stores the result of a look.
     pub(super) fn see(&mut self, whereabouts: Option<Whereabouts>) {
         self.seen = whereabouts.and_then(|its| its.state);
     }
 
-    /// What is to be told of rank 0.
+    /// The state of rank 0 for messages.
     pub(super) fn roll_call(&self) -> RollCall {
         let seen = self.seen.clone();
         let seen = seen.map(|state| Arc::new(Whereabouts::silent(Some(state))));

@@ -1,31 +1,32 @@
 //! Payloads directly from rank to rank, through memory and sockets alone: [`Mesh`].
 //!
-//! The star of the control plane agrees on what is to be moved; the mesh moves it. Each rank listens, and
-//! tells those that it exchanges payloads with where ([`Mesh::address`], [`Mesh::know`]). Then there are two ways:
+//! The star of the control plane agrees on what is to be moved; the mesh moves it. Each rank listens, and reports its
+//! address to the ranks that it exchanges payloads with ([`Mesh::address`], [`Mesh::know`]). Then there are two ways:
 //!
-//! - a [ring](Mesh::ring) brings everybody's payload to everybody, from neighbour to neighbour;
+//! - a [ring](Mesh::ring) brings the payloads of all members to all members, from neighbour to neighbour;
 //! - a [pull](Mesh::pull) fetches one payload from the rank that [offers](Mesh::offer) it.
 //!
 //! # Links
 //!
-//! A *link* is one TCP connection from one rank to another, for transfers that the first one begins. It is
-//! authenticated and encrypted like connections of the control plane, unless it does not leave the host. One transfer at a time goes over it; when that ended well the link is kept for the
-//! next one, else it is closed. So a transfer that stalls or fails is no other's business, and what a
-//! receiver does not want yet stays with its sender. `docs/design/links.md` has the bytes.
+//! A *link* is one TCP connection from one rank to another, for transfers that the first one begins. It is authenticated
+//! and encrypted like connections of the control plane, unless it does not leave the host. It carries one transfer at a
+//! time; a link is kept for the next one if the transfer ended well, and closed otherwise. So a transfer that stalls or
+//! fails does not affect others, and payloads that a receiver does not want yet stay with their sender.
+//! `docs/design/links.md` has the bytes.
 //!
 //! # Threads
 //!
-//! One runtime, run by whoever waits (see `tcp::runtime`). Callers' buffers are borrowed, never copied, and
-//! their `progress` is called outside of the runtime.
+//! There is one runtime, run by the thread that waits (see `tcp::runtime`). Callers' buffers are borrowed, never copied,
+//! and their `progress` is called outside of the runtime.
 //!
-//! # Here
+//! # Modules
 //!
-//! - `stream`, `header`: what goes over a link, as bytes (pure).
+//! - `stream`, `header`: the bytes that go over a link (pure).
 //! - `link`: one connection. `pool`: those that are not used. `dial`, `attend`: the two sides of one.
-//! - `ring`, `course` (pure): who receives what from whom in it; `inflow` and `outflow`, its two sides; `incoming`, what
-//!   comes; `host_memory`, in which members of a host hand it on;
-//!   `pull`, of one payload: `fetch`, what comes of it, `ahead`, before it is wanted; `offers`.
-//! - `stalls`: transfers in which nothing moves. `core`: what they share. `engine`: what runs them.
+//! - `ring`, `course` (pure): its routes; `inflow` and `outflow`, its two sides; `incoming`, the data that arrives;
+//!   `host_memory`, in which members of a host hand it on;
+//!   `pull`, of one payload: `fetch`, its data, `ahead`, before it is wanted; `offers`.
+//! - `stalls`: transfers in which nothing moves. `core`: their shared state. `engine`: runs them.
 
 mod config;
 mod course;
@@ -52,7 +53,7 @@ mod outflow;
 mod pull;
 mod ring;
 
-/// Reads any bytes as what begins a transfer, for fuzzers.
+/// Reads any bytes as the beginning of a transfer, for fuzzers.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn try_reading(bytes: &[u8]) {
     header::try_reading(bytes);
@@ -69,7 +70,7 @@ pub use outflow::Begun;
 pub use pull::Pull;
 pub use ring::RingPart;
 
-/// To whom the member of a ring at `place` sends, by their places; `hosts` are those of [`RingPart`].
+/// Places of the members to which the member of a ring at `place` sends; `hosts` are those of [`RingPart`].
 #[must_use]
 pub fn neighbours(place: usize, hosts: &[usize]) -> Vec<usize> {
     let course = course::Course::of(place, hosts).unwrap_or_default();
@@ -96,16 +97,16 @@ use stream::StreamOrigin;
 /// Number of bytes that are received or sent, and hashed, at a time: few enough to be in the cache still.
 const PIECE: usize = 256 << 10;
 
-/// After so many bytes the caller is told.
+/// Number of bytes after which progress is reported to the caller.
 const REPORT: u64 = 1 << 20;
 
-/// The caller is told at least this often.
+/// Maximum time between progress reports to the caller.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// What came of a try to move something.
+/// Result of a try to move bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TransferStep {
-    /// So many bytes.
+    /// This many bytes have moved.
     Moved(usize),
     /// The link is not ready.
     Blocked,
@@ -122,13 +123,13 @@ impl TransferStep {
     }
 }
 
-/// A ring that this rank could not go on with.
+/// A ring that this rank could not finish.
 ///
-/// It keeps the links. As long as it lives the neighbours see a rank that does not get on rather than one that
-/// is lost; so who fails says why before they can guess.
+/// It keeps the links. Until it is dropped, the neighbours see a rank without progress rather than a lost one, so that this
+/// rank can report the cause before they guess one.
 #[must_use = "the neighbours take this rank for lost when it is dropped"]
 pub struct Halted {
-    /// Why.
+    /// Cause of the failure.
     pub cause: Error,
     links: Vec<Link>,
 }
@@ -152,7 +153,7 @@ impl fmt::Debug for Halted {
 /// All direct connections of one rank, for all channels of its world.
 ///
 /// Several threads may use it at the same time for different calls. Dropping it ends all links at once;
-/// [`shut_down`](Self::shut_down) waits for what others have still to fetch.
+/// [`shut_down`](Self::shut_down) waits until others have fetched their payloads.
 pub struct Mesh {
     engine: Arc<Engine>,
     address: MeshAddress,
@@ -185,7 +186,7 @@ impl Mesh {
         })
     }
 
-    /// Where this rank can be reached; those that it exchanges payloads with must be told.
+    /// Address of this rank, for the ranks that it exchanges payloads with.
     #[must_use]
     pub const fn address(&self) -> &MeshAddress {
         &self.address
@@ -197,8 +198,8 @@ impl Mesh {
         self.engine.core().timeout
     }
 
-    /// Hands in where a rank can be reached, as it has told last. Before that it can reach this one, but is not
-    /// reached by it.
+    /// Stores the address of a rank, as that has last reported it. Before that the rank can reach this one, but this one
+    /// cannot reach it.
     ///
     /// # Errors
     ///
@@ -214,8 +215,7 @@ impl Mesh {
         )))
     }
 
-    /// Makes sure that there is a link to a rank, so that a transfer to or from it cannot fail for lack of
-    /// one.
+    /// Makes sure that there is a link to a rank, so that a transfer to or from it cannot fail for lack of one.
     ///
     /// Tries all addresses of that rank several times, for some ten seconds at most. `progress` is called
     /// with 0 meanwhile.
@@ -233,8 +233,8 @@ impl Mesh {
         Ok(())
     }
 
-    /// The same for a call that is going to need the link: a rank that is stopped is waited for as long as
-    /// `timeout` without progress, and [`stalled`](Self::stalled) tells so.
+    /// Does the same for a call that is going to need the link: it waits for a stopped rank for `timeout` without progress,
+    /// and [`stalled`](Self::stalled) reports that meanwhile.
     ///
     /// # Errors
     ///
@@ -255,9 +255,9 @@ impl Mesh {
 
     /// Brings the payloads of all `members` of a group, as if on one host, to all of them; all must call this.
     ///
-    /// `members` are ranks of the world in the order of the group, `own` is this rank's payload, and `lens`
-    /// says how long everybody's is, in the same order; all members must give the same. `progress` is
-    /// called with the bytes received and sent since the last time.
+    /// `members` are ranks of the world in the order of the group, `own` is this rank's payload, and `lens` has the length
+    /// of each payload, in the same order; all members must give the same. `progress` is called with the bytes received and
+    /// sent since the last time.
     ///
     /// The payloads come back in that order. The own entry is empty: the caller has it.
     ///
@@ -288,9 +288,9 @@ impl Mesh {
         Ok(passed.map(Passed::into_bytes).collect())
     }
 
-    /// The same for a call with a time-out of its own, of members on several hosts, with checksums or, where all members
-    /// have agreed on that, without, and with what this rank has [begun](Self::begin_ring). Members that share memory hand what
-    /// comes from other hosts on there. On an error the links to the neighbours are kept.
+    /// Runs a ring for a call with a time-out of its own, of members on several hosts, with checksums or, if all members
+    /// have agreed on that, without, and continues what this rank has [begun](Self::begin_ring). Members that share memory
+    /// hand on there what arrives from other hosts. On an error the links to the neighbours are kept.
     ///
     /// # Errors
     ///
@@ -313,8 +313,8 @@ impl Mesh {
     }
 
     /// Sends the beginning of this rank's own payload to a neighbour in a ring, as much as goes without waiting, before all
-    /// members are known to take part: what fits into a window is there by then. Nothing where there is no link yet, as
-    /// [`prepare_for`](Self::prepare_for) makes one.
+    /// members are known to take part: bytes that fit into a window have arrived by then. Returns `None` if there is no
+    /// link yet, as [`prepare_for`](Self::prepare_for) makes one.
     #[must_use]
     pub fn begin_ring(
         &self,
@@ -336,14 +336,14 @@ impl Mesh {
         let mut outflow = Outflow::new(Arc::clone(core), call, to, false, outgoing);
         outflow.send_over(link);
         let begun = self.engine.run(async {
-            // So that it is known what the socket takes.
+            // Lets the runtime find out whether the socket takes bytes.
             tokio::task::yield_now().await;
             outflow.begin()
         });
         begun.ok().flatten()
     }
 
-    /// Goes round until everything has arrived and has been handed on.
+    /// Drives the ring until everything has arrived and has been handed on.
     fn turn(
         &self,
         ring: &mut Ring<'_>,
@@ -371,21 +371,21 @@ impl Mesh {
         self.offer_checked(call, source, true);
     }
 
-    /// The same without checksums, where those who may fetch it have agreed to it: readers notice another payload, and
-    /// one that is not whole, but not a changed byte.
+    /// Offers a payload without checksums, if the ranks that may fetch it have agreed to it: readers notice another
+    /// payload, and one that is not whole, but not a changed byte.
     pub fn offer_without_checksums(&self, call: CallId, source: Source) {
         self.offer_checked(call, source, false);
     }
 
     fn offer_checked(&self, call: CallId, source: Source, has_checksums: bool) {
-        // Nobody can ask a mesh that is shut down, or a forked child's.
+        // No rank can ask a mesh that is shut down, or a forked child's.
         if self.engine.check().is_ok() {
             self.engine.core().offers.offer(call, source, has_checksums);
             self.engine.leave_to_itself();
         }
     }
 
-    /// Ends an offer, and frees the payload once nobody is fetching it any more. Who asks later is told.
+    /// Ends an offer, and frees the payload once no rank fetches it any more. A rank that asks later gets an error.
     pub fn withdraw(&self, call: CallId) {
         if self.engine.check().is_ok() {
             self.engine.core().offers.withdraw(call);
@@ -393,10 +393,10 @@ impl Mesh {
         }
     }
 
-    /// Begins to fetch the payload of another rank, `len` bytes long, as that has announced.
+    /// Begins to fetch the payload of another rank, which has announced a length of `len` bytes.
     ///
-    /// Where a link is there already the payload is asked for at once, so that its beginning is on its
-    /// way while another one is read. That rank may offer it later; it is waited for.
+    /// If there is a link already, the payload is requested at once, so that its beginning is on its way while another one
+    /// is read. The other rank may offer it later; this one waits for it.
     ///
     /// # Errors
     ///
@@ -413,8 +413,7 @@ impl Mesh {
         Ok(Pull::new(Arc::clone(&self.engine), call, from, len))
     }
 
-    /// For whom this rank waits in a call, by their ranks in the world, and for how long nothing has moved; nothing
-    /// while something does.
+    /// Ranks of the world that this rank waits for in a call, and the time for which nothing has moved; `None` while something does.
     #[must_use]
     pub fn stalled(&self, call: CallId) -> Option<(Vec<Rank>, Duration)> {
         self.engine.core().stalls.of(call)
@@ -426,8 +425,8 @@ impl Mesh {
         self.engine.core().accepted.load(Ordering::Relaxed)
     }
 
-    /// Ends all links, once all offers have been withdrawn and what is being fetched right now has been
-    /// sent, after `limit` at the latest. Nothing can be moved after that.
+    /// Ends all links, once all offers have been withdrawn and the transfers under way have been sent, after `limit` at the
+    /// latest. Nothing can be moved after that.
     pub fn shut_down(&self, limit: Duration) {
         self.engine.shut_down(limit);
     }
@@ -515,7 +514,7 @@ mod tests {
         while !parked.expire(call(), Rank::ZERO, serial) {
             std::thread::yield_now();
         }
-        // Another one that has taken its place is another one's.
+        // The link that has taken its place is not expired by it.
         assert!(parked.expire(call(), Rank::ZERO, serial + 1));
     }
 
@@ -529,7 +528,7 @@ mod tests {
         };
         assert_eq!(fetch(), b"abc");
         let core = Arc::clone(other.engine.core());
-        // What a child has is a copy with the parent's number in it.
+        // A child has a copy with the parent's process id in it.
         Arc::get_mut(&mut other.engine)
             .unwrap()
             .pretend_to_be_copied();

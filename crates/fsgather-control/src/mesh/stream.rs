@@ -7,7 +7,7 @@
 //! | part | offset | size | field |
 //! |---|---|---|---|
 //! | check | 0 | 8 | xxh3-64 of the chunk, or 0 where its ranks have agreed to leave checksums out |
-//! | | 8 | 1 | what follows: 0 the next chunk or the digest, 1 a complaint and the end of the link |
+//! | | 8 | 1 | the next part: 0 the next chunk or the digest, 1 a complaint and the end of the link |
 //! | digest | 0 | 16 | xxh3-128 of all below |
 //! | | | 16 | communicator |
 //! | | | 8 | channel |
@@ -15,12 +15,12 @@
 //! | | | 4 | rank that the payload comes from |
 //! | | | 8 | length of the payload |
 //! | | | 8 each | checksums of all chunks |
-//! | complaint | 0 | 2 | length of what follows |
+//! | complaint | 0 | 2 | length of the text |
 //! | | 2 | length | why the payload cannot be read to its end: text |
 //!
-//! Checks and digests are made by the rank that the payload comes from, and go unchanged through those
-//! that hand it on. So each byte is covered from its origin to whoever asked for it; without checksums each chunk's
-//! place is, and whose payload it is.
+//! The rank that the payload comes from makes checks and digests; ranks that hand it on do not change them. So they cover
+//! each byte from its origin to the rank that asked for it; without checksums they cover the place of each chunk, and whose
+//! payload it is.
 
 use std::{io::IoSlice, ops::Range};
 
@@ -45,7 +45,7 @@ pub(super) struct StreamOrigin {
     pub(super) call: CallId,
     pub(super) rank: Rank,
     pub(super) len: u64,
-    /// Whether its chunks have checksums.
+    /// True if its chunks have checksums.
     pub(super) has_checksums: bool,
 }
 
@@ -55,7 +55,7 @@ impl StreamOrigin {
         self.len.div_ceil(CHUNK_LEN as u64)
     }
 
-    /// Where a chunk lies in the payload.
+    /// Range of a chunk in the payload.
     pub(super) fn chunk(&self, index: u64) -> Range<u64> {
         let start = index.saturating_mul(CHUNK_LEN as u64).min(self.len);
         start..start.saturating_add(CHUNK_LEN as u64).min(self.len)
@@ -67,7 +67,7 @@ impl StreamOrigin {
         usize::try_from(chunk.end - chunk.start).unwrap_or(CHUNK_LEN)
     }
 
-    /// The checksum of a chunk that has gone into `hashed`, if it has one.
+    /// The checksum of a chunk whose bytes have gone into `hashed`; 0 without checksums.
     fn finished(&self, hashed: &Hash64) -> u64 {
         if self.has_checksums {
             hashed.finish()
@@ -76,7 +76,7 @@ impl StreamOrigin {
         }
     }
 
-    /// The digest, to which the checksums of chunks have to be added.
+    /// The digest before the checksums of chunks are added.
     fn begin_digest(&self) -> Hash128 {
         let mut digest = Hash128::new();
         digest.write(self.communicator.as_bytes());
@@ -88,12 +88,12 @@ impl StreamOrigin {
     }
 }
 
-/// What follows a chunk: a check, and a digest after the last one.
+/// The bytes after a chunk: a check, and a digest after the last chunk.
 #[derive(Clone, Copy, Debug)]
 struct Tail {
     bytes: [u8; TAIL_LEN],
     len: usize,
-    /// Part of it that is done.
+    /// Number of its bytes that are done.
     done: usize,
 }
 
@@ -120,7 +120,7 @@ impl Tail {
     }
 }
 
-/// Where the checksum of a chunk comes from.
+/// Source of the checksum of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checksum {
     /// From its bytes: this rank is where the payload comes from.
@@ -131,22 +131,22 @@ pub(super) enum Checksum {
     Awaited,
 }
 
-/// How far a payload has been sent.
+/// Progress of sending a payload.
 pub(super) struct Sending {
     origin: StreamOrigin,
     /// The chunk that is being sent.
     index: u64,
-    /// Part of it that has been sent,
+    /// Number of its bytes that have been sent.
     sent: usize,
-    /// and has gone into its checksum.
+    /// Number of its bytes that have gone into its checksum.
     hashed: usize,
     checksum: Hash64,
     digest: Hash128,
-    /// Once all of the chunk is known.
+    /// The bytes after the chunk, once all of it is known.
     tail: Option<Tail>,
-    /// Whether a complaint follows instead of the next chunk.
+    /// True if a complaint follows instead of the next chunk.
     complains: bool,
-    /// Whether the receiver reads chunks where they are, so that only what comes after them is sent.
+    /// True if the receiver reads chunks in place, so that only the bytes after them are sent.
     is_there: bool,
 }
 
@@ -165,7 +165,7 @@ impl Sending {
         }
     }
 
-    /// That of a payload whose bytes the receiver reads where they are.
+    /// Sends a payload whose chunks the receiver reads in place.
     pub(super) fn of_what_is_there(origin: StreamOrigin) -> Self {
         Self {
             is_there: true,
@@ -173,12 +173,12 @@ impl Sending {
         }
     }
 
-    /// Whether no bytes of chunks are sent.
+    /// Returns true if no bytes of chunks are sent.
     pub(super) const fn is_there(&self) -> bool {
         self.is_there
     }
 
-    /// Where the chunk that is being sent lies in the payload; nothing when all is sent.
+    /// Range of the current chunk in the payload; `None` once all is sent.
     pub(super) fn chunk(&self) -> Option<Range<u64>> {
         (self.index < self.origin.chunks()).then(|| self.origin.chunk(self.index))
     }
@@ -188,13 +188,13 @@ impl Sending {
         self.index
     }
 
-    /// Says that a complaint will follow the current chunk.
+    /// Notes that a complaint follows the current chunk.
     pub(super) fn complain(&mut self) {
         self.complains = true;
     }
 
-    /// What to send next of the current chunk, at most about `most` bytes. `available` is the chunk's
-    /// beginning as far as it is here. Empty when there is nothing to send yet.
+    /// Returns the bytes of the current chunk to send next, at most about `most`. `available` is the beginning of the
+    /// chunk, as far as it has arrived here. Empty if there is nothing to send yet.
     pub(super) fn next<'a>(
         &'a mut self,
         available: &'a [u8],
@@ -205,7 +205,7 @@ impl Sending {
         let most = if self.is_there { whole } else { most };
         let end = available.len().min(self.sent.saturating_add(most));
         if self.origin.has_checksums && checksum == Checksum::Ours && end > self.hashed {
-            // Right before it is sent, so that memory is read once.
+            // Hashed right before it is sent, so that memory is read once.
             self.checksum.write(&available[self.hashed..end]);
             self.hashed = end;
         }
@@ -235,7 +235,7 @@ impl Sending {
         Tail::new(checksum, self.complains, digest)
     }
 
-    /// Notes how much of what [`next`](Self::next) gave was sent.
+    /// Notes that this many bytes of the result of [`next`](Self::next) were sent.
     pub(super) fn sent(&mut self, bytes: usize) {
         let whole = self.origin.chunk_len(self.index);
         let rest = if self.is_there { 0 } else { whole - self.sent };
@@ -254,32 +254,32 @@ impl Sending {
     }
 }
 
-/// What arrived is not what was sent.
+/// The received bytes differ from those that were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
-    /// A chunk's bytes, or its check.
+    /// The chunk's bytes or its check are damaged.
     #[error("the checksum of chunk {0} does not match its bytes")]
     Chunk(u64),
-    /// The whole, or whose it is.
+    /// The payload as a whole, or its origin, is not the expected one.
     #[error("the digest of the payload does not match its chunks, its length or its origin")]
     Digest,
-    /// Not damage: the sender says that it cannot go on.
+    /// The sender reports that it cannot continue; nothing is damaged.
     #[error("the rest of it could not be sent")]
     Complaint,
 }
 
-/// What has to be received next.
+/// The part to receive next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// At most so many bytes of a chunk.
+    /// At most this many bytes of a chunk.
     Chunk(usize),
-    /// What follows a chunk, into [`Receiving::tail`].
+    /// The bytes after a chunk, into [`Receiving::tail`].
     Tail,
     /// Nothing: all has arrived and is right.
     Nothing,
 }
 
-/// How far a payload has been received.
+/// Progress of receiving a payload.
 pub(super) struct Receiving {
     origin: StreamOrigin,
     index: u64,
@@ -287,7 +287,7 @@ pub(super) struct Receiving {
     checksum: Hash64,
     digest: Hash128,
     tail: Tail,
-    /// Whether somebody who has verified it has put it where it is to be, so that only what comes after chunks is received.
+    /// True if a process that has verified the chunks has put them in place, so that only the bytes after them are received.
     is_there: bool,
 }
 
@@ -304,8 +304,8 @@ impl Receiving {
         }
     }
 
-    /// That of a payload that another member of this host verifies where both read it. Whose it is, and that it is whole, is
-    /// verified once more.
+    /// Receives a payload that another member of this host verifies where both read it. Its origin and its completeness are
+    /// verified here once more.
     pub(super) fn of_what_is_there(origin: StreamOrigin) -> Self {
         Self {
             is_there: true,
@@ -313,7 +313,7 @@ impl Receiving {
         }
     }
 
-    /// What has to be received next.
+    /// Returns the part to receive next.
     pub(super) fn wanted(&self) -> Wanted {
         if self.index == self.origin.chunks() {
             return Wanted::Nothing;
@@ -330,7 +330,7 @@ impl Receiving {
         self.index
     }
 
-    /// How long the next chunk is, if none is under way and there is one more.
+    /// Length of the next chunk, if none is under way and there is one more.
     pub(super) fn next_chunk_len(&self) -> Option<usize> {
         (self.index < self.origin.chunks()).then(|| self.origin.chunk_len(self.index))
     }
@@ -343,12 +343,12 @@ impl Receiving {
         self.received += bytes.len();
     }
 
-    /// Where the rest of the tail goes.
+    /// Buffer for the rest of the tail.
     pub(super) fn tail(&mut self) -> &mut [u8] {
         &mut self.tail.bytes[self.tail.done..self.tail.len]
     }
 
-    /// Notes that so many bytes were put there. The checksum of the chunk, once it has been verified.
+    /// Notes that `bytes` bytes were put there, and returns the checksum of the chunk once it has been verified.
     ///
     /// # Errors
     ///
@@ -359,7 +359,7 @@ impl Receiving {
         if tail.done < tail.len {
             return Ok(None);
         }
-        // Nobody complains after the last chunk.
+        // No complaint follows the last chunk.
         match tail.bytes[8] {
             0 => {}
             1 if tail.len == CHECK_LEN => return Err(Fault::Complaint),

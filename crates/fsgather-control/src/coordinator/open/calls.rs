@@ -120,7 +120,7 @@ impl OpenStage {
             }
             self.absentee(step).map(|rank| self.absence(step, rank))
         } else {
-            // It has got on all the same, for whatever else waits for it.
+            // Its arrival counts as progress for other calls that wait for it.
             self.record_movement(from, now);
             let cause = self.difference(step, from, &call);
             if let Some(cause) = cause {
@@ -146,7 +146,7 @@ impl OpenStage {
         missing.find(|rank| !self.roster.is_present(*rank) || channel.has_left(*rank))
     }
 
-    /// What to say when a rank makes another call than the first that came to a step.
+    /// The error of a rank that makes another call than the first that arrived in a step.
     fn difference(&self, step: Step, from: Rank, call: &Call) -> Option<Error> {
         let (channel, round) = self.undecided(step)?;
         let (place, first) = round.first()?;
@@ -158,7 +158,7 @@ impl OpenStage {
         };
         let earlier = channel.rank_at(place)?;
         let mut both = [said(earlier, first, call), said(from, call, first)];
-        // The text is the same whoever comes first.
+        // The text does not depend on which arrived first.
         both.sort_by_key(|(peer, _)| peer.rank);
         let [(one, one_call), (other, other_call)] = both;
         Some(Error::desync(
@@ -178,7 +178,7 @@ impl OpenStage {
         if channel.disagreement.is_some() {
             return;
         }
-        // A group has come to its end only when all its payloads have been read.
+        // A group ends only when all its payloads have been read.
         let is_early = |round: &Round| round.is_end() && !channel.reading.is_empty();
         if channel.undecided.get(&step).is_none_or(is_early) {
             return;
@@ -257,7 +257,7 @@ impl OpenStage {
         if channel.failure.is_some() {
             return;
         }
-        // That came first, whatever has happened since.
+        // The disagreement came first.
         let disagreement = channel.disagreement.take();
         let cause = disagreement.map_or_else(|| cause.clone(), |its| self.resolve(id, &its));
         let cause = &cause.cut_to_size();
@@ -268,7 +268,7 @@ impl OpenStage {
         channel.hearsay = None;
         channel.stalls = Stalls::default();
         let undecided = std::mem::take(&mut channel.undecided);
-        // Members that are here know by the abort which of their payloads nobody will read.
+        // Members that are here learn from the abort which of their payloads will not be read.
         let unread: Vec<_> = undecided
             .iter()
             .flat_map(|(step, round)| {
@@ -279,7 +279,7 @@ impl OpenStage {
             .filter_map(|(step, place, leaves)| Some((step.epoch, channel.rank_at(place)?, leaves)))
             .filter(|(_, rank, _)| !channel.is_here(*rank))
             .collect();
-        // Those that have not come yet are told when they do.
+        // Members that have not come yet get the abort when they do.
         let to: Vec<Rank> = connected
             .into_iter()
             .filter(|rank| channel.is_here(*rank))
@@ -315,7 +315,7 @@ impl OpenStage {
         }
     }
 
-    /// Has the payloads of a call removed that these ranks have left.
+    /// Removes the payloads of a call that these ranks have published.
     fn reclaim(&mut self, id: ChannelId, epoch: Epoch, owners: Vec<(Rank, Leaves)>) {
         for (owner, leaves) in owners {
             if self.roster.is_connected(owner) {
@@ -351,7 +351,7 @@ impl OpenStage {
         ))
     }
 
-    /// What to say when a call needs a rank that does not take part any more.
+    /// The error of a call that needs a rank that does not take part any more.
     pub(super) fn absence(&self, step: Step, rank: Rank) -> Error {
         let waiting = self.undecided(step).and_then(|(channel, round)| {
             let (other, call) = round.first()?;

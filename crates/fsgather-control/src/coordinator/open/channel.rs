@@ -12,14 +12,14 @@ use fsgather_core::{
 
 use super::{disagreement::Disagreement, hearsay::Hearsay, round::Round, stalls::Stalls};
 
-/// Payloads of a decided call that somebody still reads.
+/// Payloads of a decided call that ranks still read.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
     pub(super) owners: Vec<(Rank, Leaves)>,
     pub(super) readers: BTreeSet<Rank>,
 }
 
-/// How a rank takes part in a communicator.
+/// State of a rank in a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attendance {
     /// It belongs to it and has not come yet.
@@ -51,15 +51,15 @@ pub(super) struct Channel {
     pub(super) undecided: BTreeMap<Step, Round>,
     pub(super) reading: BTreeMap<Epoch, Reading>,
     pub(super) failure: Option<Error>,
-    /// The reason why it will have failed in a moment, once those have answered whom it is about.
+    /// The failure that follows once the ranks that it names have answered.
     pub(super) disagreement: Option<Disagreement>,
-    /// What members have said of others, as long as these may still speak for themselves.
+    /// Reports of members about others, as long as these may still speak for themselves.
     pub(super) hearsay: Option<Hearsay>,
-    /// Calls whose payloads go from rank to rank and do not get on.
+    /// Calls whose payloads go from rank to rank and make no progress.
     pub(super) stalls: Stalls,
-    /// Members that have been told of the failure and have not said that they know.
+    /// Members that were sent the failure and have not acknowledged it.
     pub(super) untold: BTreeSet<Rank>,
-    /// What messages call its ranks.
+    /// Names of its ranks in messages.
     names: RankNames,
 }
 
@@ -130,18 +130,18 @@ impl Channel {
         self.members.get_mut(place)
     }
 
-    /// Whether `rank` belongs to it.
+    /// Returns true if `rank` belongs to it.
     pub(super) fn includes(&self, rank: Rank) -> bool {
         self.place_of(rank).is_some()
     }
 
-    /// Whether `rank` has come and has not left.
+    /// Returns true if `rank` has come and has not left.
     pub(super) fn is_here(&self, rank: Rank) -> bool {
         self.member(rank)
             .is_some_and(|member| member.part == Attendance::Here)
     }
 
-    /// Whether `rank` has left.
+    /// Returns true if `rank` has left.
     pub(super) fn has_left(&self, rank: Rank) -> bool {
         self.member(rank)
             .is_some_and(|member| member.part == Attendance::Over)
@@ -154,7 +154,7 @@ impl Channel {
             .map(|member| member.rank)
     }
 
-    /// Those of them that receive.
+    /// The members among them that receive.
     pub(super) fn recipients(&self, recipients: Recipients) -> impl Iterator<Item = Rank> + '_ {
         let receives = move |place: &u32| recipients.include(Rank::new(*place));
         let members = self.members.iter().zip(0..);
@@ -170,7 +170,7 @@ impl Channel {
         }
     }
 
-    /// Notes that `rank` has left; whether it had not before.
+    /// Notes that `rank` has left, and returns true if it had not before.
     pub(super) fn dismiss(&mut self, rank: Rank) -> bool {
         self.untold.remove(&rank);
         let Some(member) = self.member_mut(rank) else {
@@ -181,12 +181,12 @@ impl Channel {
         was_in
     }
 
-    /// Whether some member has left.
+    /// Returns true if some member has left.
     pub(super) fn is_broken_up(&self) -> bool {
         self.remaining < self.members.len()
     }
 
-    /// Whether ranks were to meet there, and those who have come have gone again, so that nobody waits for the others.
+    /// Returns true if ranks were to meet there and all that came have left again, so that no rank waits for the others.
     pub(super) fn is_deserted(&self) -> bool {
         let mut calls = self.undecided.values().filter_map(Round::first);
         self.present().next().is_none()
@@ -194,18 +194,18 @@ impl Channel {
             && calls.all(|(_, call)| call.operation == Operation::Meet)
     }
 
-    /// Whether nobody needs it any more.
+    /// Returns true if no rank needs it any more.
     pub(super) fn is_over(&self) -> bool {
         self.remaining == 0 && self.reading.is_empty()
     }
 
-    /// Notes how many bytes `rank` has moved for this communicator; whether that is more than before.
+    /// Notes the number of bytes that `rank` has moved for this communicator, and returns true if it has grown.
     pub(super) fn has_moved(&mut self, rank: Rank, bytes: u64) -> bool {
         self.member_mut(rank)
             .is_some_and(|member| std::mem::replace(&mut member.bytes, bytes) < bytes)
     }
 
-    /// Something has moved for all undecided calls.
+    /// Notes progress in all undecided calls.
     pub(super) fn moved(&mut self, now: Instant) {
         for round in self.undecided.values_mut() {
             round.clock.moved(now);
@@ -222,7 +222,7 @@ impl Channel {
             .map(|(step, round)| (*step, round))
     }
 
-    /// Whom an undecided step waits for: those who have not handed in anything, then those who still read.
+    /// Ranks that an undecided step waits for: those that have not contributed, or if all have, those that still read.
     pub(super) fn missing(&self, round: &Round) -> Vec<Rank> {
         if round.is_complete() {
             let reading = self.reading.values();
@@ -235,19 +235,19 @@ impl Channel {
         places.filter_map(|place| self.rank_at(place)).collect()
     }
 
-    /// Whether `rank` has not said yet that it has read all payloads of some decided call.
+    /// Returns true if `rank` has still to report that it has read all payloads of some decided call.
     pub(super) fn is_read_by(&self, rank: Rank) -> bool {
         let mut reading = self.reading.values();
         reading.any(|reading| reading.readers.contains(&rank))
     }
 
-    /// Whether `rank` has not said yet that it has read all payloads of this call.
+    /// Returns true if `rank` has still to report that it has read all payloads of this call.
     pub(super) fn is_read_by_in(&self, rank: Rank, epoch: Epoch) -> bool {
         let reading = self.reading.get(&epoch);
         reading.is_some_and(|reading| reading.readers.contains(&rank))
     }
 
-    /// Who has still to read something that goes with `owner`, or may have to once it is decided.
+    /// Ranks that have still to read a payload that goes with `owner`, or may have to once its call is decided.
     pub(super) fn readers_of(&self, owner: Rank) -> impl Iterator<Item = Rank> + '_ {
         let is_kept =
             move |(rank, leaves): &(Rank, Leaves)| *rank == owner && *leaves == Leaves::WithOwner;
@@ -267,13 +267,13 @@ impl Channel {
         readers.chain(awaited)
     }
 
-    /// Who has still to read anything.
+    /// Ranks that have still to read any payload.
     pub(super) fn readers(&self) -> impl Iterator<Item = Rank> + '_ {
         let reading = self.reading.values();
         reading.flat_map(|reading| reading.readers.iter().copied())
     }
 
-    /// Notes that `rank` reads no more of `epoch`; the owners whose payloads nobody needs now.
+    /// Notes that `rank` reads no more of `epoch`, and returns the owners whose payloads no rank needs now.
     pub(super) fn finished_reading(&mut self, epoch: Epoch, rank: Rank) -> Vec<(Rank, Leaves)> {
         let Some(reading) = self.reading.get_mut(&epoch) else {
             return Vec::new();
@@ -288,7 +288,7 @@ impl Channel {
             .unwrap_or_default()
     }
 
-    /// A call of its members as messages tell it: its root, if it has one, by the number in the world.
+    /// A call of its members as messages show it: its root, if it has one, by its name in the job.
     pub(super) fn told(&self, call: &Call) -> Call {
         let root = call.root.and_then(|root| self.rank_at(root.index()));
         Call {
@@ -311,7 +311,7 @@ impl Channel {
         }
     }
 
-    /// What messages call it, with a blank before; nothing for the world.
+    /// Its name in messages, after a blank; empty for the world.
     pub(super) fn name(&self) -> String {
         const IN_FULL: usize = 8;
         match self.size() {

@@ -11,7 +11,7 @@ use super::{OpenStage, channel::Channel, disagreement::Disagreement, round::Roun
 use crate::coordinator::roster::Standing;
 
 impl OpenStage {
-    /// Has a communicator fail, where ranks are in different calls once they have said what they were called from.
+    /// Fails a communicator; if ranks are in different calls, only once they have reported where they were called from.
     pub(super) fn refute(&mut self, id: ChannelId, cause: Error, now: Instant) {
         let channel = self.channels.get_mut(&id);
         let Some(channel) = channel.filter(|channel| channel.failure.is_none()) else {
@@ -54,8 +54,8 @@ impl OpenStage {
         self.tell_disagreements(now);
     }
 
-    /// Has a communicator fail because of a rank that has failed or is gone, unless it is to be told of different calls: those came
-    /// first, and others who are in them have still to say what they were called from.
+    /// Fails a communicator because of a rank that has failed or is gone, unless its ranks are in different calls: those
+    /// came first, and other ranks in them have still to report where they were called from.
     pub(super) fn fail_after_answers(&mut self, id: ChannelId, cause: &Error) {
         let channel = self.channels.get(&id);
         let disagreement = channel.and_then(|channel| channel.disagreement.as_ref());
@@ -84,13 +84,13 @@ impl OpenStage {
         }
     }
 
-    /// Whether ranks are known to be in different calls, and have not been told so.
+    /// Returns true if ranks are known to be in different calls and have not been sent the error.
     pub(in crate::coordinator) fn is_about_to_fail(&self) -> bool {
         let mut channels = self.channels.values();
         channels.any(|channel| channel.disagreement.is_some())
     }
 
-    /// Fails the communicators of all disagreements: no rank will be heard any more.
+    /// Fails the communicators of all disagreements: no rank will answer any more.
     pub(super) fn settle_disagreements(&mut self) {
         let channels = self.channels.values();
         let cause_of = |channel: &Channel| Some(channel.disagreement.as_ref()?.cause.clone());

@@ -62,7 +62,7 @@ impl OpenStage {
         }
     }
 
-    /// The reason why a group cannot be, as the rank that makes it is told.
+    /// The reason why a group is impossible, for the rank that makes it.
     fn objection_to_group(&self, from: Rank, id: ChannelId, members: &[Rank]) -> Option<String> {
         let world_size = self.world.world_size;
         let mut sorted = members.to_vec();
@@ -97,7 +97,7 @@ impl OpenStage {
         }
     }
 
-    /// Takes a rank off all lists of a communicator; whether it was on them.
+    /// Takes a rank off all lists of a communicator, and returns true if it was on them.
     pub(super) fn dismiss(&mut self, rank: Rank, id: ChannelId) -> bool {
         let Some(channel) = self.channels.get_mut(&id) else {
             return false;

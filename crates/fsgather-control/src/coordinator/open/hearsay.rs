@@ -1,13 +1,12 @@
-//! Weighs what members say of others: [`Hearsay`].
+//! Weighs the reports of members about others: [`Hearsay`].
 //!
-//! When a rank dies or fails, its neighbours in a ring see a link that ends, and so do theirs once these give up.
-//! Whose word is heard first is chance. So a member's word about another one that is connected is kept for a
-//! while:
+//! When a rank dies or fails, its neighbours in a ring see a link that ends, and so do theirs once these give up. Which
+//! report arrives first is chance. So a member's report about another one that is connected is kept for a while:
 //!
-//! - what that one says of itself, or the end of its connection, is more to the point and comes first;
+//! - a report of that rank about itself, or the end of its connection, is more to the point and takes precedence;
 //! - a rank that has itself failed because of another one is not where the trouble is;
-//! - if nothing else comes, the reporter is believed. What it says then is true, if not all that could be known:
-//!   that the link between the two was lost.
+//! - if nothing else arrives, the reporter is believed. Its report is true then, though not the whole story: the link
+//!   between the two was lost.
 
 use std::{
     collections::BTreeSet,
@@ -21,14 +20,14 @@ use fsgather_core::{Error, Rank};
 /// When a host vanishes, the kernel finds out for each connection by itself, some seconds apart.
 const OWN_WORD: Duration = Duration::from_secs(8);
 
-/// The same for one that others have waited for in vain: whoever waits longest comes last, and all others are asked
-/// whether they are there.
+/// The same for a rank that others have waited for in vain: the rank that waits longest reports last, and all others are
+/// asked whether they are there.
 const OTHERS_WORD: Duration = Duration::from_secs(4);
 
-/// Who looks so late was stopped itself, and has not read yet what came meanwhile.
+/// Delay of a check from which this process counts as stopped meanwhile: it gets this time to read messages that have arrived.
 const LATE: Duration = Duration::from_millis(250);
 
-/// One member's word about others.
+/// One member's report about others.
 #[derive(Clone, Debug)]
 struct Word {
     from: Rank,
@@ -36,10 +35,10 @@ struct Word {
     cause: Error,
 }
 
-/// What has been said of others on one communicator.
+/// Reports about others on one communicator.
 #[derive(Clone, Debug)]
 pub(super) struct Hearsay {
-    /// In the order in which it was heard.
+    /// Reports in the order of their arrival.
     words: Vec<Word>,
     since: Instant,
     until: Instant,
@@ -47,7 +46,7 @@ pub(super) struct Hearsay {
 }
 
 impl Hearsay {
-    /// Nothing yet; what is said because of `cause` is believed after a while.
+    /// No reports yet; those that arrive because of `cause` are believed after a while.
     pub(super) fn new(cause: &Error, now: Instant) -> Self {
         let wait = if is_timeout(cause) {
             OTHERS_WORD
@@ -62,14 +61,14 @@ impl Hearsay {
         }
     }
 
-    /// Keeps the first word of each member.
+    /// Keeps the first report of each member.
     pub(super) fn add(&mut self, from: Rank, about: Vec<Rank>, cause: Error) {
         if self.words.iter().all(|word| word.from != from) {
             self.words.push(Word { from, about, cause });
         }
     }
 
-    /// The time of the first word.
+    /// Time of the first report.
     pub(super) const fn since(&self) -> Instant {
         self.since
     }
@@ -79,12 +78,12 @@ impl Hearsay {
         self.best().map(|word| &word.cause)
     }
 
-    /// When it is to be believed.
+    /// Time at which the reports are believed.
     pub(super) const fn due(&self) -> Instant {
         self.until
     }
 
-    /// Whether it is to be believed now.
+    /// Returns true if the reports are believed now.
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
         let is_late = now > self.until + LATE;
         if is_late && !self.was_late {
@@ -98,20 +97,20 @@ impl Hearsay {
         self.words.iter().any(|word| word.about.contains(&rank))
     }
 
-    /// Of whom this rank has said that it waits for them in vain.
+    /// Ranks that this rank reports to wait for in vain.
     pub(super) fn of(&self, rank: Rank) -> impl Iterator<Item = Rank> + '_ {
         let words = self.words.iter().filter(move |word| word.from == rank);
         words.flat_map(|word| &word.about).copied()
     }
 
-    /// Those that are blamed and have blamed nobody themselves.
+    /// Ranks that are blamed and have not blamed others themselves.
     pub(super) fn culprits(&self) -> BTreeSet<Rank> {
         let reporters: BTreeSet<Rank> = self.words.iter().map(|word| word.from).collect();
         let blamed = self.words.iter().flat_map(|word| &word.about).copied();
         blamed.filter(|rank| !reporters.contains(rank)).collect()
     }
 
-    /// All that it is about, reporters included.
+    /// All ranks in the reports, reporters included.
     pub(super) fn concerned(&self) -> BTreeSet<Rank> {
         let ranks = self.words.iter();
         ranks
@@ -120,11 +119,11 @@ impl Hearsay {
             .collect()
     }
 
-    /// The word that is nearest to the trouble.
+    /// The report that is nearest to the trouble.
     fn best(&self) -> Option<&Word> {
         let culprits = self.culprits();
         let blames_one = |word: &&Word| word.about.iter().any(|rank| culprits.contains(rank));
-        // A link that has ended says more than one on which nothing moves.
+        // A link that has ended is a better hint than one on which nothing moves.
         let order = |word: &&Word| (!blames_one(word), is_timeout(&word.cause));
         self.words.iter().min_by_key(order)
     }

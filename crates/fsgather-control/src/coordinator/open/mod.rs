@@ -224,7 +224,7 @@ impl OpenStage {
         })
     }
 
-    /// Tells ranks that wait on a communicator that they need not give up.
+    /// Reports to ranks that wait on a communicator that they need not give up.
     fn keep_waiting(&mut self, waiting: Vec<Rank>, channel: ChannelId) {
         self.queue.send(waiting, CallReply::KeepWaiting { channel });
     }

@@ -29,7 +29,7 @@ impl OpenStage {
         self.ask_what_they_do(asked, now);
     }
 
-    /// The same, also where they were asked just now: they may have gone on since. `asked` is in ascending order.
+    /// Asks even if they were asked just now: they may have moved on since. `asked` is in ascending order.
     pub(super) fn ask_what_they_do(&mut self, mut asked: Vec<Rank>, now: Instant) {
         asked.retain(|rank| self.roster.is_connected(*rank));
         self.looks += 1;
@@ -47,7 +47,7 @@ impl OpenStage {
         }
     }
 
-    /// Who can look at which of these ranks: for each host one that is connected and not asked about itself.
+    /// For each host, one rank that can look at these ranks: it is connected and not asked about itself.
     fn witnesses(&self, asked: &[Rank]) -> Vec<(Rank, Neighbour)> {
         let mut by_host: BTreeMap<(&str, u64), (Rank, &ProcessId)> = BTreeMap::new();
         for rank in self.roster.connected() {

@@ -15,12 +15,12 @@ use super::{
 };
 use crate::message::{Probe, StallReport};
 
-/// For so long after rank 0 was stopped itself, what members say of a rest is old: they waited for rank 0. Where nothing
-/// moves still, it comes again.
+/// Time after a stop of rank 0 itself for which stall reports of members are out of date: they waited for rank 0. If still
+/// nothing moves, they report it again.
 const STALE: Duration = Duration::from_secs(2);
 
 impl OpenStage {
-    /// Handles a member's word that it cannot go on.
+    /// Handles a member's report that it cannot continue.
     pub(super) fn word(&mut self, from: Rank, id: ChannelId, cause: Error, now: Instant) {
         let mut about = cause.blamed_by(from);
         about.retain(|rank| self.roster.get(*rank).is_some());
@@ -48,7 +48,7 @@ impl OpenStage {
         }
     }
 
-    /// Believes what has been said of a rank that is gone now.
+    /// Believes the reports about a rank that is gone now.
     pub(super) fn confirm_hearsay(&mut self, rank: Rank, id: ChannelId) {
         let hearsay = self
             .channels
@@ -61,7 +61,7 @@ impl OpenStage {
         }
     }
 
-    /// Believes what nobody has spoken against for long enough.
+    /// Believes reports that have not been contradicted for long enough.
     pub(super) fn tick_hearsay(&mut self, now: Instant) {
         let due = self.channels.values_mut().filter_map(|channel| {
             let is_over = channel.hearsay.as_mut()?.is_over(now);
@@ -77,7 +77,7 @@ impl OpenStage {
         }
     }
 
-    /// What hearsay comes to.
+    /// The error that the reports lead to.
     fn belief(&self, id: ChannelId, hearsay: &Hearsay, now: Instant) -> Option<Error> {
         let mut cause = hearsay.best_cause()?.clone();
         if let Error::Timeout { missing, .. } = &mut cause {
@@ -93,7 +93,7 @@ impl OpenStage {
         Some(cause)
     }
 
-    /// Handles a member's word that nothing moves between it and others.
+    /// Handles a member's report that nothing moves between it and others.
     pub(super) fn stalled(
         &mut self,
         from: Rank,
@@ -104,7 +104,7 @@ impl OpenStage {
     ) {
         let (idle, timeout) = (wait.idle, wait.timeout);
         self.roster.record_activity(from, activity.clone());
-        // Who was stopped itself hears now what was said of that.
+        // Rank 0 was stopped itself, and now reads the reports about that.
         if self.woke.is_some_and(|woke| now < woke + STALE) {
             return;
         }
@@ -144,7 +144,7 @@ impl OpenStage {
         self.queue.send(members.unwrap_or_default(), Probe::Ask);
     }
 
-    /// The members of a communicator that have said nothing since they were asked.
+    /// Members of a communicator that have sent nothing since they were asked.
     pub(super) fn silent_since(&self, id: ChannelId, asked: Option<Instant>) -> Vec<Rank> {
         let (Some(channel), Some(asked)) = (self.channels.get(&id), asked) else {
             return Vec::new();
@@ -156,13 +156,13 @@ impl OpenStage {
         channel.present().filter(is_silent).collect()
     }
 
-    /// For whom these ranks wait in turn, as they have said, and nobody of them: who does not come to a call may read
-    /// what belongs to one before.
+    /// Ranks that `waiting` wait for in turn, according to their reports, without those in `waiting`: a rank that is
+    /// missing in a call may still read payloads of an earlier one.
     pub(super) fn who_is_waited_for_by(&self, id: ChannelId, waiting: &[Rank]) -> Vec<Rank> {
         let Some(channel) = self.channels.get(&id) else {
             return Vec::new();
         };
-        // What was said before it got on is old.
+        // A report from before the rank's last progress is out of date.
         let is_current = |epoch: Epoch, rank: Rank, heard: Instant| {
             let member = self.roster.get(rank);
             member.is_some_and(|member| member.moved <= heard) && channel.is_read_by_in(rank, epoch)

@@ -16,37 +16,36 @@ pub(super) struct Round {
     /// Place of the member that contributed last.
     last: Option<usize>,
     pub(super) clock: Clock,
-    /// The time-out of ranks that say nothing of it.
+    /// Time-out for ranks that give none.
     default: Duration,
-    /// The longest time-out of those who have arrived.
+    /// The longest time-out of the members that have contributed.
     timeout: Duration,
-    /// Whether they differ, so that some would wait less long than the round lasts.
+    /// True if their time-outs differ, so that some would wait less long than the round lasts.
     is_uneven: bool,
 }
 
-/// Since when nothing has moved, and what has been said about it.
+/// Time since which nothing has moved, and the reports about it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     pub(super) last_progress: Instant,
     pub(super) last_notice: Instant,
     pub(super) next_warning: Duration,
-    /// How long before something is due those who are waited for are asked what they are doing, if at all.
+    /// Lead time with which the members that are waited for are asked what they are doing, if they are asked.
     lead: Option<Duration>,
-    /// Whether they were asked for what is due next.
+    /// True if they were asked for the next report.
     has_looked: bool,
-    /// All who are missing have worked until then, so that the time-out counts from there.
+    /// Time until which all missing members have worked, so that the time-out counts from there.
     signs: Option<Instant>,
 }
 
-/// What has become due on a [`Clock`].
+/// An action that has become due on a [`Clock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// Nothing has moved for as long as timeout lasts.
+    /// Nothing has moved for the whole time-out.
     Late,
-    /// Nothing has moved for this long: the user should know for whom we wait.
+    /// Nothing has moved for this long: the user should know which ranks are waited for.
     Warning(Duration),
-    /// Those who wait should know that rank 0 is alive: something has moved, or they expect an answer earlier
-    /// than others do.
+    /// Waiting members should learn that rank 0 is alive: something has moved, or they expect an answer earlier than others do.
     Notice,
 }
 
@@ -62,14 +61,14 @@ impl Clock {
         }
     }
 
-    /// Something has moved: timeout starts anew.
+    /// Restarts the time-out because something has moved.
     pub(super) fn moved(&mut self, now: Instant) {
         self.last_progress = now;
         self.next_warning = FIRST_WARNING;
         self.has_looked = false;
     }
 
-    /// The time-out counts from then, if that is later: all who are missing have shown a sign of work.
+    /// Starts the time-out at `sign`, if that is later: all missing members have shown a sign of work.
     pub(super) fn extend(&mut self, sign: Instant) {
         self.signs = Some(sign);
         self.has_looked = false;
@@ -96,7 +95,7 @@ impl Clock {
             .min(self.last_progress + self.next_warning)
     }
 
-    /// When those who are waited for are to be asked what they are doing, unless they were.
+    /// Time at which the members that are waited for are asked what they are doing, unless they were.
     fn look_at(&self, timeout: Duration) -> Option<Instant> {
         let said_at = self.said_at(timeout);
         let idle = said_at.saturating_duration_since(self.last_progress);
@@ -104,27 +103,27 @@ impl Clock {
         said_at.checked_sub(lead.min(idle / 2))
     }
 
-    /// Whether those who are waited for are to be asked now what they are doing, which is so once.
+    /// Returns true, once, if it is time to ask the members that are waited for what they are doing.
     pub(super) fn take_look(&mut self, timeout: Duration, now: Instant) -> bool {
         let is_due = self.look_at(timeout).is_some_and(|at| at <= now);
         self.has_looked |= is_due;
         is_due
     }
 
-    /// Whether it would have something to say about for how long nothing has moved.
+    /// Returns true if a warning about the time without progress is due.
     pub(super) fn is_idle(&self, timeout: Duration, now: Instant) -> bool {
         self.said_at(timeout) <= now
     }
 
-    /// Something has moved then, if that is news.
+    /// Restarts the time-out at `then`, if that is later than the last progress.
     pub(super) fn moved_at_last(&mut self, then: Instant) {
         if then > self.last_progress {
             self.moved(then);
         }
     }
 
-    /// What is due now; a warning or notice is due once. With `always` those who wait are told that rank 0 is
-    /// alive also when nothing moves.
+    /// Returns the action that is due now; a warning or notice is due once. With `always`, waiting members also learn that
+    /// rank 0 is alive when nothing moves.
     pub(super) fn take_due(
         &mut self,
         timeout: Duration,
@@ -148,7 +147,7 @@ impl Clock {
         None
     }
 
-    /// When something will be due.
+    /// Time of the next action.
     pub(super) fn next_due(&self, timeout: Duration, always: bool) -> Instant {
         let due = self.look_at(timeout);
         let due = due.unwrap_or_else(|| self.said_at(timeout));
@@ -160,11 +159,11 @@ impl Clock {
     }
 }
 
-/// Interval at which waiting members are told that somebody else made progress, at most.
+/// Minimum interval between notices to waiting members that another rank made progress.
 pub(super) const NOTICE_EVERY: Duration = Duration::from_secs(2);
 
 impl Round {
-    /// One that nobody has come to; `timeout` is that of ranks that say nothing of it.
+    /// A round without contributions; `timeout` applies to ranks that give none.
     pub(super) fn new(
         members: usize,
         timeout: Duration,
@@ -187,27 +186,27 @@ impl Round {
         self.timeout
     }
 
-    /// Whether a rank has given it a time-out of its own.
+    /// Returns true if a rank has given it a time-out of its own.
     pub(super) fn has_own_timeout(&self) -> bool {
         self.timeout != self.default
     }
 
-    /// Whether those who are waited for are to be asked now what they are doing, which is so once.
+    /// Returns true, once, if it is time to ask the members that are waited for what they are doing.
     pub(super) fn take_look(&mut self, now: Instant) -> bool {
         self.clock.take_look(self.timeout, now)
     }
 
-    /// What is due now; a warning or notice is due once.
+    /// Returns the action that is due now; a warning or notice is due once.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
         self.clock.take_due(self.timeout, self.is_uneven, now)
     }
 
-    /// When something will be due.
+    /// Time of the next action.
     pub(super) fn next_due(&self) -> Instant {
         self.clock.next_due(self.timeout, self.is_uneven)
     }
 
-    /// The first call that arrived, by which the others are measured, and the place of who made it.
+    /// The first call that arrived, to which the others are compared, and the place of its member.
     pub(super) fn first(&self) -> Option<(usize, &Call)> {
         let mut arrivals = self.arrivals.iter().enumerate();
         arrivals.find_map(|(place, arrival)| Some((place, &arrival.as_ref()?.0)))
@@ -245,12 +244,12 @@ impl Round {
         }
     }
 
-    /// The place of who has come last.
+    /// Place of the member that contributed last.
     pub(super) const fn last(&self) -> Option<usize> {
         self.last
     }
 
-    /// How many have handed in something.
+    /// Number of members that have contributed.
     pub(super) const fn arrived(&self) -> usize {
         self.arrived
     }
@@ -259,7 +258,7 @@ impl Round {
         self.arrived == self.arrivals.len()
     }
 
-    /// The places of those who have published something, and what.
+    /// Places of the members that have published payloads, and their kinds.
     pub(super) fn left(&self) -> impl Iterator<Item = (usize, Leaves)> + '_ {
         let arrivals = self.arrivals.iter().enumerate();
         arrivals
@@ -267,7 +266,7 @@ impl Round {
             .filter(|(_, leaves)| leaves.is_published())
     }
 
-    /// Whether it ends its communicator, which takes more than that all have come to it.
+    /// Returns true if it ends its communicator, which needs more than that all members arrive.
     pub(super) fn is_end(&self) -> bool {
         self.first()
             .is_some_and(|(_, call)| call.operation == Operation::Close)
@@ -278,7 +277,7 @@ impl Round {
         (0..self.arrivals.len()).filter(|place| !self.has(*place))
     }
 
-    /// The places of those who have, and now wait.
+    /// Places of the members that have contributed and wait.
     pub(super) fn waiting(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.arrivals.len()).filter(|place| self.has(*place))
     }

@@ -1,8 +1,8 @@
-//! Payloads that go from rank to rank and do not get on: [`Stalls`].
+//! Payloads that go from rank to rank and make no progress: [`Stalls`].
 //!
-//! Such a call is decided already, so that rank 0 waits for nothing itself. It knows what its members say: between
-//! whom nothing moves. A rank that waits is not the one that is waited for in the end: who keeps all from getting
-//! on is blamed by others and does not wait, or is not there at all. So rank 0 asks the others whether they are.
+//! Such a call is decided already, so that rank 0 itself waits for nothing. Its members report between which ranks nothing
+//! moves. A rank that waits is not the cause: the rank that blocks the others is blamed by them and does not wait, or is
+//! not there at all. So rank 0 asks the other ranks whether they are there.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,33 +13,33 @@ use fsgather_core::{Epoch, FIRST_WARNING, Rank, warning_after};
 
 use crate::message::StallReport;
 
-/// Who does not answer within so long is not there.
+/// Time within which a rank must answer; otherwise it counts as not there.
 const ANSWER: Duration = Duration::from_secs(9);
 
-/// When nothing has moved for so long the others are asked, so that they have answered when it is time to warn.
+/// Time without movement after which the others are asked, so that they have answered when it is time to warn.
 const ASK_AT: Duration = Duration::from_secs(20);
 
-/// For so long a member's word holds; it comes again before.
+/// Time for which a member's report is valid; the next one arrives before.
 const FRESH: Duration = Duration::from_secs(45);
 
-/// What is known of one call.
+/// Reports about one call.
 #[derive(Clone, Debug)]
 pub(super) struct Stall {
     /// The reports of members, and when they were heard.
     pub(super) waits: BTreeMap<Rank, (StallReport, Instant)>,
     next_warning: Duration,
-    /// When the others were last asked whether they are there.
+    /// Time at which the others were last asked whether they are there.
     pub(super) asked: Option<Instant>,
 }
 
-/// What is known of the calls of one communicator.
+/// Reports about the calls of one communicator.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stalls {
     pub(super) calls: BTreeMap<Epoch, Stall>,
 }
 
 impl Stalls {
-    /// Takes a member's word about a call.
+    /// Stores a member's report about a call.
     pub(super) fn record(
         &mut self,
         from: Rank,
@@ -68,7 +68,7 @@ impl Stalls {
 }
 
 impl Stall {
-    /// Whether it is time to warn, which it is once.
+    /// Returns true, once, if it is time to warn.
     pub(super) fn is_to_warn(&mut self, idle: Duration) -> bool {
         let is_due = idle >= self.next_warning;
         while self.next_warning <= idle {
@@ -77,7 +77,7 @@ impl Stall {
         is_due
     }
 
-    /// Whether it is time to ask the others, which it is once.
+    /// Returns true, once, if it is time to ask the others.
     pub(super) fn is_to_ask(&mut self, idle: Duration, now: Instant) -> bool {
         let is_old = |asked: Instant| now.saturating_duration_since(asked) >= ANSWER;
         let is_due = idle >= ASK_AT && self.asked.is_none_or(is_old);
@@ -87,7 +87,7 @@ impl Stall {
         is_due
     }
 
-    /// Those that are waited for and do not wait.
+    /// Ranks that are waited for and do not wait.
     pub(super) fn blamed(&self) -> BTreeSet<Rank> {
         let waited_for = self.waits.values().flat_map(|(wait, _)| &wait.waits_for);
         waited_for

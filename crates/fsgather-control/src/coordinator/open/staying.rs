@@ -1,4 +1,4 @@
-//! Ranks that have left and stay, because others have still to read what they keep.
+//! Ranks that have left and stay because other ranks have still to read their payloads.
 
 use std::{
     collections::BTreeSet,
@@ -11,11 +11,11 @@ use super::{OpenStage, channel::Channel};
 use crate::coordinator::{action::Action, roster::Standing};
 use crate::message::EndReply;
 
-/// Interval at which a rank that stays is told that somebody gets on, at most.
+/// Interval between progress reports to a rank that stays; changes are reported at once.
 const TELL_EVERY: Duration = Duration::from_secs(2);
 
 impl OpenStage {
-    /// Notes that a rank makes no more calls, and tells it for whom it has to stay.
+    /// Notes that a rank makes no more calls, and reports to it for which readers it has to stay.
     pub(super) fn stay(&mut self, from: Rank, cause: Option<&Error>, now: Instant) {
         let failed = self.roster.leave(from, cause, Standing::Staying);
         self.dismiss_everywhere(from, failed.as_ref());
@@ -26,8 +26,8 @@ impl OpenStage {
         }
     }
 
-    /// Who has still to read something that goes with this rank: with rank 0, which removes everything, all
-    /// that there is. Not who has not got on for too long.
+    /// Ranks that have still to read a payload that goes with this rank; for rank 0, which removes everything, any payload.
+    /// Readers without progress for the time-out do not count.
     fn needed_by(&self, rank: Rank, now: Instant) -> BTreeSet<Rank> {
         let mut readers = self.readers_of(rank);
         readers.retain(|reader| self.timeout_ends(*reader).is_none_or(|end| now < end));
@@ -47,7 +47,7 @@ impl OpenStage {
         readers
     }
 
-    /// When nobody waits any longer for this rank to read, if that is a time that will come.
+    /// Time from which this reader is no longer waited for; `None` if that is out of range.
     fn timeout_ends(&self, reader: Rank) -> Option<Instant> {
         let member = self.roster.get(reader)?;
         member.moved.checked_add(self.world.timeout)
@@ -58,7 +58,7 @@ impl OpenStage {
         self.queue.send(vec![rank], EndReply::Needed { by });
     }
 
-    /// Notes that somebody has got on, or is gone: those who stay are told soon.
+    /// Schedules the next report to ranks that stay for `soon`, unless one is due earlier: a reader has made progress, or is gone.
     pub(super) fn schedule_report(&mut self, soon: Instant) {
         if !self.staying.is_empty() {
             let due = self.tell_staying.get_or_insert(soon);
@@ -66,12 +66,12 @@ impl OpenStage {
         }
     }
 
-    /// The same for somebody who has got on, of which there is no need to hear more often.
+    /// Schedules it after a reader's progress, which ranks that stay need not learn more often.
     pub(super) fn schedule_later_report(&mut self, now: Instant) {
         self.schedule_report(now + TELL_EVERY);
     }
 
-    /// When those who stay have to be looked at next.
+    /// Time of the next check of ranks that stay.
     pub(super) fn staying_due(&self) -> Option<Instant> {
         let readers = self.staying.keys().flat_map(|rank| self.readers_of(*rank));
         let ends = readers.filter_map(|reader| self.timeout_ends(reader));
@@ -79,7 +79,7 @@ impl OpenStage {
         ends.chain(self.tell_staying).min()
     }
 
-    /// Lets those go whom nobody needs any more, and tells the others that those for whom they stay get on.
+    /// Releases ranks that no reader needs any more, and reports to the others that their readers make progress.
     pub(in crate::coordinator) fn look_after_staying(&mut self, now: Instant) {
         self.looked_after_staying = now;
         let is_due = self.tell_staying.is_some_and(|due| now >= due);

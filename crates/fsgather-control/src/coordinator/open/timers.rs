@@ -16,10 +16,10 @@ use super::{
 use crate::coordinator::{action::Action, roster::RosterEntry};
 use crate::message::CallReply;
 
-/// What to do about a time-out.
+/// Advice about a time-out.
 const MORE_TIME: &str = "set FSGATHER_TIMEOUT to wait longer";
 
-/// The same for a call that was given a time-out.
+/// Advice about a time-out of a call that was given its own.
 const OWN_TIME: &str = "give this call a longer time-out to wait longer";
 
 impl OpenStage {
@@ -68,8 +68,8 @@ impl OpenStage {
         }
     }
 
-    /// Tells those who wait that rank 0, which was stopped, goes on: they have waited longer than it has, and
-    /// would give it up before it can tell them whom all wait for.
+    /// Reports to waiting ranks that rank 0, which was stopped, continues: they have waited longer than it has, and would
+    /// give it up before it can report which ranks all wait for.
     pub(in crate::coordinator) fn wake(&mut self, now: Instant) {
         self.woke = Some(now);
         let mut notices = Vec::new();
@@ -94,7 +94,7 @@ impl OpenStage {
         }
     }
 
-    /// Asks what those are doing whose absence will soon be told.
+    /// Asks ranks what they are doing, if their absence is to be reported soon.
     fn look_at_missing(&mut self, now: Instant) {
         if self.world.lead.is_none() {
             return;
@@ -121,11 +121,11 @@ impl OpenStage {
         }
     }
 
-    /// Calls that seem to be stuck are not, as long as a rank that they wait for has moved something, for
-    /// whatever other call; or a rank for which such a rank waits in turn, and so on.
+    /// Restarts the time-out of calls that seem stuck if a rank that they wait for has moved something in any call, or if a
+    /// rank for which that rank waits in turn has, and so on.
     ///
-    /// Before one is taken for stuck it is looked at in any case; `everywhere` now and then, so that those
-    /// who wait learn in time that they need not give up.
+    /// A call is always examined before it counts as stuck. With `everywhere`, now and then, all calls are, so that waiting
+    /// ranks learn in time that they need not give up.
     fn look_for_movement(&mut self, everywhere: bool, now: Instant) {
         let is_idle = |clock: &Clock, timeout: Duration| everywhere || clock.is_idle(timeout, now);
         if everywhere {
@@ -158,17 +158,17 @@ impl OpenStage {
         }
     }
 
-    /// When it is time to look for movement everywhere.
+    /// Time of the next search for movement in all calls.
     fn look_due(&self) -> Option<Instant> {
         self.has_moved.then(|| self.looked + NOTICE_EVERY)
     }
 
-    /// When one of `ranks`, or somebody for whom one of them waits, has last moved something.
+    /// Latest movement of `ranks` and of the ranks for which they wait.
     fn last_movement(&self, ranks: Vec<Rank>) -> Option<Instant> {
         self.latest_among(ranks, |member| Some(member.moved))
     }
 
-    /// The latest of such moments of `ranks` and of those for whom they wait.
+    /// The latest `moment` of `ranks` and of the ranks for which they wait.
     pub(super) fn latest_among(
         &self,
         ranks: Vec<Rank>,
@@ -265,8 +265,8 @@ impl OpenStage {
         text
     }
 
-    /// Hands a warning to the other ranks that wait in a step, for their logs. Where rank 0 is missing itself, one of them says it:
-    /// what rank 0 tells its program stays unheard until that comes back from what it is doing.
+    /// Hands a warning to the other ranks that wait in a step, for their logs. If rank 0 itself is missing, one of them
+    /// shows it: warnings on rank 0 stay unseen until its program returns to a call.
     fn notify_waiting(&mut self, step: Step, is_rank_0_missing: bool, text: String) {
         let mut ranks = self.waiting_in(step);
         ranks.retain(|rank| *rank != Rank::ZERO);
@@ -278,7 +278,7 @@ impl OpenStage {
         self.queue.send(ranks, CallReply::Notice { text });
     }
 
-    /// Watches over the end: ranks that have come to it wait for those that have not, or still read.
+    /// Watches over the end: ranks that have reached it wait for those that have not, or still read.
     fn tick_closing(&mut self, now: Instant) {
         let Some(clock) = &mut self.closing else {
             return;
@@ -312,7 +312,7 @@ impl OpenStage {
         }
     }
 
-    /// For whom the end waits.
+    /// Ranks for which the end waits.
     pub(super) fn keep_open(&self) -> Vec<Rank> {
         let ranks = self.world.world_size.ranks();
         ranks
@@ -320,7 +320,7 @@ impl OpenStage {
             .collect()
     }
 
-    /// Whether the end waits for this rank to say that it has read something.
+    /// Returns true if the end waits for this rank to report that it has read a payload.
     fn is_reading(&self, rank: Rank) -> bool {
         self.channels
             .values()
