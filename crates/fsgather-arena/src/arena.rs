@@ -18,21 +18,21 @@ use crate::{
     slots::{Plan, SPREAD, Slots},
 };
 
-/// For whom a payload is placed.
+/// The call and the readers of a payload.
 #[derive(Clone, Copy)]
 pub struct Placement<'a> {
-    /// The call that it is of.
+    /// The call that the payload belongs to.
     pub call: CallId,
-    /// Who reads it, by their numbers in the world.
+    /// The ranks of the world that read the payload.
     pub readers: &'a [Rank],
-    /// Who reads nothing any more, since it is gone.
+    /// Returns true for a rank that is gone, and reads nothing any more.
     pub is_gone: &'a dyn Fn(Rank) -> bool,
 }
 
 /// Memory of this rank that others of its host read.
 ///
-/// At most `budget` bytes of it are taken up at any time, and none before the second payload of a size. Dropping it gives all
-/// back, but for payloads that somebody still reads.
+/// It takes up at most `budget` bytes at any time, and none before the second payload of a size. Dropping it gives everything
+/// back except payloads that are still being read.
 #[derive(Debug)]
 pub struct Arena {
     owner: Rank,
@@ -41,17 +41,17 @@ pub struct Arena {
     pub(crate) ledger: Arc<Ledger>,
     words: File,
     pub(crate) slots: Mutex<Slots>,
-    /// The process whose it is. A forked child has a copy of all this, and the same memory.
+    /// Id of the process that made the arena. A forked child has a copy of this struct, and the same memory.
     process: u32,
     pub(crate) idle_shelves: Mutex<IdleShelves>,
 }
 
 impl Arena {
-    /// Makes the arena of a rank of a world of so many ranks, which may take up `budget` bytes.
+    /// Makes the arena of a rank of a world of this size, which may take up `budget` bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] where the system has no such memory, or no descriptor for it.
+    /// [`Error::Storage`] if the system refuses the memory, or a descriptor for it.
     pub fn new(owner: Rank, world_size: usize, budget: u64) -> Result<Self, Error> {
         let failed = |error| Error::storage("make", "memory that ranks share", &error);
         let memory = OwnMemory::make(budget.saturating_mul(SPREAD)).map_err(failed)?;
@@ -68,25 +68,25 @@ impl Arena {
         })
     }
 
-    /// Who has it.
+    /// Rank that owns the arena.
     #[must_use]
     pub const fn owner(&self) -> Rank {
         self.owner
     }
 
-    /// Whether this process is a forked child of the one whose arena it is. Which slots are free that one alone knows, and
-    /// locks may be held for ever.
+    /// Returns true if this process is a forked child of the one that made the arena. Only that process knows which slots are
+    /// free, and a child may find locks held forever.
     pub(crate) fn is_foreign(&self) -> bool {
         self.process != process::id()
     }
 
-    /// Number of bytes that it may take up.
+    /// Number of bytes that the arena may take up.
     #[must_use]
     pub const fn budget(&self) -> u64 {
         self.budget
     }
 
-    /// The descriptors by which others map it.
+    /// Returns the descriptors by which other ranks map the arena.
     pub(crate) fn descriptors(&self) -> Result<[OwnedFd; 2], Error> {
         let words = self.words.try_clone().map(OwnedFd::from);
         let both = self
@@ -96,10 +96,10 @@ impl Arena {
         both.map_err(|error| Error::storage("pass on", "memory that ranks share", &error))
     }
 
-    /// Copies a payload, given in pieces, to a place where its readers find it; nothing where it had better go another way:
-    /// the first payload of a size, one that is too large, and any while there is no room.
+    /// Copies a payload, given in pieces, to a place where its readers find it. Returns `None` if it should go another way: the
+    /// first payload of a size, a payload that is too large, and any payload while there is no space.
     ///
-    /// The place is free again once all readers have let go of it, or are gone. A forked child has no place for anything.
+    /// The place is free again once all readers have let go of it, or are gone. A forked child places no payloads.
     pub fn place(&self, pieces: &[&[u8]], placement: &Placement<'_>) -> Option<Location> {
         if self.is_foreign() {
             return None;
@@ -114,7 +114,7 @@ impl Arena {
         written.map(|()| location)
     }
 
-    /// Copies a payload to where it has its place.
+    /// Copies a payload to its place.
     fn write(&self, location: &Location, pieces: &[&[u8]]) -> Option<()> {
         let mut start = location.start;
         for piece in pieces {
@@ -124,7 +124,7 @@ impl Arena {
         Some(())
     }
 
-    /// Finds a place for a payload of `len` bytes, which nobody else is given while it is written to, nor while it is leased.
+    /// Finds a place for a payload of `len` bytes. No other payload gets the place while it is written to or leased.
     pub(crate) fn take(&self, len: u64, placement: &Placement<'_>) -> Option<Location> {
         forks::release_ended();
         let call = placement.call;
@@ -149,7 +149,8 @@ impl Arena {
         })
     }
 
-    /// Gives back, and takes up, the memory that a plan says; nothing, and the slot is gone, if there is none.
+    /// Gives back and takes up the memory that a plan asks for. If the system refuses memory, drops the slot and returns
+    /// `None`.
     fn carry_out(&self, slots: &mut Slots, plan: &Plan) -> Option<()> {
         for (start, len) in &plan.to_give_back {
             if let Err(error) = self.memory.give_back(*start, *len) {
@@ -168,7 +169,7 @@ impl Arena {
         Some(())
     }
 
-    /// Takes back a payload that nobody has been told of.
+    /// Takes back a payload that was not announced to any reader.
     pub fn withdraw(&self, call: CallId) {
         lock(&self.slots).withdraw(call);
     }

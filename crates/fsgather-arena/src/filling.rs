@@ -1,4 +1,5 @@
-//! Payloads that come to the own arena bit by bit: [`Filling`]. Others read along by [`Following`](crate::Following).
+//! Payloads that arrive in the own arena piece by piece: [`Filling`]. Other ranks read along by
+//! [`Following`](crate::Following).
 
 use std::sync::Arc;
 
@@ -9,21 +10,21 @@ use crate::{
     location::Location,
 };
 
-/// A payload that comes bit by bit to a place of the own arena.
+/// A payload that arrives piece by piece in the own arena.
 ///
-/// Whoever it is for may read what has come while more comes. Its place is free again once all readers have let go of it, or
-/// have given its call up, also if it never becomes whole.
+/// Its readers may read the part that has arrived. Its place is free again once all readers have let go of it, or have given
+/// its call up, even if it never becomes complete.
 #[derive(Debug)]
 pub struct Filling {
     arena: Arc<Arena>,
     location: Location,
-    /// Number of bytes that have come; never more than the payload is long.
+    /// Number of bytes that have arrived; never more than the length of the payload.
     filled: u64,
 }
 
 impl Arena {
-    /// A place for a payload of `len` bytes that is still to come; nothing where it had better go elsewhere, as of
-    /// [`place`](Self::place).
+    /// Takes a place for a payload of `len` bytes that has not arrived yet. Returns `None` if the payload should go another
+    /// way, as in [`place`](Self::place).
     pub fn begin(self: &Arc<Self>, len: u64, placement: &Placement<'_>) -> Option<Filling> {
         if self.is_foreign() {
             return None;
@@ -39,13 +40,13 @@ impl Arena {
 }
 
 impl Filling {
-    /// Where it lies.
+    /// Place of the payload in the arena.
     #[must_use]
     pub const fn location(&self) -> &Location {
         &self.location
     }
 
-    /// What has come.
+    /// The part of the payload that has arrived.
     #[must_use]
     pub fn filled(&self) -> &[u8] {
         let len = usize::try_from(self.filled).unwrap_or_default();
@@ -53,7 +54,7 @@ impl Filling {
         bytes.unwrap_or_default()
     }
 
-    /// Where what is still to come goes.
+    /// The place for the part of the payload that has not arrived yet.
     pub fn room(&mut self) -> &mut [u8] {
         let len = usize::try_from(self.location.len - self.filled).unwrap_or_default();
         let room = self
@@ -63,7 +64,7 @@ impl Filling {
         room.unwrap_or_default()
     }
 
-    /// Notes that so many bytes have been put at the beginning of the [room](Self::room).
+    /// Notes that `bytes` bytes were written to the beginning of the [room](Self::room).
     pub fn came(&mut self, bytes: usize) {
         let filled = self.filled.saturating_add(bytes as u64);
         self.filled = filled.min(self.location.len);
@@ -72,7 +73,7 @@ impl Filling {
 
 impl Drop for Filling {
     fn drop(&mut self) {
-        // Whoever has given the call up meanwhile reads nothing; nobody else may have been given the place.
+        // A reader that has given the call up reads nothing; until now, the place could not be given to another payload.
         lock(&self.arena.slots).end_writing(self.location.slot());
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of payloads that come bit by bit.
+//! Tests of payloads that arrive piece by piece.
 
 use fsgather_core::Rank;
 
@@ -51,7 +51,7 @@ fn what_comes_bit_by_bit_is_read_along_and_then_as_a_whole() {
     drop(filling);
     let own = all[0].lease(owner, &location, call(1)).unwrap();
     let whole = following.whole();
-    // A later one finds another place as long as this one is held.
+    // A later payload gets another place while this one is held.
     let mut later = second(&all[0], 2);
     fill(&mut later, &vec![255; payload.len()]);
     assert_eq!((&*own, &*whole), (&*payload, &*payload));
@@ -103,7 +103,7 @@ fn what_is_too_long_and_the_first_of_a_size_have_no_place() {
     }
     let mut filling = begin(&all[0], 1, LEN, &readers).unwrap();
     assert_eq!(filling.room().len() as u64, LEN);
-    // More than there is room for never comes.
+    // A count beyond the space is clamped.
     filling.came(usize::MAX);
     assert_eq!(filling.filled().len() as u64, LEN);
     assert!(filling.room().is_empty());

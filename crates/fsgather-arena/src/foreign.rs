@@ -28,7 +28,7 @@ struct ForeignArena {
     ledger: Arc<Ledger>,
 }
 
-/// The arenas that a rank has mapped: its own, and those of others of its host.
+/// The arenas that a rank has mapped: its own, and those of other ranks of its host.
 #[derive(Debug)]
 pub struct Arenas {
     own: Arc<Arena>,
@@ -39,7 +39,7 @@ pub struct Arenas {
 }
 
 impl Arenas {
-    /// The own arena, with nobody else's.
+    /// Holds only the own arena.
     #[must_use]
     pub fn new(own: Arena, world_size: usize) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Arenas {
         &self.own
     }
 
-    /// Whether the arena of a rank is mapped.
+    /// Returns true if the arena of a rank is mapped.
     #[must_use]
     pub fn knows(&self, rank: Rank) -> bool {
         rank == self.own.owner() || lock(&self.others).contains_key(&rank)
@@ -86,8 +86,8 @@ impl Arenas {
         Ok(())
     }
 
-    /// Takes a payload that a rank has announced; nothing where it is not what is announced, or that rank's arena is not
-    /// known.
+    /// Leases a payload that a rank has announced. Returns `None` if its slot does not hold the announced payload, or if the
+    /// arena of that rank is not mapped.
     ///
     /// This rank counts as one of its readers until the lease is dropped.
     #[must_use]
@@ -109,24 +109,24 @@ impl Arenas {
         })
     }
 
-    /// The same for a payload that may still be [coming](crate::Filling).
+    /// Leases a payload that may still be [arriving](crate::Filling), like [`lease`](Self::lease).
     #[must_use]
     pub fn follow(&self, owner: Rank, location: &Location, call: CallId) -> Option<Following> {
         self.lease(owner, location, call).map(Following)
     }
 
-    /// How far another rank is with the payload of this number in its share of a call; nothing where it does not say.
+    /// Returns how far another rank is with the payload of this number in its share of a call, if that rank says so.
     #[must_use]
     pub fn look_for(&self, owner: Rank, call: CallId, number: usize) -> Option<ReadSoFar> {
         let arena = lock(&self.others).get(&owner).map(Arc::clone)?;
         arena.ledger.look_for(call, number)
     }
 
-    /// Says to all owners that this rank will never ask for payloads of a call; not to those whose payloads it `has` asked for,
-    /// which it may be reading: it lets go of them by dropping them.
+    /// Notifies all owners that this rank will never ask for payloads of a call. It skips owners whose payloads this rank `has`
+    /// asked for and may be reading: dropping those payloads lets go of them.
     pub fn give_up(&self, call: CallId, has: &[Rank]) {
         let reader = self.own.owner();
-        // Of several threads that give something up one after the other says so.
+        // Threads that give calls up take turns.
         let mut given_up = lock(&self.given_up);
         let others = lock(&self.others);
         let foreign = others.iter().map(|(rank, arena)| (*rank, &*arena.ledger));
@@ -139,7 +139,7 @@ impl Arenas {
     }
 }
 
-/// The own arena, or another rank's.
+/// The own arena, or that of another rank.
 enum AnyArena {
     Own(Arc<Arena>),
     Foreign(Arc<ForeignArena>),
@@ -170,7 +170,7 @@ impl AnyArena {
     }
 }
 
-/// A payload in an arena, read where it lies. It stays as it is, also when its owner is gone, until this is dropped.
+/// A payload in an arena, read in place. It stays unchanged until this is dropped, even if its owner is gone.
 pub struct Leased {
     reader: Rank,
     location: Location,
@@ -179,7 +179,7 @@ pub struct Leased {
 }
 
 impl Leased {
-    /// Its first `len` bytes, or all where it is shorter.
+    /// Returns the first `len` bytes, or all if the payload is shorter.
     pub(crate) fn beginning(&self, len: u64) -> &[u8] {
         let beginning = Location {
             len: len.min(self.location.len),
@@ -188,11 +188,11 @@ impl Leased {
         self.arena.bytes(&beginning).unwrap_or_default()
     }
 
-    /// The payload in memory that may be written to, which nobody else sees. Only pages that are written to are copied.
+    /// Maps the payload privately, in memory that may be written to. Only pages that are written to are copied.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The error of the system, if it refuses the mapping.
     pub fn private(self: &Arc<Self>) -> io::Result<PrivatePayload> {
         Ok(PrivatePayload {
             map: self.arena.private(&self.location)?,
@@ -201,18 +201,18 @@ impl Leased {
     }
 }
 
-/// A payload in an arena that may still be coming.
+/// A payload in an arena that may still be arriving.
 #[derive(Debug)]
 pub struct Following(Leased);
 
 impl Following {
-    /// The first `len` bytes, of which whoever receives the payload has said that they are there; less where it is shorter.
+    /// Returns the first `len` bytes, or all if the payload is shorter. The owner must have announced that they have arrived.
     #[must_use]
     pub fn beginning(&self, len: u64) -> &[u8] {
         self.0.beginning(len)
     }
 
-    /// The payload, once it is known to be there as a whole.
+    /// Returns the payload, once the caller knows that it is complete.
     #[must_use]
     pub fn whole(self) -> Leased {
         self.0
@@ -223,7 +223,7 @@ impl Following {
 #[derive(Debug)]
 pub struct PrivatePayload {
     map: MmapMut,
-    /// What has not been written to lies there still.
+    /// Pages that have not been written to are still those of the lease.
     _lease: Arc<Leased>,
 }
 
@@ -245,7 +245,7 @@ impl Deref for Leased {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // It was there when the lease was made, and mappings do not shrink.
+        // The bytes were there when the lease was made, and mappings do not shrink.
         self.beginning(self.location.len)
     }
 }

@@ -35,10 +35,10 @@ static DONE: AtomicU64 = AtomicU64::new(0);
 /// Number of forks between this process and the ancestor that used this library first.
 static DEPTH: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether forks of this process go unnoticed.
+/// True if forks of this process go unnoticed.
 static IS_BLIND: AtomicBool = AtomicBool::new(false);
 
-/// For each depth, since a forked child cannot use what other threads of its parent may have locked.
+/// One watch for each depth, since a forked child cannot use locks that other threads of its parent may have held.
 static WATCHES: [OnceLock<ForkWatch>; MAX_DEPTH] = [const { OnceLock::new() }; MAX_DEPTH];
 
 extern "C" fn before_fork() {
@@ -54,10 +54,10 @@ extern "C" fn in_child() {
     DONE.fetch_add(1, Ordering::SeqCst);
 }
 
-/// The moment since when a payload is held, as far as forks are concerned.
+/// The moment at which this process took a payload, in terms of forks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForkMark {
-    /// Forks that were done.
+    /// Number of forks that were done.
     done: u64,
     depth: usize,
     /// The number of the witness that was mapped.
@@ -88,13 +88,13 @@ impl ForkMark {
         }
     }
 
-    /// Whether this process has not been forked since.
+    /// Returns true if this process has not been forked since.
     pub(crate) fn is_unforked(&self) -> bool {
         BEGUN.load(Ordering::SeqCst) == self.done && !IS_BLIND.load(Ordering::Relaxed)
     }
 }
 
-/// Calls `release` once no child that was forked since `mark` exists. In such a child it is never called.
+/// Calls `release` once no child that was forked since `mark` exists. A child never calls it.
 pub(crate) fn keep(mark: ForkMark, release: impl FnOnce() + Send + 'static) {
     if IS_BLIND.load(Ordering::Relaxed) || DEPTH.load(Ordering::SeqCst) != mark.depth {
         return;
@@ -124,9 +124,9 @@ struct ForkWatch {
 }
 
 struct Witnesses {
-    /// Nothing if the system has refused the first one.
+    /// `None` if the system has refused the first one.
     mapped: Option<ForkWitness>,
-    /// Forks that were done when it was mapped.
+    /// Number of forks that were done when it was mapped.
     mapped_after: u64,
     /// Those that children may still have, by number.
     retired: BTreeMap<u64, ForkWitness>,
@@ -192,7 +192,7 @@ impl ForkWatch {
 }
 
 impl Witnesses {
-    /// Has payloads that wait for the mapped witness as well wait for those up to it alone.
+    /// Sets the last witness of payloads that so far wait for the mapped witness and any later one.
     fn close(&mut self, current: &AtomicU64) {
         let mut open = self.kept.iter_mut().filter(|payload| payload.end.is_none());
         let Some(first) = open.next() else { return };
@@ -285,7 +285,7 @@ mod tests {
             }
         }
 
-        /// Ends it, and returns whether nothing has changed under it.
+        /// Ends the child, and returns true if its payload has not changed.
         fn end(self) -> bool {
             drop(self.lives);
             ended_well(self.child)
@@ -309,7 +309,7 @@ mod tests {
         waited.unwrap().unwrap().1.exit_status() == Some(3)
     }
 
-    /// Whether a forked child finds something to be so.
+    /// Returns true if `run` returns true in a forked child.
     fn in_child(run: impl FnOnce() -> bool) -> bool {
         ended_well(fork(run).unwrap())
     }
@@ -336,7 +336,7 @@ mod tests {
             let mut held = Some(held);
             let early = Reader::of(held.as_deref().unwrap(), false);
             let late = Reader::of(held.as_deref().unwrap(), false);
-            // What a child drops, its parent still reads.
+            // The child drops its lease while the parent still reads.
             assert!(in_child(|| held.take().is_some()));
             assert!(!starts(&all, 1..5).contains(&location.start));
             drop(held);

@@ -11,8 +11,8 @@
 //!
 //! Numbers of payloads only grow, so a word that has been written stays true.
 //!
-//! A reader may be far ahead of an owner, and have given up more calls than its words say. It remembers those, and lets go of
-//! their payloads once it sees them.
+//! A reader may be far ahead of an owner and have given up more calls than its words can record. It remembers the others, and
+//! lets go of their payloads once it sees them.
 
 use std::{
     collections::BTreeSet,
@@ -32,37 +32,38 @@ use crate::{
 /// A call that a reader has given up: channel and epoch.
 type GivenUp<'words> = Versioned<'words, AtomicU64, 2>;
 
-/// What a slot holds, of which the number of the payload is the version: length, channel and epoch.
+/// The payload that a slot holds: length, channel and epoch. Its version is the number of the payload.
 type Description<'words> = Versioned<'words, AtomicU64, 3>;
 
-/// Number of calls that the words of a reader say that it has given up.
+/// Number of given-up calls that the words of a reader can record.
 const GIVEN_UP: usize = 16;
 
-/// How many more it remembers. What owners place after that many others keeps its slot until the end.
+/// Number of further given-up calls that a reader remembers. Payloads that are placed even later keep their slots until the
+/// end.
 const REMEMBERED: usize = 256;
 
-/// What the owner writes.
+/// Number of words that the owner writes.
 const BEFORE_READERS: usize = MOST_SLOTS * Description::WORDS + SHELVES * Shelf::WORDS;
 
-/// What a reader has to itself.
+/// Number of words that each reader writes.
 const READER_WORDS: usize = MOST_SLOTS + GivenUp::WORDS * GIVEN_UP;
 
-/// The words of one arena, of the own one or another rank's.
+/// The words of one arena: the own one, or that of another rank.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     words: Words,
     world_size: usize,
-    /// What this process has given up as a reader and its words say no more, as channels and epochs.
+    /// Calls that this process has given up as a reader and that its words no longer record, as channels and epochs.
     given_up: Mutex<BTreeSet<[u64; 2]>>,
 }
 
 impl Ledger {
-    /// Number of words that a world of so many ranks needs.
+    /// Number of words that a world of this size needs.
     pub(crate) const fn words(world_size: usize) -> usize {
         BEFORE_READERS + world_size * READER_WORDS
     }
 
-    /// `words` are as many as [`Self::words`] says, or it answers as if nobody had written any.
+    /// Makes a ledger of as many `words` as [`Self::words`] returns. Words that are missing read as if they were never written.
     pub(crate) const fn new(words: Words, world_size: usize) -> Self {
         Self {
             words,
@@ -71,7 +72,7 @@ impl Ledger {
         }
     }
 
-    /// One of the shelves for what the owner reads for others.
+    /// Returns a shelf for the payloads that the owner reads for others.
     pub(crate) const fn shelf(&self, index: usize) -> Shelf<'_> {
         Shelf::at(
             &self.words,
@@ -79,12 +80,12 @@ impl Ledger {
         )
     }
 
-    /// How far the owner is with a payload of its share of what is read for others, if it says so now.
+    /// Returns how far the owner is with a payload that it reads for others, if the owner currently says so.
     pub(crate) fn look_for(&self, call: CallId, number: usize) -> Option<ReadSoFar> {
         (0..SHELVES).find_map(|index| self.shelf(index).look(call, number))
     }
 
-    /// Says what a slot holds, before anybody is told of it.
+    /// Records the payload that a slot holds, before it is announced to readers.
     pub(crate) fn describe(&self, location: &Location, call: CallId) {
         let [channel, epoch] = words_of(call);
         if let Some(slot) = self.slot(location.slot()) {
@@ -92,7 +93,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a slot holds this payload.
+    /// Returns true if a slot holds this payload.
     pub(crate) fn holds(&self, location: &Location, call: CallId) -> bool {
         let [channel, epoch] = words_of(call);
         let expected = (location.generation, [location.len, channel, epoch]);
@@ -100,7 +101,7 @@ impl Ledger {
         slot.and_then(|slot| slot.read_of()) == Some(expected)
     }
 
-    /// The numbers of all payloads in slots, with the slots, and the words of their calls.
+    /// Returns slot, payload number and the words of the call, for all payloads in slots.
     fn payloads(&self) -> impl Iterator<Item = (usize, u64, [u64; 2])> {
         (0..MOST_SLOTS).filter_map(|slot| {
             let (number, [_, channel, epoch]) = self.slot(slot)?.read_of()?;
@@ -108,7 +109,7 @@ impl Ledger {
         })
     }
 
-    /// Says that `reader` has let go of a payload.
+    /// Records that `reader` has let go of a payload.
     pub(crate) fn let_go(&self, reader: Rank, location: &Location) {
         self.let_go_of(reader, location.slot(), location.generation);
     }
@@ -116,19 +117,20 @@ impl Ledger {
     fn let_go_of(&self, reader: Rank, slot: usize, number: u64) {
         let word = self.reader_word(reader, slot);
         if let Some(word) = word.filter(|_| slot < MOST_SLOTS) {
-            // A payload that was held for longer than a later one of the same slot cannot be.
+            // The word only grows: a reader may hold a payload for longer than a later one of the same slot.
             word.raise(number);
         }
     }
 
-    /// Says that `reader` will never ask for payloads of a call, which has given up so many others `before`; one thread at a time.
+    /// Records that `reader` will never ask for payloads of a call, having given up this many calls `before`. Only one thread
+    /// may call this at a time.
     pub(crate) fn give_up(&self, reader: Rank, call: CallId, before: usize) {
         let call = words_of(call);
         for (slot, number, _) in self.payloads().filter(|(_, _, its)| *its == call) {
             self.let_go_of(reader, slot, number);
         }
-        // The owner may still be about to place something. The one that was said first goes, whatever group it is of: owners have
-        // had the most time to hear of it.
+        // The owner may still place a payload of this call. The call replaces the oldest entry, even one of another group:
+        // owners have had the most time to read that one.
         if let Some(oldest) = self.entries(reader).nth(before % GIVEN_UP) {
             let before = oldest.read();
             oldest.say(call);
@@ -139,7 +141,7 @@ impl Ledger {
         self.let_go_of_given_up(reader);
     }
 
-    /// Keeps in mind a call that was given up, if these words are of any.
+    /// Remembers a call that was given up, unless these words are unused.
     fn remember(&self, call: [u64; 2]) {
         if call[1] == 0 {
             return;
@@ -151,7 +153,7 @@ impl Ledger {
         }
     }
 
-    /// Lets go of payloads that have come since `reader` has given their calls up, as far as its words do not say so.
+    /// Lets go of payloads that have arrived since `reader` gave up their calls, if its words no longer record those calls.
     pub(crate) fn let_go_of_given_up(&self, reader: Rank) {
         let mut given_up = lock(&self.given_up);
         if given_up.is_empty() {
@@ -161,7 +163,7 @@ impl Ledger {
             if given_up.contains(&[channel, epoch]) {
                 self.let_go_of(reader, slot, number);
             }
-            // What it has passed long ago it hands in no more.
+            // The owner places no more payloads of calls that it passed long ago.
             let passed = [channel, 0]..[channel, epoch.saturating_sub(REMEMBERED as u64)];
             while let Some(old) = given_up.range(passed.clone()).next().copied() {
                 given_up.remove(&old);
@@ -169,7 +171,7 @@ impl Ledger {
         }
     }
 
-    /// Whether `reader` has let go of a payload, or will never ask for it.
+    /// Returns true if `reader` has let go of a payload, or will never ask for it.
     pub(crate) fn has_let_go(
         &self,
         reader: Rank,
@@ -186,7 +188,7 @@ impl Ledger {
         self.entries(reader).any(|entry| entry.read() == call)
     }
 
-    /// Where `reader` says what it has given up.
+    /// Returns the entries in which `reader` records the calls that it has given up.
     fn entries(&self, reader: Rank) -> impl Iterator<Item = GivenUp<'_>> {
         (0..GIVEN_UP).filter_map(move |entry| {
             let first = MOST_SLOTS + GivenUp::WORDS * entry;
@@ -194,7 +196,7 @@ impl Ledger {
         })
     }
 
-    /// Where the owner says what a slot holds, if there is such a slot.
+    /// Returns the owner's description of a slot, if the slot exists.
     fn slot(&self, slot: usize) -> Option<Description<'_>> {
         let first = (slot < MOST_SLOTS).then_some(slot * Description::WORDS)?;
         Description::of(|index| self.words.get(first + index))

@@ -1,25 +1,25 @@
-//! A place in an arena, as others are told of it: [`Location`].
+//! A place in an arena, as announced to other ranks: [`Location`].
 
 use serde::{Deserialize, Serialize};
 
-/// Where in its owner's arena a payload lies.
+/// Place of a payload in its owner's arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Location {
-    /// The slot,
+    /// Index of the slot.
     pub(crate) slot: u32,
-    /// the number of the payload,
+    /// Number of the payload.
     pub(crate) generation: u64,
-    /// where it begins,
+    /// Offset of the payload in the arena, in bytes.
     pub(crate) start: u64,
-    /// and its length in bytes.
+    /// Length of the payload in bytes.
     pub(crate) len: u64,
 }
 
 impl Location {
-    /// Length.
+    /// Length of an encoded location in bytes.
     pub const BYTES: usize = 28;
 
-    /// Slot, number, start and length, little-endian.
+    /// Encodes slot, number, start and length, little-endian.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -34,7 +34,7 @@ impl Location {
         bytes
     }
 
-    /// What [`to_bytes`](Self::to_bytes) has made.
+    /// Decodes the output of [`to_bytes`](Self::to_bytes).
     #[must_use]
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
         let word = |at: usize| {
@@ -59,7 +59,7 @@ impl Location {
         self.len
     }
 
-    /// The slot's place among all; beyond them where a number that was announced is none.
+    /// Index of the slot among all. It is beyond the last if another rank announced an invalid number.
     pub(crate) const fn slot(&self) -> usize {
         self.slot as usize
     }

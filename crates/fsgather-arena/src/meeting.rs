@@ -1,8 +1,8 @@
-//! Has ranks map each other's arenas: [`Host`] on one of them, [`Visitor`] on the others.
+//! Makes ranks map each other's arenas: [`Host`] on one of them, [`Visitor`] on the others.
 //!
-//! One rank listens; the others bring their descriptors, and each is given those of all. A descriptor passes from process to
-//! process only within one kernel, so that who has mapped an arena shares memory with its owner: that is proved, not assumed.
-//! Whoever connects says what only the ranks of the world know before it is given anything.
+//! One rank listens; the others send it their descriptors, and each receives those of all. Descriptors pass between processes
+//! of one kernel only, so a rank that has mapped an arena provably shares memory with its owner. A process that connects
+//! receives nothing before it has sent a password that only ranks of the world know.
 
 use std::{
     io::{self, IoSlice, IoSliceMut, Read, Write},
@@ -28,31 +28,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::foreign::Arenas;
 
-/// How many ranks share memory at most: what one message carries in descriptors.
+/// Maximum number of ranks that share memory: one message carries all their descriptors.
 pub const MOST_RANKS: usize = 100;
 
-/// Time for which ranks that have said that they come are waited for.
+/// Maximum time to wait for ranks that have announced that they will connect.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Maximum time that somebody who has connected may take to say who that is.
+/// Maximum time that a process may take to identify itself after it has connected.
 const GREETING: Duration = Duration::from_secs(1);
 
-/// Interval at which whoever waits looks whether it is to stop.
+/// Interval at which a waiting rank checks if it must stop.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Length of a password in bytes.
 const PASSWORD: usize = 32;
 
-/// How long the entry of a rank is, in bytes: its number and what it may take up.
+/// Length of the entry of a rank in bytes: its number and its budget.
 const ENTRY: usize = 12;
 
-/// Where ranks meet to share memory, and what they say there. For the ranks of the world alone.
+/// Address at which ranks meet to share memory, and the secrets that they exchange there. Only ranks of the world may see it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeetingPoint {
     name: [u8; 16],
-    /// What those who come say,
+    /// Sent by a rank that connects.
     password: [u8; PASSWORD],
-    /// and what they are answered.
+    /// Sent back by the host.
     answer: [u8; PASSWORD],
 }
 
@@ -63,7 +63,7 @@ impl std::fmt::Debug for MeetingPoint {
 }
 
 impl MeetingPoint {
-    /// In the name space of the network namespace, where nothing stays.
+    /// Returns the name of an abstract socket, which leaves no file behind. It is valid in one network namespace.
     fn name(&self) -> Vec<u8> {
         let mut name = b"fsgather-".to_vec();
         for byte in self.name {
@@ -73,25 +73,25 @@ impl MeetingPoint {
     }
 }
 
-/// What tells a rank to stop waiting.
+/// Callback of a waiting rank: it returns an error if the rank must stop waiting.
 pub type Heed<'a> = &'a dyn Fn() -> Result<(), Error>;
 
-/// The rank to which the others come.
+/// The rank to which the others connect.
 #[derive(Debug)]
 pub struct Host {
     listener: UnixListener,
     point: MeetingPoint,
 }
 
-/// One arena on its way: whose it is, and how much it may take up.
+/// An arena on its way to other ranks: its owner, its budget and its descriptors.
 type Entry = (Rank, u64, [OwnedFd; 2]);
 
 impl Host {
-    /// Listens at a place of its own, which `random` draws.
+    /// Listens at a new address, made of `random` bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] where there are no such sockets.
+    /// [`Error::Storage`] if the system refuses the socket.
     pub fn listen(random: [u8; 80]) -> Result<Self, Error> {
         let mut point = MeetingPoint {
             name: [0; 16],
@@ -110,17 +110,17 @@ impl Host {
         Ok(Self { listener, point })
     }
 
-    /// Where that is.
+    /// Address at which this host listens.
     #[must_use]
     pub fn point(&self) -> &MeetingPoint {
         &self.point
     }
 
-    /// Takes in all of `others`, who have come, and passes everybody's arena to everybody.
+    /// Accepts all of `others`, which have announced that they will connect, and sends all arenas to all of them.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] where somebody does not come within ten seconds, or descriptors do not pass; what `heed` says.
+    /// [`Error::Storage`] if a rank does not connect within ten seconds, or descriptors do not pass; the error of `heed`.
     pub fn serve(&self, arenas: &Arenas, others: &[Rank], heed: Heed<'_>) -> Result<(), Error> {
         let deadline = Instant::now() + LIMIT;
         let mut come: Vec<(UnixStream, Entry)> = Vec::new();
@@ -160,7 +160,7 @@ impl Host {
             .try_for_each(|(rank, budget, both)| keep(arenas, rank, budget, both))
     }
 
-    /// Somebody who comes, if anybody does for a while.
+    /// Accepts a connection, if one arrives within [`LOOK`].
     fn accept(&self) -> io::Result<Option<UnixStream>> {
         let wait = Timespec::try_from(LOOK).map_err(io::Error::other)?;
         match poll(
@@ -178,14 +178,14 @@ impl Host {
         }
     }
 
-    /// What somebody brings, if it is one of the others.
+    /// Receives the arena of a process that has connected, if it is one of the expected ranks.
     fn welcome(&self, stream: &UnixStream, others: &[Rank]) -> io::Result<Option<Entry>> {
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(LOOK))?;
         stream.set_write_timeout(Some(LIMIT))?;
         let mut said = [0; PASSWORD + ENTRY];
         let Ok(mut descriptors) = receive(stream, &mut said, 2, GREETING, &|| Ok(())) else {
-            // A stranger, or one that has gone.
+            // A foreign process, or one that has gone.
             return Ok(None);
         };
         let (password, entry) = said.split_at(PASSWORD);
@@ -199,7 +199,7 @@ impl Host {
     }
 }
 
-/// A rank that has come to where a [`Host`] listens.
+/// A rank that has connected to a [`Host`].
 #[derive(Debug)]
 pub struct Visitor {
     stream: UnixStream,
@@ -207,18 +207,18 @@ pub struct Visitor {
 }
 
 impl Visitor {
-    /// Brings the own arena there, without waiting for anybody.
+    /// Sends the own arena to the host, without waiting for any rank.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] where nobody listens that can be reached from here, as in another network namespace.
+    /// [`Error::Storage`] if no host listens that can be reached from here, as in another network namespace.
     pub fn come(point: &MeetingPoint, arenas: &Arenas) -> Result<Self, Error> {
         let own = arenas.own();
         let descriptors = own.descriptors()?;
         let mut said = point.password.to_vec();
         push_entry(&mut said, own.owner(), own.budget());
         let come = || {
-            // Strangers may have taken all places to wait at, which is an error rather than a reason to wait.
+            // Foreign processes may have filled the backlog of the listener. That is an error instead of a reason to wait.
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
             connect(&socket, &SocketAddrUnix::new_abstract_name(&point.name())?)?;
@@ -236,7 +236,7 @@ impl Visitor {
         })
     }
 
-    /// Maps the arenas of all `ranks` ranks that have come, once the host passes them on.
+    /// Maps the arenas of all `ranks` ranks that have connected, once the host sends them.
     ///
     /// # Errors
     ///
@@ -301,7 +301,7 @@ fn send(stream: &UnixStream, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io
     (&*stream).write_all(&bytes[sent..])
 }
 
-/// Receives as many bytes as there is room for, and the descriptors that come with the first of them.
+/// Receives exactly as many bytes as `bytes` has space for, and the descriptors that arrive with the first of them.
 fn receive(
     stream: &UnixStream,
     bytes: &mut [u8],

@@ -13,7 +13,7 @@ fn arenas(rank: u32, world_size: usize) -> Arc<Arenas> {
     Arc::new(Arenas::new(own, world_size))
 }
 
-/// Comes and receives.
+/// Connects and receives.
 fn join(point: &MeetingPoint, arenas: &Arenas, ranks: usize, heed: Heed<'_>) -> Result<(), Error> {
     Visitor::come(point, arenas)?.receive(arenas, ranks, heed)
 }
@@ -27,7 +27,7 @@ fn random() -> [u8; 80] {
     random
 }
 
-/// All ranks of a world, each of which knows the arenas of all.
+/// All ranks of a world, each of which knows all arenas.
 pub(crate) fn met(world_size: u32) -> Vec<Arc<Arenas>> {
     let count = world_size as usize;
     let all: Vec<_> = (0..world_size).map(|rank| arenas(rank, count)).collect();
@@ -101,7 +101,7 @@ fn a_place_is_used_again_once_all_have_let_go_of_it() {
     assert!(held.iter().all(|held| **held == [1; 10_000]));
     drop(held);
     assert_eq!(place(&all[0], &[3; 10_000], 2, &readers).start, first.start);
-    // What was there is not taken for it.
+    // The new payload is not mistaken for the old one.
     assert!(all[1].lease(Rank::ZERO, &first, call(0)).is_none());
 }
 
@@ -192,7 +192,7 @@ fn what_is_written_to_a_private_payload_shows_nowhere_else() {
     private[..5000].fill(1);
     assert_eq!(**held, [9; 10_000]);
     drop(held);
-    // It is leased still.
+    // It is still leased.
     let next = place(&all[0], &[2; 10_000], 1, &[Rank::new(1)]);
     assert_ne!(next, location);
     assert_eq!(
@@ -246,7 +246,7 @@ fn who_is_told_to_stop_stops() {
     join(host.point(), &arenas(1, 2), 2, &stop).unwrap_err();
 }
 
-/// Calls of groups and of the world are given up in turn, and owners do not look after each.
+/// Calls of groups and of the world are given up in turn, and owners do not check after each.
 #[test]
 fn what_is_given_up_of_several_groups_has_its_place_free_again() {
     let all = met(2);
@@ -279,7 +279,8 @@ fn what_is_given_up_of_several_groups_has_its_place_free_again() {
     }
 }
 
-/// As many as a reader has words for are told of while they are placed; what is there already is let go of at once.
+/// The words of a reader record only some of these calls while payloads are placed; places of payloads that are already there
+/// are free at once.
 #[test]
 fn however_many_calls_are_given_up_at_once_their_places_are_free_again() {
     const CALLS: u64 = 40;

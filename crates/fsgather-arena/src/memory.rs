@@ -35,20 +35,20 @@ fn create(name: &str) -> io::Result<File> {
     Ok(File::from(made?))
 }
 
-/// Makes a nameless file in memory, which never gets shorter. It is empty, and may grow as long as `most`.
+/// Makes a nameless file in memory that cannot shrink. It is empty, and may grow to `most` bytes.
 fn make(name: &str, most: u64) -> io::Result<File> {
-    // A file beyond the limit ends the process by a signal, rather than by an error.
+    // Growing a file beyond the limit kills the process with a signal instead of returning an error.
     if limits::file_bytes().is_some_and(|limit| limit < most) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     let file = create(name)?;
     fchmod(&file, Mode::RUSR | Mode::WUSR)?;
-    // Nobody can take away what others have mapped.
+    // No process can remove pages that others have mapped.
     fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(file)
 }
 
-/// Whether a file that somebody else has made never gets shorter.
+/// Returns an error unless a file of another process is sealed against shrinking.
 fn check(file: &File) -> io::Result<()> {
     if fcntl_get_seals(file)?.contains(SealFlags::SHRINK) {
         Ok(())
@@ -57,8 +57,8 @@ fn check(file: &File) -> io::Result<()> {
     }
 }
 
-/// Keeps a mapping out of core files: writing one reads it all, and what was only addresses becomes memory by that. What lies
-/// there is a copy of what the program has elsewhere.
+/// Excludes a mapping from core files: a dump reads every page, and thereby allocates memory for mere addresses. The data is a
+/// copy that the program has elsewhere too.
 fn keep_out_of_cores(map: &MmapRaw) {
     if map.advise(Advice::DontDump).is_err() {
         tracing::debug!("core files will have the memory that ranks share");
@@ -69,11 +69,11 @@ fn size(len: u64) -> io::Result<usize> {
     usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory.into())
 }
 
-/// The memory of the own arena, which this process alone writes to.
+/// The memory of the own arena. Only this process writes to it.
 #[derive(Debug)]
 pub(crate) struct OwnMemory {
-    /// It grows as memory is taken up. Beyond its end there are addresses alone, so that a program that locks all its memory,
-    /// or a tool that reads it, takes up no more.
+    /// It grows as memory is taken up. The mapping beyond its end is mere addresses, so a program that locks all its memory, or
+    /// a tool that reads it, allocates nothing there.
     file: File,
     map: MmapRaw,
     /// Length of the file.
@@ -81,7 +81,7 @@ pub(crate) struct OwnMemory {
 }
 
 impl OwnMemory {
-    /// Makes memory with `len` bytes of addresses, of which none is taken up.
+    /// Makes memory with `len` bytes of addresses, none of which is taken up.
     pub(crate) fn make(len: u64) -> io::Result<Self> {
         let file = make("fsgather payloads", len)?;
         let map = MmapOptions::new().len(size(len)?).map_raw(&file)?;
@@ -90,13 +90,13 @@ impl OwnMemory {
         Ok(Self { file, map, len })
     }
 
-    /// A descriptor by which others can read it, and not write.
+    /// Returns a descriptor by which others can read the memory, but not write.
     pub(crate) fn for_reading(&self) -> io::Result<OwnedFd> {
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
     }
 
-    /// Takes up memory for a part, so that a lack of it is an error now, and no signal later.
+    /// Takes up memory for a part, so that a lack of memory is an error now instead of a signal later.
     pub(crate) fn reserve(&self, start: u64, len: u64) -> io::Result<()> {
         let end = start.saturating_add(len);
         if end > self.map.len() as u64 {
@@ -107,20 +107,20 @@ impl OwnMemory {
         Ok(())
     }
 
-    /// Gives the memory of a part back to the system. It holds zeros afterwards, for everybody.
+    /// Gives the memory of a part back to the system. All processes read zeros there afterwards.
     pub(crate) fn give_back(&self, start: u64, len: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(fallocate(&self.file, flags, start, len)?)
     }
 
-    /// Copies bytes to a place that nobody reads; nothing beyond what has been taken up. Only one thread at a time writes to a
-    /// place.
+    /// Copies bytes to a part without readers. Returns `None`, and writes nothing, beyond the memory that was taken up. Only
+    /// one thread at a time may write to a part.
     pub(crate) fn write(&self, start: u64, bytes: &[u8]) -> Option<()> {
         let range = range(start, bytes.len(), self.len.load(Ordering::Acquire))?;
-        // SAFETY: the range lies in the file and in the mapping, which is as long at least (checked above, and where memory is
-        // taken up); that is writable and lives as long as `self`. `bytes` cannot overlap with it: nobody has a reference into
-        // a slot that is being written to, as it is leased to readers only afterwards, and given to a payload only when all
-        // readers have let go of the one before.
+        // SAFETY: the range lies in the file and in the mapping, which is at least as long (checked above, and when memory is
+        // taken up); the mapping is writable and lives as long as `self`. `bytes` cannot overlap with it: no reference into a
+        // slot exists while the slot is written to, because it is leased to readers only afterwards, and given to the next
+        // payload only when all readers have let go of the one before.
         unsafe {
             let to = self.map.as_mut_ptr().add(range.start);
             ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -128,13 +128,13 @@ impl OwnMemory {
         Some(())
     }
 
-    /// What lies in a part. Only for parts that are leased to this process.
+    /// Returns the bytes of a part, which must be leased to this process.
     pub(crate) fn bytes(&self, start: u64, len: usize) -> Option<&[u8]> {
         part(&self.map, start, len, self.len.load(Ordering::Acquire))
     }
 
-    /// A part that nobody reads, to be written to; nothing beyond what has been taken up. Only for whoever has the part to
-    /// himself.
+    /// Returns a part without readers for writing, or `None` beyond the memory that was taken up. The caller must have the part
+    /// to itself.
     #[expect(
         clippy::mut_from_ref,
         reason = "who has a part to himself is known to slots and fillings, not to the memory"
@@ -142,15 +142,15 @@ impl OwnMemory {
     pub(crate) fn room(&self, start: u64, len: usize) -> Option<&mut [u8]> {
         let range = range(start, len, self.len.load(Ordering::Acquire))?;
         // SAFETY: the range lies in the file and in the mapping (checked above); that is writable and lives as long as the
-        // reference. Nobody else has a reference into it: a slot is given to one payload at a time, whose one `Filling` reaches
-        // what is not there yet through `&mut self` alone; others are told of bytes once they are there, and of those it gives
-        // out no `&mut` any more.
+        // reference. No other reference into it exists: a slot is given to one payload at a time, whose one `Filling` reaches
+        // the missing bytes through `&mut self` alone; other ranks learn of bytes only once they are there, and the filling
+        // gives out no `&mut` to those any more.
         Some(unsafe {
             std::slice::from_raw_parts_mut(self.map.as_mut_ptr().add(range.start), range.len())
         })
     }
 
-    /// The same, to be written to without anybody's seeing it, for as long as it is leased.
+    /// Maps a part for writing, privately to this process, while it is leased.
     pub(crate) fn private(&self, start: u64, len: usize) -> io::Result<MmapMut> {
         private(&self.file, start, len)
     }
@@ -161,12 +161,12 @@ impl OwnMemory {
 pub(crate) struct ForeignMemory {
     file: File,
     map: MmapRaw,
-    /// How long the file was when it was looked at last.
+    /// Length of the file when it was last checked.
     len: AtomicU64,
 }
 
 impl ForeignMemory {
-    /// Maps what a descriptor stands for, which may grow as long as `most`.
+    /// Maps the memory behind a descriptor, which may grow to `most` bytes.
     pub(crate) fn map(descriptor: OwnedFd, most: u64) -> io::Result<Self> {
         let file = File::from(descriptor);
         check(&file)?;
@@ -178,7 +178,7 @@ impl ForeignMemory {
         Ok(Self { file, map, len })
     }
 
-    /// What lies in a part. Only for parts that are leased to this process.
+    /// Returns the bytes of a part, which must be leased to this process.
     pub(crate) fn bytes(&self, start: u64, len: usize) -> Option<&[u8]> {
         let end = start.saturating_add(len as u64);
         let mut there = self.len.load(Ordering::Acquire);
@@ -202,7 +202,7 @@ fn private(file: &File, start: u64, len: usize) -> io::Result<MmapMut> {
     }
     // SAFETY: the part lies in the file (checked above), which is sealed against getting shorter. The mapping is private, so
     // that nothing is written through it. Bytes that have not been written to are the arena's, which do not change while the
-    // part is leased (see `part`); whoever calls this holds the lease for as long as the mapping.
+    // part is leased (see `part`); the caller holds the lease for as long as the mapping.
     let map = unsafe { MmapOptions::new().offset(start).len(len).map_copy(file) }?;
     if map.advise(Advice::PopulateRead).is_err() {
         tracing::trace!("this kernel does not populate mappings on request");
@@ -210,14 +210,14 @@ fn private(file: &File, start: u64, len: usize) -> io::Result<MmapMut> {
     Ok(map)
 }
 
-/// A part of a mapping of a file that is as long as `there` at least, and not longer than the mapping.
+/// Returns a part of a mapping. The file is at least as long as `there`, which does not exceed the mapping.
 fn part(map: &MmapRaw, start: u64, len: usize, there: u64) -> Option<&[u8]> {
     let range = range(start, len, there)?;
     // SAFETY: the range lies in the file and in the mapping (checked above), which lives as long as the reference. The file is
     // sealed against getting shorter, so that none of its pages can vanish. Bytes of a leased slot do not change: their owner
-    // writes to a slot only while nobody has a lease, and gives back memory only of such slots; nobody else has a writable
-    // descriptor. Other processes of the same user could still do so on purpose, or an owner that breaks these rules; the
-    // documented trust boundary includes them, as it does for mapped files.
+    // writes to a slot only while no rank has a lease, and gives back memory only of such slots; no other process has a
+    // writable descriptor. Other processes of the same user could still do so on purpose, or an owner that breaks these rules;
+    // the documented trust boundary includes them, as it does for mapped files.
     Some(unsafe { std::slice::from_raw_parts(map.as_mut_ptr().add(range.start), len) })
 }
 
@@ -232,22 +232,22 @@ fn range(start: u64, len: usize, total: u64) -> Option<Range<usize>> {
 pub struct Words(MmapRaw);
 
 impl Words {
-    /// Maps so many words of a named file, which this process has made to write to, on a file system of its host: what is
-    /// written stays when the process ends, however it ends.
+    /// Maps `count` words of a named file, which this process has made for writing, on a file system of its host. The words
+    /// stay when the process ends, however it ends.
     ///
-    /// The room is taken now, so that a lack of it is an error here. Nobody but this user can cut the file short; a process
-    /// whose file was cut short on purpose is ended by a signal.
+    /// The space is allocated now, so that a lack of space is an error here. Only this user can cut the file short; a process
+    /// whose file was cut short on purpose is killed by a signal.
     ///
     /// # Errors
     ///
-    /// When there is no room, or the file system cannot say so.
+    /// If there is no space, or the file system does not support allocation.
     pub fn in_file(file: &File, count: usize) -> io::Result<Self> {
         let len = byte_len(count)?;
         fallocate(file, FallocateFlags::empty(), 0, len)?;
         Ok(Self(MmapOptions::new().len(size(len)?).map_raw(file)?))
     }
 
-    /// Makes so many words, all zero; and the descriptor by which others have them.
+    /// Makes `count` words, all zero, and returns them with the descriptor by which other processes map them.
     pub(crate) fn make(count: usize) -> io::Result<(Self, File)> {
         let len = byte_len(count)?;
         let file = make("fsgather ledger", len)?;
@@ -257,7 +257,7 @@ impl Words {
         Ok((Self(map), file))
     }
 
-    /// Maps the words that a descriptor stands for.
+    /// Maps the words behind a descriptor.
     pub(crate) fn map(descriptor: OwnedFd, count: usize) -> io::Result<Self> {
         let file = File::from(descriptor);
         let len = byte_len(count)?;
@@ -272,7 +272,7 @@ impl Words {
         Ok(Self(map))
     }
 
-    /// Stores words one after the other, in no order that others could rely on; nothing beyond the end.
+    /// Stores consecutive words, in an unspecified order. Returns `None`, and stores nothing, beyond the end.
     #[must_use = "nothing is there where there is no room"]
     pub fn store(&self, first: usize, values: &[u64]) -> Option<()> {
         for (word, value) in self.several(first, values.len())?.iter().zip(values) {
@@ -281,13 +281,13 @@ impl Words {
         Some(())
     }
 
-    /// A word, if there are so many.
+    /// Returns a word, if the index is not beyond the end.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&AtomicU64> {
         self.several(index, 1)?.first()
     }
 
-    /// So many words from this one on, if there are so many.
+    /// Returns `count` words from the word `first` on, if there are as many.
     fn several(&self, first: usize, count: usize) -> Option<&[AtomicU64]> {
         let start = first.checked_mul(size_of::<u64>())?;
         let len = count.checked_mul(size_of::<u64>())?;
@@ -299,12 +299,12 @@ impl Words {
     }
 }
 
-/// A mapping that forked children inherit, and keep until they end or run another program, whichever descriptors they close. Nothing
-/// is ever stored there.
+/// A mapping that forked children inherit. They keep it until they end or run another program, whichever descriptors they
+/// close. Nothing is ever stored there.
 #[derive(Debug)]
 pub(crate) struct ForkWitness {
     file: File,
-    /// The mapping of this process, until no more children are to inherit it.
+    /// The mapping of this process, until children must no longer inherit it.
     map: Option<MmapRaw>,
 }
 
@@ -321,7 +321,7 @@ impl ForkWitness {
         self.map = None;
     }
 
-    /// Whether no process has the mapping any more.
+    /// Returns true if no process has the mapping any more.
     pub(crate) fn is_unmapped(&self) -> bool {
         // The kernel refuses this seal while any process could write to the file through a mapping.
         fcntl_add_seals(&self.file, SealFlags::WRITE).is_ok()

@@ -1,8 +1,8 @@
-//! Knows which parts of an arena are free: [`Ranges`].
+//! Free parts of an arena: [`Ranges`].
 
 use std::collections::BTreeMap;
 
-/// The free parts of a stretch of addresses.
+/// The free parts of an address range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ranges {
     /// Length by start; no two touch each other.
@@ -10,7 +10,7 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
-    /// All of `0..len` is free.
+    /// Makes a range of which all of `0..len` is free.
     pub(crate) fn of(len: u64) -> Self {
         Self {
             free: (len > 0).then_some((0, len)).into_iter().collect(),
@@ -35,7 +35,7 @@ impl Ranges {
         Some(start)
     }
 
-    /// Gives back what was taken.
+    /// Frees a part that was taken.
     pub(crate) fn give_back(&mut self, mut start: u64, mut len: u64) {
         if let Some((before, room)) = self.free.range(..start).next_back()
             && before + room == start

@@ -6,17 +6,18 @@ use fsgather_core::{CallId, lock};
 
 use crate::{arena::Arena, shelf::ReadSoFar};
 
-/// A call of which this rank reads payloads for others, until it is dropped: [`Arena::read_for_others`].
+/// A call whose payloads this rank reads for others, until this is dropped: [`Arena::read_for_others`].
 #[derive(Debug)]
 pub struct ReadingForOthers {
     arena: Arc<Arena>,
     call: CallId,
-    /// Which shelf it has.
+    /// Index of the shelf.
     index: usize,
 }
 
 impl Arena {
-    /// Begins to read payloads of a call for others; nothing where this rank does so in as many other calls as it can.
+    /// Begins to read payloads of a call for others. Returns `None` if this rank already reads for others in the maximum number
+    /// of calls.
     #[must_use]
     pub fn read_for_others(self: &Arc<Self>, call: CallId) -> Option<ReadingForOthers> {
         let index = lock(&self.idle_shelves).0.pop_front()?;
@@ -29,7 +30,7 @@ impl Arena {
 }
 
 impl ReadingForOthers {
-    /// Says how far this rank is with the payload of this number in its share.
+    /// Announces how far this rank is with the payload of this number in its share.
     pub fn say(&mut self, number: usize, so_far: ReadSoFar) {
         let ledger = &self.arena.ledger;
         ledger.shelf(self.index).say(self.call, number, so_far);
@@ -56,12 +57,12 @@ mod tests {
         shelf::tests::{call, location},
     };
 
-    /// What the second of two ranks sees of what the first reads for it.
+    /// Returns the second rank's view of a payload that the first one reads for it.
     fn look(all: &[Arc<Arenas>], call: CallId, number: usize) -> Option<ReadSoFar> {
         all[1].look_for(Rank::ZERO, call, number)
     }
 
-    /// The slowest of a group looks for a payload when the fastest reads those of other groups.
+    /// The slowest rank of a group looks for a payload while the fastest already reads those of other groups.
     #[test]
     fn what_is_said_of_a_call_stays_while_later_ones_are_read() {
         let all = met(2);
@@ -92,7 +93,7 @@ mod tests {
         );
     }
 
-    /// Nothing else but these words says where in the arena a payload begins.
+    /// Only these words say where in the arena a payload begins.
     #[test]
     fn calls_that_are_read_at_once_are_told_apart() {
         const CALLS: u64 = 20_000;

@@ -1,4 +1,4 @@
-//! Finds out how much memory there is to spare: [`budget`], [`check`].
+//! Amount of memory that ranks may share: [`budget`], [`check`].
 
 use std::{
     fs, io,
@@ -9,19 +9,18 @@ use fsgather_core::sys::limits;
 
 use crate::slots::SPREAD;
 
-/// Of what a machine, or its control group, allows, ranks that share memory take up one part in so many.
+/// Ranks that share memory take up this fraction of the memory that a machine, or its control group, allows.
 const SHARE: u64 = 8;
 
-/// What has to be left over where memory is taken up, as a multiple of it.
+/// Memory that must be available before more is taken up, as a multiple of the latter.
 const SPARE: u64 = 4;
 
-/// Of the files that a process may have open, one in so many is kept for each rank whose memory it shares.
+/// Number of open files that a process must be allowed for each rank that shares memory.
 const DESCRIPTORS: u64 = 4;
 
 /// Number of bytes that each of `ranks` ranks of a host may share: at most `setting`, and all together at most an eighth of the
-/// memory that the machine, or the control group, has; with all of them mapped, an eighth of the addresses that this process may
-/// use. None where this process cannot
-/// raise its limit of open files far enough.
+/// memory that the machine, or the control group, has; with all of them mapped, an eighth of the addresses that this process
+/// may use. Zero if this process cannot raise its limit of open files far enough.
 #[must_use]
 pub fn budget(setting: u64, ranks: usize) -> u64 {
     let needed = DESCRIPTORS * ranks as u64;
@@ -35,7 +34,7 @@ pub fn budget(setting: u64, ranks: usize) -> u64 {
     setting.min(limit / SHARE / (ranks as u64).max(1))
 }
 
-/// Whether so many bytes more can be taken up without anybody's being ended for it.
+/// Returns an error unless `len` bytes more can be taken up without a risk that the system kills a process for it.
 pub(crate) fn check(len: u64) -> io::Result<()> {
     match left(Path::new("/")) {
         Some(left) if left / SPARE < len => Err(io::ErrorKind::OutOfMemory.into()),
@@ -43,21 +42,21 @@ pub(crate) fn check(len: u64) -> io::Result<()> {
     }
 }
 
-/// Memory that the machine has, or the control groups of this process may have.
+/// Returns the memory of the machine, or the lowest limit of this process's control groups.
 fn limit(root: &Path) -> Option<u64> {
     let machine = of_machine(root, "MemTotal:");
     let groups = groups(root).into_iter().filter_map(|group| group.limit());
     machine.into_iter().chain(groups).min()
 }
 
-/// How much of that is left.
+/// Returns how much of that memory is available.
 fn left(root: &Path) -> Option<u64> {
     let machine = of_machine(root, "MemAvailable:");
     let groups = groups(root).into_iter().filter_map(|group| group.left());
     machine.into_iter().chain(groups).min()
 }
 
-/// A control group, by the names that its version has for limit, use, and pages of files, which go when they have to.
+/// A control group, with the file names that its version has for the limit, the use, and the reclaimable pages of files.
 struct Group {
     path: PathBuf,
     names: [&'static str; 3],
@@ -115,12 +114,12 @@ fn groups(root: &Path) -> Vec<Group> {
     groups
 }
 
-/// A line of `/proc/meminfo`, which counts in KiB.
+/// Reads a line of `/proc/meminfo`, which counts in KiB, and returns bytes.
 fn of_machine(root: &Path, name: &str) -> Option<u64> {
     of_table(&root.join("proc/meminfo"), name)?.checked_mul(1024)
 }
 
-/// The number that follows a name at the beginning of a line.
+/// Returns the number after a name at the beginning of a line.
 fn of_table(path: &Path, name: &str) -> Option<u64> {
     let table = fs::read_to_string(path).ok()?;
     let mut lines = table.lines().map(str::split_whitespace);
@@ -130,7 +129,7 @@ fn of_table(path: &Path, name: &str) -> Option<u64> {
         .ok()
 }
 
-/// The only number in a file; none where it says `max`.
+/// Returns the only number in a file, or `None` if the file says `max`.
 fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }

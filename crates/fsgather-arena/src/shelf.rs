@@ -1,12 +1,12 @@
-//! The words by which a rank says how far it is with payloads that it reads for others of its host: [`Shelf`].
+//! Words by which a rank announces how far it is with payloads that it reads for others of its host: [`Shelf`].
 //!
-//! The ranks of a host share out the payloads of a call that lie elsewhere. Each reads its share into its own arena, in an
-//! order that all know, and says for each how far it is; the others look for it there. Nobody has to look, and nobody is
-//! told: who does not find a payload in time reads it as if there were no shelf.
+//! The ranks of a host divide the payloads of a call that come from other hosts. Each reads its share into its own arena, in an
+//! order that all know, and announces for each payload how far it is; the others look for it there. No rank has to look, and
+//! none is notified: a rank that does not find a payload in time reads it as if there were no shelf.
 //!
-//! Each call has a shelf to itself while its rank [reads for others](crate::ReadingForOthers), and as long as seven later ones have not
-//! taken the others: calls of several groups are read at once, and the slowest of a group still looks when the fastest is in
-//! another one's call.
+//! Each call has a shelf of its own while its rank [reads for others](crate::ReadingForOthers), and until seven later calls
+//! have taken the other shelves: calls of several groups are read at the same time, and the slowest rank of a group still looks
+//! for payloads while the fastest is already in a call of another group.
 
 use std::{collections::VecDeque, sync::atomic::AtomicU64};
 
@@ -21,13 +21,13 @@ use crate::{
 /// Number of payloads of a call that a rank can read for others.
 pub const MOST_READ: usize = 64;
 
-/// For how many calls at once.
+/// Number of calls for which a rank can read for others at the same time.
 pub(crate) const SHELVES: usize = 8;
 
-/// Number of words that are said of a payload: channel, epoch, number, state, and four of a place.
+/// Number of words of an entry: channel, epoch, number, state, and four of a location.
 const SAID: usize = 8;
 
-/// These and their version.
+/// An entry: its version and its words.
 type Entry<'words> = Versioned<'words, AtomicU64, SAID>;
 
 /// The states of a payload.
@@ -35,14 +35,14 @@ const COMES: u64 = 1;
 const WHOLE: u64 = 2;
 const NO_PLACE: u64 = 3;
 
-/// How far a rank is with one payload that it reads for others.
+/// State of one payload that a rank reads for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadSoFar {
-    /// So many bytes of it have come.
+    /// This number of bytes has arrived.
     Comes(u64),
-    /// It lies here.
+    /// The payload is complete, at this location.
     Whole(Location),
-    /// It is in no place where others could read it.
+    /// The payload is not in memory that others could read.
     NoPlace,
 }
 
@@ -70,7 +70,7 @@ impl ReadSoFar {
     }
 }
 
-/// The shelves of a rank on which no call is being read, those first that have been so for longest.
+/// Indices of the shelves on which no call is being read, the one that is idle longest first.
 #[derive(Debug)]
 pub(crate) struct IdleShelves(pub(crate) VecDeque<usize>);
 
@@ -80,7 +80,7 @@ impl Default for IdleShelves {
     }
 }
 
-/// The entries of a call, by the numbers of payloads in a rank's share. A later call writes over those of an earlier one.
+/// Entries of a call, by the number of a payload in a rank's share. A later call overwrites those of an earlier one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shelf<'words> {
     words: &'words Words,
@@ -88,22 +88,22 @@ pub(crate) struct Shelf<'words> {
 }
 
 impl<'words> Shelf<'words> {
-    /// Number of words that it takes.
+    /// Number of words that a shelf takes.
     pub(crate) const WORDS: usize = MOST_READ * Entry::WORDS;
 
-    /// The one that begins at a word.
+    /// Returns the shelf that begins at the word `first`.
     pub(crate) const fn at(words: &'words Words, first: usize) -> Self {
         Self { words, first }
     }
 
-    /// Says how far this rank is with a payload of its share; for the one who has the shelf.
+    /// Announces how far this rank is with a payload of its share. Only for the rank that owns the shelf.
     pub(crate) fn say(self, call: CallId, number: usize, so_far: ReadSoFar) {
         if let Some(entry) = self.entry(number) {
             entry.say(content(call, number, so_far.words()));
         }
     }
 
-    /// How far the rank is with a payload of its share, if it says so now.
+    /// Returns how far the rank is with a payload of its share, if the rank currently says so.
     pub(crate) fn look(self, call: CallId, number: usize) -> Option<ReadSoFar> {
         let [channel, epoch, its, words @ ..] = self.entry(number)?.read()?;
         let [expected_channel, expected_epoch] = words_of(call);

@@ -1,8 +1,8 @@
 //! Decides where in an arena a payload goes: [`Slots`].
 //!
-//! Making the pages of a slot costs about twice what a file does, once; then each payload costs its copy alone. So the first
-//! payload of a size goes another way, and a slot is made for the second. Another one of that size is made when the first is
-//! still held, which programs that replace one result by the next always do.
+//! Making the pages of a slot costs about twice as much as a file, once; after that, each payload costs only its copy. So the
+//! first payload of a size goes another way, and a slot is made for the second. Another slot of that size is made if the first
+//! is still held, which always happens in programs that replace one result by the next.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ use crate::ranges::Ranges;
 /// The smallest slot, in bytes; a multiple of all page sizes in use.
 const SMALLEST: u64 = 64 << 10;
 
-/// What begins at a multiple of this can lie in huge pages, in bytes.
+/// Slots that begin at a multiple of this can use huge pages, in bytes.
 const HUGE: u64 = 2 << 20;
 
-/// How many payloads more are placed in what there is once memory was refused, before it is asked for again: a refusal takes as long
-/// as the copy that it is to save.
+/// Number of payloads that must fit into existing slots after memory was refused, before more is requested: a refusal takes as
+/// long as the copy that the memory would save.
 const PATIENCE: u32 = 64;
 
 /// Number of slots that an arena may have.
@@ -26,7 +26,7 @@ pub(crate) const MOST_SLOTS: usize = 64;
 /// Address space for each byte of memory that may be used, so that slots of different sizes find a place.
 pub(crate) const SPREAD: u64 = 2;
 
-/// What a payload in a slot is, and who has not let go of it.
+/// A payload in a slot, with the readers that it was placed for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
     /// The number of the payload, counted in the arena from 1.
@@ -42,7 +42,7 @@ struct Slot {
     /// The number of its latest payload.
     generation: u64,
     lease: Option<Lease>,
-    /// Whether a payload is still being copied there. Its readers may give it up before it is complete.
+    /// True while a payload is being copied there. Its readers may give it up before it is complete.
     is_written_to: bool,
 }
 
@@ -52,16 +52,16 @@ impl Slot {
     }
 }
 
-/// What is to be done for a payload to lie in a slot.
+/// The steps that place a payload in a slot.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The slot.
     pub(crate) slot: usize,
     pub(crate) start: u64,
     pub(crate) generation: u64,
-    /// Number of bytes of memory that are to be had for it, if it has none yet.
+    /// Number of bytes of memory to reserve for the slot, if it has none yet.
     pub(crate) to_reserve: Option<u64>,
-    /// What is to be given back to the system before, as starts and lengths.
+    /// Starts and lengths of the parts that are given back to the system first.
     pub(crate) to_give_back: Vec<(u64, u64)>,
 }
 
@@ -70,13 +70,13 @@ pub(crate) struct Plan {
 pub(crate) struct Slots {
     ranges: Ranges,
     all: Vec<Option<Slot>>,
-    /// How many payloads there have been.
+    /// Number of payloads placed so far.
     placed: u64,
-    /// Memory that they may have together, in bytes,
+    /// Maximum number of bytes of all slots together.
     budget: u64,
-    /// and have.
+    /// Number of bytes of all slots together.
     used: u64,
-    /// How many payloads more have to do with what there is.
+    /// Number of payloads for which no more memory is requested.
     lacking: u32,
     /// The capacities that have been asked for.
     seen: BTreeSet<u64>,
@@ -95,10 +95,10 @@ impl Slots {
         }
     }
 
-    /// Finds a place for a payload of `len` bytes; nothing where it had better go another way.
+    /// Finds a place for a payload of `len` bytes. Returns `None` if the payload should go another way.
     ///
-    /// No other payload gets the place before [`end_writing`](Self::end_writing). `has_let_go` says whether a reader of a slot's
-    /// payload has released it.
+    /// No other payload gets the place before [`end_writing`](Self::end_writing). `has_let_go` returns true if a reader of a
+    /// slot's payload has released it.
     pub(crate) fn place(
         &mut self,
         len: u64,
@@ -110,7 +110,7 @@ impl Slots {
         self.lacking = self.lacking.saturating_sub(1);
         let capacity = capacity(len).filter(|capacity| *capacity <= self.budget)?;
         let fitting = self.fitting(len, capacity);
-        // The first of its size goes another way.
+        // The first payload of a size goes another way.
         if fitting.is_none() && self.seen.insert(capacity) {
             return None;
         }
@@ -138,21 +138,21 @@ impl Slots {
         })
     }
 
-    /// Notes that nobody writes to a slot any more.
+    /// Notes that a slot is no longer written to.
     pub(crate) fn end_writing(&mut self, slot: usize) {
         if let Some(Some(slot)) = self.all.get_mut(slot) {
             slot.is_written_to = false;
         }
     }
 
-    /// Ends the lease of a payload that nobody is told of.
+    /// Ends the lease of a payload that is not announced to any reader.
     pub(crate) fn withdraw(&mut self, call: CallId) {
         for slot in self.all.iter_mut().flatten() {
             slot.lease.take_if(|lease| lease.call == call);
         }
     }
 
-    /// Forgets a slot whose memory could not be had, and asks for no more than there is for a while.
+    /// Drops a slot for which memory was refused, and requests no more memory for a while.
     pub(crate) fn refuse(&mut self, slot: usize) {
         self.drop_slot(slot);
         self.lacking = PATIENCE;
@@ -176,7 +176,7 @@ impl Slots {
             .filter_map(|(index, slot)| Some((index, slot.as_ref().filter(|slot| slot.is_idle())?)))
     }
 
-    /// The smallest idle slot that holds `len` bytes, and not much more than is asked for.
+    /// Returns the smallest idle slot that holds `len` bytes and is not much larger than requested.
     fn fitting(&self, len: u64, capacity: u64) -> Option<usize> {
         let fitting = self.idle().filter(|(_, slot)| {
             slot.capacity >= len && slot.capacity <= capacity.saturating_mul(2)
@@ -186,12 +186,12 @@ impl Slots {
             .map(|(index, _)| index)
     }
 
-    /// Makes a slot, in place of idle ones where there is no room else; what of those is to be given back. None of them goes where
-    /// there is no room without all of them either.
+    /// Makes a slot, replacing idle ones if there is no space otherwise. Returns the slot and the parts of idle slots to give
+    /// back. If even all idle slots together do not free enough space, none is dropped.
     fn make(&mut self, capacity: u64) -> Option<(usize, Vec<(u64, u64)>)> {
         let alignment = if capacity >= HUGE { HUGE } else { SMALLEST };
         let mut idle: Vec<(usize, &Slot)> = self.idle().collect();
-        // The one whose payload is the oldest goes first.
+        // The slot with the oldest payload goes first.
         idle.sort_by_key(|(_, slot)| slot.generation);
         let mut idle = idle.into_iter();
         let mut has_number = self.all.len() < MOST_SLOTS || self.all.iter().any(Option::is_none);
@@ -229,7 +229,7 @@ impl Slots {
         Some((index, given_back))
     }
 
-    /// Gives up a slot; its start and length.
+    /// Drops a slot, and returns its start and length.
     fn drop_slot(&mut self, slot: usize) -> Option<(u64, u64)> {
         let gone = self.all.get_mut(slot).and_then(Option::take)?;
         self.used -= gone.capacity;
@@ -238,7 +238,7 @@ impl Slots {
     }
 }
 
-/// How large a slot for so many bytes is: a little more, so that payloads of about one size share one.
+/// Returns the size of a slot for `len` bytes: slightly more, so that payloads of about one size share a slot.
 fn capacity(len: u64) -> Option<u64> {
     let step = (len.checked_next_power_of_two()? / 8).max(SMALLEST);
     len.max(1).checked_next_multiple_of(step)

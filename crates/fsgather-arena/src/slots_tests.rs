@@ -136,7 +136,7 @@ fn memory_that_is_refused_is_asked_for_again_after_a_while() {
     );
 }
 
-/// What is dropped for a payload that finds no place all the same would be taken up for ever, and have to be made once more.
+/// An idle slot that is dropped for a payload without a place would have to be made again, and its memory would stay in use.
 #[test]
 fn idle_slots_stay_where_there_is_no_room_without_them_either() {
     const UNIT: u64 = SMALLEST;
@@ -185,7 +185,7 @@ proptest! {
         let mut slots = Slots::new(BUDGET);
         let mut held: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         let mut reserved: BTreeMap<u64, u64> = BTreeMap::new();
-        // Slots, with the parts of them that somebody writes to.
+        // Slots, with the parts of them that are being written to.
         let mut written: Vec<(usize, (u64, u64))> = Vec::new();
         for (epoch, (len, stays, writing)) in (0..).zip(steps) {
             while written.len() > writing {

@@ -1,25 +1,25 @@
-//! Words that are written over while others look at them: [`Versioned`]; and what a word is in them: [`Word`].
+//! Words that are overwritten while other processes read them: [`Versioned`], made of [`Word`]s.
 //!
-//! All words of one entry have one writer at a time. What others see of it has to be of one time: its first word, the version,
-//! says so, which is another one meanwhile and never the same again.
+//! All words of one entry have one writer at a time. A reader must see words of one moment only. The first word, the version,
+//! guarantees that: it differs during a write, and no value of it recurs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fsgather_core::CallId;
 
-/// How words are read, and how they are written.
+/// Memory orderings of reads and of writes.
 const SEES: Ordering = Ordering::Acquire;
 const SHOWS: Ordering = Ordering::Release;
 
 /// A number that one process writes and others read.
 pub(crate) trait Word {
-    /// Reads it; what its writer has done before it wrote is seen from then on.
+    /// Reads the word, and with it everything that its writer did before writing.
     fn read(&self) -> u64;
 
-    /// Writes it.
+    /// Writes the word.
     fn write(&self, value: u64);
 
-    /// Writes it, unless it is larger already.
+    /// Writes the word, unless it is already larger.
     fn raise(&self, value: u64);
 }
 
@@ -37,12 +37,12 @@ impl Word for AtomicU64 {
     }
 }
 
-/// A call as words. No epoch is stored as zero, which a word that nobody has written holds.
+/// Encodes a call as words. An epoch is never stored as zero, which is the value of unwritten words.
 pub(crate) const fn words_of(call: CallId) -> [u64; 2] {
     [call.channel.get(), call.epoch.get().wrapping_add(1)]
 }
 
-/// A version and so many words. They are all zero at first.
+/// A version and `N` words. They are all zero at first.
 #[derive(Debug)]
 pub(crate) struct Versioned<'words, W, const N: usize> {
     version: &'words W,
@@ -63,25 +63,26 @@ impl<'words, W: Word, const N: usize> Versioned<'words, W, N> {
         Some(Self { version, content })
     }
 
-    /// Says this, and no longer what was said before. Versions are counted, and odd meanwhile.
+    /// Overwrites the entry. The version counts writes, and is odd during a write.
     pub(crate) fn say(&self, content: [u64; N]) {
         let version = self.version.read();
         let meanwhile = version.wrapping_add(1) | 1;
         self.replace(meanwhile, content, (version | 1).wrapping_add(1));
     }
 
-    /// What it says; nothing while it is written.
+    /// Returns the entry, or `None` while it is being written.
     pub(crate) fn read(&self) -> Option<[u64; N]> {
         let read = self.read_if(|version| version.is_multiple_of(2));
         read.map(|(_, content)| content)
     }
 
-    /// Says this of something that has a number, larger than all before, which is the version.
+    /// Overwrites the entry with the content of an item. The item's number becomes the version, and must exceed all earlier
+    /// ones.
     pub(crate) fn say_of(&self, number: u64, content: [u64; N]) {
         self.replace(0, content, number);
     }
 
-    /// Of what it says something, and that; nothing while it is written.
+    /// Returns the number and the content of the item, or `None` while it is being written.
     pub(crate) fn read_of(&self) -> Option<(u64, [u64; N])> {
         self.read_if(|number| number != 0)
     }
@@ -115,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// A word of which every order of what threads see is tried.
+    /// A word for which the model tries every order of what threads can observe.
     impl Word for Modelled {
         fn read(&self) -> u64 {
             self.load(SEES)
@@ -146,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Three calls after each other, of which no two are the one that is asked for, but which have its parts.
+    /// Three consecutive calls. None is the one that the reader looks for, but together they have its parts.
     #[test]
     fn parts_of_several_calls_never_make_another_one() {
         loom::model(|| {
@@ -199,7 +200,7 @@ mod tests {
         });
     }
 
-    /// What a reader has read it has read before its owner writes over it, by either way of letting go.
+    /// A reader finishes reading before the owner overwrites the payload, for both ways of letting go.
     #[test]
     fn nothing_is_written_over_that_is_read() {
         for gives_up in [false, true] {
@@ -209,7 +210,7 @@ mod tests {
                 let read = Arc::clone(&shared);
                 let reader = thread::spawn(move || {
                     let (given_up, word, payload) = &*read;
-                    // The model fails where somebody may write meanwhile.
+                    // The model fails if a write could happen at the same time.
                     payload.with(|_| ());
                     if gives_up {
                         given_up.entry().say([1, 5]);

@@ -1,17 +1,16 @@
-//! Removing gather directories that nobody needs: one, and several at a time.
+//! Removal of abandoned gather directories: of one, and of several at a time.
 //!
 //! # The protocol for one gather directory
 //!
-//! 1. It is judged. Where nothing is proved, its beat is watched first.
-//! 2. A mark is left beside it, so that an owner that comes back learns what has happened.
+//! 1. It is judged. If nothing is proved, its heartbeat is watched first.
+//! 2. A mark is left beside it, so that an owner that comes back learns why the directory is gone.
 //! 3. It is judged again, after the mark is there. If it shows life now, the mark is taken back.
-//! 4. What is ours in it is removed, deepest first, the owner record last; then the directory.
-//! 5. Where the owner was proved to be gone or done, or there was nothing to lose, the mark goes too; else
-//!    it stays, and is removed once it is old itself.
+//! 4. Our entries in it are removed, deepest first, the owner record last; then the directory.
+//! 5. If the owner was proved to be gone or had finished, or there was nothing to lose, the mark is removed too; else
+//!   it stays, and is removed once it is old itself.
 //!
-//! An owner that wakes between 3 and 4 finds its directory going away under it. It gets errors, never
-//! other data: files are opened only under names that were announced, names are never used twice, and
-//! every byte is verified.
+//! If an owner wakes between 3 and 4, its directory disappears while it is in use. It gets errors, never other data: files are
+//! opened only under names that were announced, names are never used twice, and every byte is verified.
 
 use std::{
     ops::ControlFlow,
@@ -37,34 +36,34 @@ use crate::{
     os::directory::OwnUid,
 };
 
-/// Number of directories that are removed at a time. What takes time is a server's answers, one for each file, and not this
+/// Number of directories that are removed at a time. The bottleneck is the server's responses, one for each file, not this
 /// host's processor.
 const AT_A_TIME: usize = 8;
 
-/// Interval at which whoever removes is asked whether to go on.
+/// Interval at which the caller is asked if the removal must stop.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
-/// How removing a gather directory has ended.
+/// The outcome of the removal of a gather directory.
 pub(crate) enum Outcome {
-    /// It went by itself while it was looked at.
+    /// It disappeared while it was examined.
     Gone,
     Removed,
     Alive(String),
-    /// It was left to others in the middle.
+    /// The removal was stopped, and the rest is left to other processes.
     Unfinished,
     Failed(String),
 }
 
-/// What happens while directories are removed.
+/// Progress of the removal of directories.
 pub(crate) enum Removing<'a> {
-    /// It goes on.
+    /// The removal continues.
     Goes,
-    /// This one is done with.
+    /// The removal of this directory has ended.
     Ended(&'a SurveyedGather, Outcome),
 }
 
-/// Removes gather directories, several at a time, by the protocol above. `on` is told what happens, here and one after
-/// the other, and may stop it: then what was begun is left as it is.
+/// Removes gather directories, several at a time, by the protocol above. `on` receives each event, one at a time and on this
+/// thread, and may stop the removal: then directories in progress are left as they are.
 pub(crate) fn remove_all(
     surveyor: &Surveyor,
     gathers: &[SurveyedGather],
@@ -76,7 +75,7 @@ pub(crate) fn remove_all(
     let queue = Mutex::new(gathers.iter());
     let next = || lock(&queue).next().filter(|_| !is_enough());
     thread::scope(|scope| {
-        // Nobody runs ahead of what is told of it.
+        // The channel is bounded, so that no thread runs ahead of the reports.
         let (sender, ended) = mpsc::sync_channel(AT_A_TIME);
         for _ in 0..AT_A_TIME.min(gathers.len()) {
             let sender = sender.clone();
@@ -84,7 +83,7 @@ pub(crate) fn remove_all(
                 let sender = sender;
                 while let Some(gather) = next() {
                     let outcome = remove(surveyor, gather, what, true, &is_enough);
-                    // It is listened to until all have ended.
+                    // The receiver lives until all threads have ended.
                     let _ = sender.send((gather, outcome));
                 }
             };
@@ -103,7 +102,7 @@ pub(crate) fn remove_all(
             is_stopped.fetch_or(told.is_break(), Ordering::Relaxed);
         }
     });
-    // Where no thread could be started.
+    // Only needed if no thread could be started.
     while let Some(gather) = next() {
         let outcome = remove(surveyor, gather, what, true, &is_enough);
         let told = on(Removing::Ended(gather, outcome));
@@ -111,7 +110,7 @@ pub(crate) fn remove_all(
     }
 }
 
-/// Removes one gather directory by the protocol above. The removal is left to others when `is_enough` says so.
+/// Removes one gather directory by the protocol above. The rest is left to other processes if `is_enough` returns true.
 pub(crate) fn remove(
     surveyor: &Surveyor,
     gather: &SurveyedGather,
@@ -135,7 +134,7 @@ pub(crate) fn remove(
         }
     };
     let now = match surveyor.look_again(gather) {
-        // Somebody else has removed it meanwhile.
+        // Another process has removed it meanwhile.
         None => {
             take_back();
             return Outcome::Gone;
@@ -162,7 +161,7 @@ pub(crate) fn remove(
     }
     if now.leaves_nobody() {
         take_back();
-        // Those of cleaners that were cut short, too.
+        // Marks of interrupted cleaners go too.
         for name in &gather.beside.marks {
             if let Err(reason) = remove_file(&rendezvous.join(name), own) {
                 tracing::debug!(name, reason, "a mark stays");

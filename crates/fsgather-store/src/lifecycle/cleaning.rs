@@ -1,4 +1,4 @@
-//! Removing what crashes have left: [`clean`].
+//! Removal of files and directories that crashes have left: [`clean`].
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -23,90 +23,89 @@ use crate::{
     os::{directory::OwnUid, listing, remove, retry_budget},
 };
 
-/// Something that is to be removed, or was.
+/// A file or directory that will be removed, or was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it is, in a word or three.
+    /// Its kind, in one to three words.
     pub what: String,
-    /// How many bytes that frees.
+    /// Number of bytes that the removal frees.
     pub bytes: u64,
-    /// Why,
+    /// The reason for the removal.
     pub reason: String,
-    /// and that without what differs from one to the next, so that those that are alike can be counted.
+    /// The reason without the details that differ between items, so that items of one reason can be counted.
     pub gist: String,
 }
 
-/// Something that stays.
+/// A file or directory that stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it is, in a word or three.
+    /// Its kind, in one to three words.
     pub what: String,
-    /// Why,
+    /// The reason why it stays.
     pub reason: String,
-    /// and that without what differs from one to the next.
+    /// The reason without the details that differ between items.
     pub gist: String,
-    /// The other user whom it belongs to and who could remove it, perhaps: a name, or `uid 1001`.
+    /// The other user who owns it and could perhaps remove it: a name, or `uid 1001`.
     pub foreign: Option<String>,
 }
 
-/// Something that could not be removed or not be looked at.
+/// A file or directory that could not be removed or examined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Why.
+    /// The error.
     pub reason: String,
 }
 
-/// What a cleaning was about to do, and has done.
+/// The plan and the result of a cleaning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cleaning {
-    /// What was to be removed.
+    /// Items to remove.
     pub planned: Vec<Planned>,
-    /// What was removed; nothing unless that was asked for.
+    /// Items that were removed; none unless removal was requested.
     pub removed: Vec<Planned>,
-    /// What could not be removed or not be looked at, and why.
+    /// Items that could not be removed or examined, with the reasons.
     pub failed: Vec<Failed>,
-    /// What is to be left, and why.
+    /// Items that stay, with the reasons.
     pub kept: Vec<Kept>,
-    /// Whether it was stopped before it had come to everything,
+    /// True if the cleaning was stopped before it was complete.
     pub is_stopped: bool,
-    /// and what it had not come to by then, or was in the middle of.
+    /// Planned items that it had not reached by then, or not finished.
     pub untouched: Vec<Planned>,
 }
 
-/// How far a cleaning has come.
+/// Progress of a cleaning.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum CleaningStep<'a> {
-    /// What is to be removed is known; it is told only where it is then removed.
+    /// The plan is complete. It is reported only if it is then executed.
     Planned(&'a Cleaning),
-    /// Beats are watched, and this is told all the time; nothing has been removed yet.
+    /// Heartbeats are being watched, and nothing has been removed yet. Reported repeatedly.
     Watching,
-    /// Something is being removed, and this is told all the time.
+    /// Items are being removed. Reported repeatedly.
     Removing,
-    /// This is gone.
+    /// This item was removed.
     Removed(&'a Planned),
 }
 
-/// Plans to remove what crashes have left in these directories, and does so if `execute` says it.
+/// Plans the removal of everything that crashes have left in these directories, and executes the plan if `execute` is true.
 ///
-/// Never touched are directories of gathers that show life, of other users, or with anything unknown in
-/// them, and files that are not ours by name, kind and owner. Where nothing is proved of a directory that
-/// is old enough, executing takes as long as [`Rules::watch`] says.
+/// Never touches directories of gathers that show life, of other users, or with unknown entries, nor files that are not ours by
+/// name, kind and owner. If nothing is proved about a directory that is old enough, executing takes as long as
+/// [`Rules::watch`].
 ///
-/// `on` is told what happens, and may stop it: then what was begun is left as it is, and the rest is in
+/// `on` receives each step, and may stop the cleaning: then an item in progress is left as it is, and the rest is in
 /// [`Cleaning::untouched`].
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] when `/proc` does not show this process. What goes wrong with a directory is in
-/// [`Cleaning::failed`].
+/// [`Error::Storage`] when `/proc` does not show this process. Errors of a single directory are in [`Cleaning::failed`].
 pub fn clean(
     directories: &[PathBuf],
     rules: Rules,
@@ -166,7 +165,7 @@ pub fn clean(
 
 const EMPTY: &str = "it is empty";
 
-/// That a rendezvous directory is removed.
+/// Returns the plan for an empty rendezvous directory.
 fn emptied(path: &Path) -> Planned {
     Planned {
         path: path.to_owned(),
@@ -266,7 +265,7 @@ impl Cleaner<'_> {
         self.done.is_stopped |= told.is_break();
     }
 
-    /// Whether nobody has stopped it.
+    /// Returns true unless the cleaning was stopped.
     fn goes_on(&mut self) -> bool {
         if !self.done.is_stopped {
             let told = (self.on)(CleaningStep::Removing);
@@ -275,7 +274,7 @@ impl Cleaner<'_> {
         !self.done.is_stopped
     }
 
-    /// Notes what was planned, and has neither gone nor failed.
+    /// Records the planned items that were neither removed nor failed.
     fn record_untouched(&mut self) {
         let done = &mut self.done;
         let gone = done.removed.iter().map(|item| &item.path);
@@ -286,7 +285,7 @@ impl Cleaner<'_> {
         done.untouched = untouched.cloned().collect();
     }
 
-    /// Looks at all directories, at each once.
+    /// Surveys each directory once.
     fn survey(&mut self, directories: &[PathBuf]) -> Vec<Survey> {
         let mut seen = Vec::new();
         let mut ids = BTreeSet::new();
@@ -299,7 +298,7 @@ impl Cleaner<'_> {
             seen.push(real);
             match self.surveyor.survey(directory) {
                 Ok(mut survey) => {
-                    // A directory and the rendezvous directory in it may both have been named.
+                    // A directory may be named together with the rendezvous directory in it.
                     survey.gathers.retain(|gather| ids.insert(gather.id));
                     surveys.push(survey);
                 }
@@ -309,7 +308,7 @@ impl Cleaner<'_> {
         surveys
     }
 
-    /// Watches the beats of those that need it, all at the same time.
+    /// Watches the heartbeats of all directories that need it, at the same time.
     fn watch(&mut self, gathers: &[SurveyedGather]) {
         let is_in_doubt =
             |gather: &SurveyedGather| gather.judgement.removable == Removable::OnceWatched;
@@ -361,7 +360,7 @@ impl Cleaner<'_> {
         }
     }
 
-    /// Removes the rendezvous directory if nothing is left in it; whoever needs it makes it again.
+    /// Removes the rendezvous directory if it is empty. Ranks that need it make it again.
     fn remove_rendezvous(&mut self, path: &Path, own: OwnUid) {
         if !is_owned_by(path, own) {
             return;
@@ -373,7 +372,7 @@ impl Cleaner<'_> {
                 }
                 self.removed(emptied(path));
             }
-            // Somebody uses it, or something was to be left.
+            // The directory is in use, or an item in it stays.
             Err(error) if remove::is_in_use(&error) => {
                 self.done.planned.retain(|item| item.path != path);
             }
@@ -387,7 +386,7 @@ impl Cleaner<'_> {
         self.record(told);
     }
 
-    /// What is kept after all was never to be removed.
+    /// Drops items from the plan that are kept after all.
     fn withdraw_kept(&mut self) {
         let kept: HashSet<&PathBuf> = self.done.kept.iter().map(|item| &item.path).collect();
         self.done.planned.retain(|item| !kept.contains(&item.path));
@@ -403,7 +402,7 @@ impl Cleaner<'_> {
     }
 }
 
-/// Notes how removing one gather directory has ended.
+/// Records the outcome of the removal of one gather directory.
 fn record_ended(
     done: &mut Cleaning,
     on: &mut dyn FnMut(CleaningStep<'_>) -> ControlFlow<()>,
@@ -421,7 +420,7 @@ fn record_ended(
             done.removed.push(removed);
             return told;
         }
-        // By somebody else, whose doing it is; or to be gone on with.
+        // Another process has removed it, or the removal will be continued.
         Outcome::Gone | Outcome::Unfinished => {}
         Outcome::Alive(reason) => done.kept.push(Kept {
             gist: reason.clone(),
@@ -433,7 +432,7 @@ fn record_ended(
     ControlFlow::Continue(())
 }
 
-/// Whether nothing will be left in a rendezvous directory of this user's.
+/// Returns true if the plan empties a rendezvous directory of this user.
 fn is_emptied(survey: &Survey) -> bool {
     let Some((rendezvous, own)) = &survey.rendezvous else {
         return false;
@@ -441,7 +440,7 @@ fn is_emptied(survey: &Survey) -> bool {
     let Ok(names) = listing::open(CWD, rendezvous).and_then(|open| listing::names_of(&open)) else {
         return false;
     };
-    // The mark of a directory of which nothing is proved stays for its owner.
+    // The mark stays for an owner that is not proved to be gone.
     let gathers = survey.gathers.iter();
     let gathers = gathers
         .filter(|gather| gather.is_removable() && gather.leaves_nobody())
@@ -465,8 +464,8 @@ fn is_owned_by(path: &Path, own: OwnUid) -> bool {
 }
 
 impl SurveyedGather {
-    /// Whether its owner is proved to be gone, or has said that it is done; or there never was anything
-    /// in it. Then nobody has to be told that it was removed.
+    /// Returns true if its owner is proved to be gone or has finished with it, or if it never held anything. Then no process
+    /// has to learn of the removal.
     pub(crate) fn leaves_nobody(&self) -> bool {
         self.is_nameless
             || matches!(

@@ -45,7 +45,7 @@ fn nothing_is_removed_unless_that_is_asked_for() {
     assert_eq!(what, ["stale gather directory", "rendezvous directory"]);
     assert!(plan.removed.is_empty());
     assert_eq!(place.left(), before);
-    // What a stranger has put there stays, and where it is.
+    // A foreign file stays, and so does its directory.
     std::fs::write(place.rendezvous.join("notes.txt"), b"x").unwrap();
     assert_eq!(paths(&place.clean(EAGER, false).planned), [stale.path()]);
 }
@@ -96,7 +96,7 @@ fn a_silent_one_goes_only_after_its_age_and_its_mark_stays_for_its_owner() {
     )
     .unwrap();
     assert!(by.contains("fsgather clean"), "{by}");
-    // Once it is old itself, it goes.
+    // The mark goes once it is old itself.
     let mark = place.rendezvous.join(&place.left()[0]);
     age(&mark);
     place.clean(EAGER, true);
@@ -138,7 +138,7 @@ fn directories_in_the_making_are_never_mistaken() {
     let making = place.rendezvous.join(id);
     std::fs::create_dir(&making).unwrap();
     assert!(place.clean(EAGER, true).removed.is_empty());
-    // One that its maker has never finished goes by age, and leaves no mark.
+    // A directory that its maker has never finished goes by age, and leaves no mark.
     age(&making);
     let done = place.clean(Rules::default(), true);
     assert_eq!(
@@ -175,7 +175,7 @@ fn what_names_nobody_does_not_stay_for_a_day() {
     assert_eq!(done.removed.len(), 3, "{done:?}");
     assert_eq!(place.left().len(), 1, "{:?}", place.left());
     assert!(live.owner().is_ok());
-    // Any later run takes what cannot be a part of somebody's meeting.
+    // Any later run removes files that cannot belong to a world that is forming.
     leave();
     age_all();
     crate::lifecycle::sweeping::tests::sweep(&place.rendezvous, Some("other"), Rules::default());
@@ -190,10 +190,10 @@ fn what_a_client_has_hidden_goes_with_the_directory_once_nobody_can_have_it_open
     let gone = place.gather(1, ended(), None);
     let hidden = gone.payloads().join(".fuse_hidden0000015f00000001");
     std::fs::write(&hidden, b"xyz").unwrap();
-    // Who leaves in good order does not know who has it open.
+    // An orderly exit cannot know if a process still has the file open.
     let removal = removal::remove_gather_directory(gone.path(), place.own, false);
     assert!(!removal.is_complete() && hidden.exists());
-    // But what a FUSE client keeps although nobody does is removed after a while; what NFS keeps is not.
+    // Files that a FUSE client keeps without need are removed after a while; files that NFS keeps are not.
     let left = place.gather(3, ended(), None);
     std::fs::write(left.payloads().join(".fuse_hidden0000015f00000002"), b"xyz").unwrap();
     assert!(left.remove().is_complete() && !left.path().exists());
@@ -306,7 +306,7 @@ fn strangers_of_every_kind_stay_untouched() {
     }
     assert_eq!(place.left(), before);
     assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
-    // What turns up between looking and removing is left as well.
+    // An entry that appears between examining and removing stays as well.
     let stale = place.gather(9, ended(), None);
     let late = stale.payloads().join(payload);
     symlink(&victim, &late).unwrap();
@@ -348,7 +348,7 @@ fn an_empty_rendezvous_directory_that_goes_away_is_made_again_by_who_needs_it() 
 
 #[test]
 fn the_rendezvous_directory_is_planned_once_if_it_goes_and_never_if_it_stays() {
-    /// What is there before, what others do as soon as something has gone, and whether the directory goes.
+    /// The entries before, the change that another process makes once an entry is gone, and true if the directory goes.
     type Deed = (&'static str, fn(&Path), bool);
     let deeds: [Deed; 3] = [
         ("", |_| {}, true),
@@ -456,10 +456,10 @@ fn a_cleaning_that_is_stopped_says_what_has_gone_and_what_has_not() {
     let done = done.unwrap();
     assert!(done.is_stopped && done.failed.is_empty(), "{done:?}");
     assert_eq!(done.removed, told);
-    // Those that were being removed at that time may have gone as well.
+    // Directories that were being removed at that time may be gone as well.
     assert!((2..30).contains(&done.removed.len()), "{done:?}");
     let is_left = |item: &&Planned| !done.removed.contains(item);
-    // The rendezvous directory, too, was to go.
+    // The rendezvous directory was planned too.
     assert!(
         done.untouched
             .iter()

@@ -1,4 +1,4 @@
-//! Counts what a gather directory holds, without following a link or opening a file: [`Contents`].
+//! Counts the contents of a gather directory, without following a link or opening a file: [`Contents`].
 
 use std::{
     collections::BTreeSet,
@@ -17,41 +17,41 @@ use crate::{
     os::listing::{self, Facts},
 };
 
-/// What was seen in one look.
+/// The contents of a directory, as seen at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct Contents {
-    /// The owner, as the server shows it.
+    /// The user who owns it, as the server shows it.
     pub(crate) uid: u32,
-    /// The last change of anything.
+    /// The last change of any entry.
     pub(crate) changed: SystemTime,
-    /// The latest beat and when it was made.
+    /// The latest heartbeat and its time.
     pub(crate) beat: Option<(u64, SystemTime)>,
     pub(crate) finished: bool,
     pub(crate) aborted: bool,
     pub(crate) payload_files: u64,
     pub(crate) payload_bytes: u64,
-    /// Payloads that somebody may have been told of, or that ranks other than 0 may be writing. What rank
-    /// 0 was writing does not count: with rank 0 gone nobody can be told of it.
+    /// Payloads that may have been announced, or that ranks other than 0 may be writing. Payloads that rank 0 was writing do
+    /// not count: once rank 0 is gone, they cannot be announced.
     pub(crate) payloads_in_use: u64,
     /// Ranks that have payloads here.
     pub(crate) ranks: BTreeSet<Rank>,
     /// Messages between ranks.
     pub(crate) messages: u64,
-    /// Whether there is nothing but directories and, perhaps, an owner record.
+    /// True if there are only directories and, perhaps, an owner record.
     pub(crate) is_bare: bool,
     pub(crate) bytes: u64,
     pub(crate) inodes: u64,
-    /// Something that is not ours, in words.
+    /// Description of an entry that is not ours.
     pub(crate) stranger: Option<String>,
 }
 
 impl Contents {
-    /// Looks into a gather directory.
+    /// Examines a gather directory.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         Self::with_table(path, inventory::gather_directory)
     }
 
-    /// Looks into any directory of which a table says what is ours.
+    /// Examines any directory whose entries are in a table.
     pub(crate) fn with_table(path: &Path, table: Table) -> io::Result<Self> {
         let directory = listing::open(CWD, path)?;
         let found = listing::examine_open(&directory)?;
@@ -94,7 +94,7 @@ impl Contents {
             };
             let found = match listing::examine(directory, Path::new(&name)) {
                 Ok(found) => found,
-                // Gone since it was listed.
+                // It was removed after it was listed.
                 Err(error) if is_not_seen(&error) => continue,
                 Err(error) => return Err(error),
             };
@@ -120,8 +120,8 @@ impl Contents {
         Ok(())
     }
 
-    /// A file that a client has hidden instead of removing it: somebody may have it open, as if it were a
-    /// payload.
+    /// Counts a file that a client has hidden instead of removing it. A process may have it open, so it counts as a payload in
+    /// use.
     fn record_lingering(&mut self, directory: &OwnedFd, name: &str) {
         let found = listing::examine(directory, Path::new(name));
         if let Ok(found) = found

@@ -1,4 +1,4 @@
-//! Finds what belongs to gather directories and lies beside them: [`EntriesByGather`].
+//! Finds entries beside gather directories that belong to them: [`EntriesByGather`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,25 +6,25 @@ use fsgather_core::GatherId;
 
 use crate::{layout::RendezvousEntry, messages::detours::DetourName};
 
-/// The names of one listing of a rendezvous directory, gone through once: so that what belongs to a gather directory
-/// is found without another look at all the others.
+/// The names of one listing of a rendezvous directory, grouped once, so that the entries of a gather directory are found
+/// without a search through all others.
 #[derive(Debug, Default)]
 pub(crate) struct EntriesByGather {
     gathers: BTreeSet<GatherId>,
     beside: BTreeMap<GatherId, Beside>,
 }
 
-/// The names of what belongs to one gather directory and lies beside it.
+/// Names of the entries beside one gather directory that belong to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Beside {
-    /// Marks of those who were about to remove it.
+    /// Marks of processes that were about to remove it.
     pub(crate) marks: Vec<String>,
-    /// Messages that could not be left in it.
+    /// Messages that could not be written into it.
     pub(crate) detours: Vec<String>,
 }
 
 impl EntriesByGather {
-    /// Those among the names of a listing.
+    /// Groups the names of a listing.
     pub(crate) fn among(names: &[String]) -> Self {
         let mut all = Self::default();
         for name in names {
@@ -47,12 +47,12 @@ impl EntriesByGather {
         all
     }
 
-    /// Whether a gather directory is among them.
+    /// Returns true if there is a gather directory of this id.
     pub(crate) fn has(&self, id: GatherId) -> bool {
         self.gathers.contains(&id)
     }
 
-    /// What belongs to a gather directory.
+    /// Returns the entries that belong to a gather directory.
     pub(crate) fn beside(&self, id: GatherId) -> Beside {
         self.beside.get(&id).cloned().unwrap_or_default()
     }

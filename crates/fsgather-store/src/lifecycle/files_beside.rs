@@ -1,4 +1,4 @@
-//! Looks at what lies beside gather directories, for [`Surveyor`].
+//! Examination of entries beside gather directories, for [`Surveyor`].
 
 use std::path::Path;
 
@@ -28,7 +28,8 @@ use crate::{
 };
 
 impl Surveyor {
-    /// Looks at an entry of a rendezvous directory that is no gather directory; none if it is gone, or belongs to one.
+    /// Examines an entry of a rendezvous directory that is not a gather directory. Returns `None` if it is gone, still in use,
+    /// or belongs to a gather directory.
     pub(crate) fn look_at_file(
         &self,
         rendezvous: &Path,
@@ -53,7 +54,7 @@ impl Surveyor {
                 let rules = self.rules.for_nameless();
                 old_file(&path, LeftoverKind::Message, view, &rules).filter(is_older_than_a_moment)
             }
-            // What belongs to a directory that is there goes with it.
+            // A mark of an existing directory is removed with that directory.
             Some(RendezvousEntry::Condemned { id, .. }) if entries.has(id) => None,
             Some(RendezvousEntry::Condemned { .. }) => {
                 old_file(&path, LeftoverKind::Mark, view, &self.rules)
@@ -70,14 +71,14 @@ impl Surveyor {
                 None if inventory::is_lingering(name) => None,
                 None => stranger(&path, view),
             },
-            // It would have been one, were it a directory.
+            // A gather directory of that name may have gone; other kinds of files are foreign.
             Some(RendezvousEntry::Gather(_)) => stranger(&path, view)
                 .filter(|found| !found.path.is_dir() || found.path.is_symlink()),
         };
         leftover.map(SurveyedEntry::Leftover)
     }
 
-    /// Judges a message beside the place of the gather directory that it belongs to, which is gone.
+    /// Judges a message beside the place of its gather directory, which is gone.
     fn message(&self, rendezvous: &Path, path: &Path, view: View) -> Option<Leftover> {
         let rules = self.rules.for_nameless();
         let mut message = old_file(path, LeftoverKind::Message, view, &rules)?;
@@ -92,11 +93,11 @@ impl Surveyor {
         Some(message)
     }
 
-    /// The last calls of a rank, which are left once its process has ended.
+    /// Judges the last-calls file of a rank. It is a leftover once its process has ended.
     pub(crate) fn calls(&self, path: &Path, view: View) -> Option<Leftover> {
         let is_empty = listing::examine_path(path).ok()?.len == 0;
         let rules = if is_empty {
-            // Its writer was killed before it wrote who it is.
+            // Its writer was killed before it wrote its process id.
             self.rules.for_nameless()
         } else {
             self.rules
@@ -119,7 +120,7 @@ impl Surveyor {
         Some(leftover)
     }
 
-    /// Judges a directory of others, which tells nothing but its age, by what lies in it.
+    /// Judges a directory of another program by the age of its contents, as it reveals nothing else.
     pub(crate) fn tree(
         &self,
         path: &Path,
@@ -143,7 +144,7 @@ impl Surveyor {
     pub(crate) fn record(&self, path: &Path, view: View) -> Option<SurveyedEntry> {
         let read = read_record(path, view.own);
         let rules = match &read {
-            // Nobody needs so long to write one, and none that is torn is ever read.
+            // No process takes this long to write a record, and a torn record is never read.
             Err(Unread::Record(RecordError::Torn)) => self.rules.for_nameless(),
             _ => self.rules,
         };
@@ -174,7 +175,7 @@ impl Surveyor {
                 let reason = format!("its writer, {name}, has ended");
                 leftover.explain(Why::new(reason, "its writer has ended"));
             }
-            // A record shows no life, so that a host that was booted since may be another one.
+            // A record proves no life, so a host that was booted since may be another one.
             Liveness::Rebooted | Liveness::Unknown => {}
         }
         leftover.writer = Some(writer);

@@ -1,26 +1,26 @@
-//! Lists the names in a gather directory that are ours: the one table for counting, judging and removing. Pure.
+//! Lists our names in a gather directory: the one table for counting, judging and removing. Pure.
 //!
-//! A name that is not here is a stranger's: it is reported, never opened, never removed. Whoever adds a
-//! file or a sub-directory to the format adds it here, and everything else follows.
+//! A name that is not in the table is foreign: it is reported, never opened, never removed. A file or subdirectory that is
+//! added to the format must be added here; everything else follows.
 
 use crate::{
     layout::{self, GatherEntry, PayloadName},
     messages::names::{HostName, MarkerName},
 };
 
-/// What a name in a gather directory, or below it, stands for.
+/// Meaning of a name in a gather directory, or below it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KnownEntry {
-    /// A directory, and the table of what lies in it.
+    /// A directory, with the table of its entries.
     Directory(Table),
     /// A file.
     File(KnownFile),
 }
 
-/// What each name in one directory stands for; `None` for strangers.
+/// Meaning of each name in one directory; `None` for foreign names.
 pub(crate) type Table = fn(&str) -> Option<KnownEntry>;
 
-/// What a file is for, as far as others than its writer have to know.
+/// Purpose of a file, as far as processes other than its writer need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KnownFile {
     /// The owner record; the last to be removed.
@@ -42,7 +42,7 @@ pub(crate) enum KnownFile {
 }
 
 impl KnownFile {
-    /// Whether the file says something of the whole directory, so that it stays until all else is gone.
+    /// Returns true if the file is about the whole directory, so that it stays until all else is gone.
     pub(crate) const fn is_about_the_directory(self) -> bool {
         matches!(
             self,
@@ -51,7 +51,7 @@ impl KnownFile {
     }
 }
 
-/// What lies in a gather directory itself.
+/// Returns the meaning of a name in the gather directory itself.
 pub(crate) fn gather_directory(name: &str) -> Option<KnownEntry> {
     Some(match GatherEntry::parse(name)? {
         GatherEntry::Owner => KnownEntry::File(KnownFile::Owner),
@@ -93,13 +93,13 @@ fn probes(name: &str) -> Option<KnownEntry> {
     layout::parse_nonce_name(name).map(|_| KnownEntry::File(KnownFile::Other))
 }
 
-/// Whether a name is that of a removed file which a FUSE client keeps for whoever has it open, and, where it was closed
-/// in the moment of its removal, for good. Removing it once more harms nobody: the client hides it again if need be.
+/// Returns true if this is the name of a removed file that a FUSE client keeps while it is open, or for good if it was closed
+/// at the moment of its removal. Removing it again is harmless: if necessary, the client hides it again.
 pub(crate) fn is_hidden_by_fuse(name: &str) -> bool {
     name.starts_with(".fuse_hidden")
 }
 
-/// Whether a client keeps a removed file under this name as long as somebody has it open.
+/// Returns true if a client keeps a removed file under this name while a process has it open.
 pub(crate) fn is_lingering(name: &str) -> bool {
     [".nfs", ".fuse_hidden", ".smb"]
         .iter()

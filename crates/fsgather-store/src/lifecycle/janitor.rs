@@ -1,4 +1,4 @@
-//! Calls that may hang, on a thread of their own: [`Janitor`], and the [`Care`] of one directory.
+//! File calls that may hang, on a separate thread: [`Janitor`], and its [`Care`] of one directory.
 
 use std::{
     collections::BTreeMap,
@@ -32,35 +32,35 @@ use crate::{
 /// Time for which [`Care::finish`] waits for a thread that may hang in a file call.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
-/// Which directory an order is about.
+/// Identifies the directory of an order.
 type Number = u64;
 
 enum Order {
     Begin(Number, Box<Work>),
-    /// To remove a payload that nobody has read since.
+    /// Removes a payload. No rank has read it since this time.
     Reclaim(Number, PayloadName, Instant),
     ReclaimOf(Number, PayloadId),
     Sweep(Number, Option<String>),
-    /// Nothing more is to be done for a directory; the waiting thread receives a message once all is done.
+    /// Ends the care of a directory; the waiting thread receives a message once all its orders are done.
     End(Number, Sender<()>),
     Stop,
 }
 
-/// A thread that renews the beats of gather directories and removes payloads that nobody needs any more, so
-/// that no file call of that kind ever keeps a caller waiting. One for any number of directories.
+/// A thread that renews the heartbeats of gather directories and removes payloads that no rank needs any more, so that such
+/// file calls never block a caller. One thread serves any number of directories.
 ///
-/// It ends with the last of its handles and [cares](Care); in a forked child that does nothing.
+/// It ends with the last of its handles and [cares](Care). In a forked child, all of them do nothing.
 #[derive(Clone)]
 pub struct Janitor {
     thread: Arc<Thread>,
 }
 
-/// The thread, as those see it who give it orders.
+/// The thread's side that handles share.
 struct Thread {
-    /// Taken to end it.
+    /// Locked to send an order.
     orders: Mutex<Sender<Order>>,
     next: AtomicU64,
-    /// Whether it was waited for in vain the last time.
+    /// True if the last wait for it timed out.
     hangs: AtomicBool,
     handle: Option<BackgroundThread>,
     process: u32,
@@ -88,7 +88,7 @@ impl Janitor {
         })
     }
 
-    /// Takes care of a directory from now on. Its owner gives the period of its beat; others give `None`.
+    /// Begins to take care of a directory. Its owner gives the period of its heartbeat; other ranks give `None`.
     #[must_use = "it ends when it is dropped"]
     pub fn care_for(&self, directory: GatherDir, beat: Option<Duration>) -> Care {
         let number = self.thread.next.fetch_add(1, Ordering::Relaxed);
@@ -115,7 +115,7 @@ impl Janitor {
 }
 
 impl Thread {
-    /// Gives an order, which a thread that has panicked does not take.
+    /// Sends an order. A thread that has panicked ignores it.
     fn order(&self, order: Order) {
         let _ = lock(&self.orders).send(order);
     }
@@ -124,8 +124,8 @@ impl Thread {
         self.process != std::process::id()
     }
 
-    /// Waits until the thread has done what it was ordered, but not for ever, and for all directories together only once.
-    /// Returns whether it has.
+    /// Waits for the thread to finish its orders, with a time limit that all directories share. Returns true if it has finished
+    /// them.
     fn await_end(&self, of: &Receiver<()>) -> bool {
         let done = of.recv_timeout(self.last_wait());
         let is_late = done == Err(RecvTimeoutError::Timeout);
@@ -151,7 +151,7 @@ impl Drop for Thread {
             return;
         }
         self.order(Order::Stop);
-        // A thread that hangs has been waited for.
+        // A thread that hangs was already waited for.
         if let Some(handle) = self.handle.take()
             && !self.hangs.load(Ordering::Relaxed)
         {
@@ -166,13 +166,13 @@ impl fmt::Debug for Janitor {
     }
 }
 
-/// That a [`Janitor`] takes care of a directory, until [`finish`](Self::finish) or drop.
+/// The care of a [`Janitor`] for one directory, until [`finish`](Self::finish) or drop.
 pub struct Care {
-    /// Gone once it has ended.
+    /// `None` once the care has ended.
     thread: Option<Arc<Thread>>,
     number: Number,
     condemned: Arc<Mutex<Option<Error>>>,
-    /// Has what need not be done come to an end.
+    /// Set to stop optional work.
     is_ending: Arc<AtomicBool>,
 }
 
@@ -183,38 +183,37 @@ impl Care {
         }
     }
 
-    /// Has a payload removed, some time soon. Failures are logged.
+    /// Orders the removal of a payload. It happens soon, and failures are logged.
     pub fn reclaim(&self, name: PayloadName) {
         self.order(|number| Order::Reclaim(number, name, clock::now()));
     }
 
-    /// Has the payload of a rank that has gone removed, some time soon. Failures are logged.
+    /// Orders the removal of the payload of a rank that has gone. It happens soon, and failures are logged.
     pub fn reclaim_of(&self, id: PayloadId) {
         self.order(|number| Order::ReclaimOf(number, id));
     }
 
-    /// Has gather directories that earlier attempts at a job have left beside this one removed, some time
-    /// soon; those that ranks may still read from, once they do not.
+    /// Orders the removal of gather directories that earlier attempts at a job have left beside this one. It happens soon;
+    /// directories that ranks may still read from are removed later.
     ///
-    /// Removed are directories of this user's whose owners are proved to be gone, whatever the attempt
-    /// and world size. Failures are logged.
+    /// This removes directories of this user whose owners are proved to be gone, whatever the attempt and world size. Failures
+    /// are logged.
     pub fn sweep(&self, job: Option<String>) {
         self.order(|number| Order::Sweep(number, job));
     }
 
-    /// Whether the directory may still be used.
+    /// Returns an error if the directory must not be used any more.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] once somebody has taken the directory for abandoned and condemned it, or it has
+    /// [`Error::Storage`] once a process has condemned the directory because it looked abandoned, or once the directory has
     /// vanished.
     pub fn check(&self) -> Result<(), Error> {
         lock(&self.condemned).clone().map_or(Ok(()), Err)
     }
 
-    /// Ends it after what has been asked for so far, but for a sweep that takes longer: the rest of that is left to
-    /// a later one. A thread that hangs in a file call is not waited for longer than 2 seconds. Returns whether
-    /// all has been done.
+    /// Ends the care after all orders so far, except for a long sweep: the rest of that is left to a later one. Waits at most 2
+    /// seconds for a thread that hangs in a file call. Returns true if all orders were completed.
     #[must_use = "it tells whether something was left behind"]
     pub fn finish(mut self) -> bool {
         self.end()
@@ -248,7 +247,7 @@ impl fmt::Debug for Care {
     }
 }
 
-/// What the thread does, until it is told to stop.
+/// The loop of the thread, until it is stopped.
 fn attend(to_do: &Receiver<Order>) {
     let mut all: BTreeMap<Number, Box<Work>> = BTreeMap::new();
     loop {
@@ -258,7 +257,7 @@ fn attend(to_do: &Receiver<Order>) {
         }
         let next = all.values().filter_map(|work| work.next_beat()).min();
         let order = match next {
-            // Between two entries of a sweep there is time for everything else.
+            // All other work is done between two entries of a sweep.
             _ if all.values().any(|work| work.sweeping.is_some()) => match to_do.try_recv() {
                 Ok(order) => Ok(order),
                 Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
@@ -308,18 +307,18 @@ fn attend(to_do: &Receiver<Order>) {
     }
 }
 
-/// What the thread knows of one directory.
+/// The state of one directory.
 struct Work {
     directory: GatherDir,
-    /// Interval at which its beat is renewed, and when next.
+    /// Interval at which its heartbeat is renewed, and time of the next renewal.
     beat: Option<(Duration, Instant)>,
     condemned: Arc<Mutex<Option<Error>>>,
     is_ending: Arc<AtomicBool>,
     counter: u64,
     has_warned: bool,
-    /// A sweep that is not through yet.
+    /// A sweep in progress, with its job.
     sweeping: Option<(Sweep, Option<String>)>,
-    /// When to sweep again, and for which job.
+    /// Time of the next sweep, with its job.
     sweep_again: Option<(Instant, Option<String>)>,
 }
 
@@ -335,11 +334,11 @@ impl Work {
         if now < next {
             return;
         }
-        // First, so that no beat is left in the wrong place.
+        // This is checked first, so that no heartbeat is left in the wrong place.
         let replaced = self.directory.check_place();
         let is_first = self.counter == 0;
         let is_there = replaced.is_err() || self.renew();
-        // Nobody takes for abandoned what has just been made.
+        // A directory that was just made is never taken for abandoned.
         if !is_first {
             self.look_for_mark();
         }
@@ -363,7 +362,7 @@ impl Work {
         }
     }
 
-    /// Begins a sweep; one that is not through yet begins anew.
+    /// Begins a sweep, or begins a sweep in progress anew.
     fn sweep(&mut self, job: Option<String>) {
         let Some(rendezvous) = self.directory.path().parent() else {
             return;
@@ -375,7 +374,7 @@ impl Work {
         }
     }
 
-    /// Looks at one more entry, if a sweep is not through yet.
+    /// Examines one more entry, if a sweep is in progress.
     fn go_on_sweeping(&mut self) {
         let Some((mut sweep, job)) = self.sweeping.take() else {
             return;
@@ -388,7 +387,7 @@ impl Work {
         }
     }
 
-    /// Gives a sweep that is not through yet its share, no more.
+    /// Continues a sweep in progress until it has done the minimum.
     fn end_sweeping(&mut self) {
         while let Some((sweep, _)) = &self.sweeping
             && !sweep.has_had_its_share()
@@ -397,7 +396,7 @@ impl Work {
         }
     }
 
-    /// Writes the next beat, then removes the one before; whether the directory is still there.
+    /// Writes the next heartbeat, then removes the previous one. Returns false if the directory is gone.
     fn renew(&mut self) -> bool {
         let path = |counter| {
             self.directory
@@ -410,7 +409,7 @@ impl Work {
             Some(before) => remove::unlink(&path(before)),
         };
         let result = match write() {
-            // The one before gives its room to the next.
+            // The previous heartbeat makes room for the next.
             Err(error) if file::is_lack_of_room(&error) => unlink_last().and_then(|()| write()),
             done => done.and_then(|()| unlink_last()),
         };
@@ -423,7 +422,7 @@ impl Work {
             let directory = self.directory.path().display();
             fsgather_core::warn!("cannot renew the heartbeat in {directory}: {error}");
         }
-        // Creating a file is asked of the server, whatever the client remembers.
+        // Creating a file always reaches the server, whatever the client has cached.
         let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         !(is_gone(&error)
             && listing::examine_path(self.directory.path()).is_err_and(|error| is_gone(&error)))

@@ -108,7 +108,7 @@ fn an_owner_goes_on_where_somebody_has_removed_its_beat() {
     let care = Janitor::start(&directory, &BackgroundThreads::default())
         .unwrap()
         .care_for(directory.clone(), Some(Duration::from_millis(5)));
-    // Each that it would remove itself is gone by then, or is about to be removed.
+    // Each directory that the janitor would remove is gone by then, or about to be removed.
     let mut removed = 0;
     wait_until(|| {
         for counter in beats(&directory) {
@@ -132,7 +132,7 @@ fn members_do_not_beat_but_reclaim() {
         .care_for(directory.clone(), None);
     care.reclaim(name);
     care.reclaim(name);
-    // What was asked for before is done before it ends.
+    // Earlier orders are completed before it ends.
     assert!(care.finish());
     assert!(!path.exists());
     assert!(beats(&directory).is_empty());
@@ -231,7 +231,7 @@ fn one_thread_takes_care_of_all_directories() {
     let (_place, ended, care) = all.next().unwrap();
     assert!(care.finish());
     let last = beats(&ended);
-    // The others go on, and one that has vanished is its own business.
+    // The others continue, and one vanished directory does not affect them.
     let (_gone_place, gone, gone_care) = all.next().unwrap();
     while !gone.remove().is_complete() {}
     wait_until(|| gone_care.check().is_err());

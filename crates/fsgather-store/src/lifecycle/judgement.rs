@@ -1,21 +1,19 @@
-//! Judges whether a gather directory is alive, stale, finished or unknown, and whether it may be removed:
-//! [`assess`]. Pure: evidence and the time go in, a [`Judgement`] comes out.
+//! Judges if a gather directory is alive, stale, finished or unknown, and if it may be removed: [`assess`]. Pure: evidence and
+//! the time go in, a [`Judgement`] comes out.
 //!
-//! Two questions are kept apart. *State* is about the owner: a proof that it is gone makes a directory
-//! stale, mere silence never does. *Removable* is also about everybody else: when rank 0 has died, others
-//! may still read payloads of calls that were decided before, and a tombstone is left by such a survivor.
-//! So a stale or finished directory with payloads in it may be removed only when all ranks are proved to
-//! be gone, or when nothing in it has changed for so long that nobody can be reading. One without payloads
-//! holds nothing that anybody could miss.
+//! There are two separate questions. The *state* is about the owner: a proof that it is gone makes a directory stale, mere
+//! silence never does. *Removable* is also about all other ranks: when rank 0 has died, others may still read payloads of calls
+//! that were decided before, and such a survivor leaves a tombstone. So a stale or finished directory with payloads in it may
+//! be removed only when all ranks are proved to be gone, or when nothing in it has changed for so long that no rank can be
+//! reading. A directory without payloads holds nothing that any rank could miss.
 //!
-//! A sign of life comes before whatever only speaks against the owner: that its host seems to have been
-//! booted since, that another process has its pid, that a survivor has missed it. Hosts are cloned,
-//! processes are restored, survivors are cut off. Only a pid that nothing has is a proof by itself, and even
-//! then a beat that changes says otherwise.
+//! A sign of life outweighs all indirect evidence against the owner: that its host seems to have been booted since, that
+//! another process has its pid, that a survivor has missed it. Hosts are cloned, processes are restored, survivors are cut off.
+//! Only a pid that no process has is a proof by itself, and even that is outweighed by a heartbeat that changes.
 //!
-//! Where nothing is proved, two kinds of silence have to come together: nothing has changed for the age
-//! that the user gives, by the server's time, and the beat has not changed while the cleaner watched it by
-//! its own monotonic clock. Neither alone convinces: clocks are set, and servers hang.
+//! If nothing is proved, a directory must be silent in two ways: nothing has changed for the age that the user gives, by the
+//! server's time, and the heartbeat has not changed while the cleaner watched it by its own monotonic clock. One alone is not
+//! enough: clocks are set, and servers hang.
 
 use std::time::{Duration, SystemTime};
 
@@ -23,24 +21,24 @@ use fsgather_core::duration_text;
 
 use crate::os::process::Liveness;
 
-/// Interval at which the owner of a gather directory renews its beat, unless told otherwise.
+/// Default interval at which the owner of a gather directory renews its heartbeat.
 pub const BEAT_PERIOD: Duration = Duration::from_secs(10);
 
-/// What is known of a gather directory's owner.
+/// State of a gather directory's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatherState {
-    /// Its owner is at work, or stopped and may go on.
+    /// The owner is at work, or is stopped and may continue.
     Live,
     /// Its owner is proved to be gone.
     Stale,
-    /// Its owner has said that it is done with it.
+    /// The owner has marked the directory as finished.
     Finished,
     /// Nothing is proved.
     Unknown,
 }
 
 impl GatherState {
-    /// The word for it: `live`, `stale`, `finished` or `unknown`.
+    /// Returns the word for the state: `live`, `stale`, `finished` or `unknown`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -52,27 +50,27 @@ impl GatherState {
     }
 }
 
-/// Whether a gather directory may be removed.
+/// Permission to remove a gather directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removable {
-    /// At once.
+    /// It may be removed at once.
     Yes,
-    /// If its beat does not change while it is watched.
+    /// It may be removed if its heartbeat does not change while it is watched.
     OnceWatched,
-    /// Not now.
+    /// It must stay for now.
     No,
 }
 
-/// What the evidence comes to.
+/// The conclusion from the evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// What is known of the owner.
+    /// State of the owner.
     pub state: GatherState,
-    /// Why, in plain words.
+    /// The reason, in plain words.
     pub reason: String,
-    /// The same without what differs from one directory to the next, so that those that are alike can be counted.
+    /// The reason without the details that differ between directories, so that directories of one reason can be counted.
     pub gist: String,
-    /// Whether the directory may be removed.
+    /// Permission to remove the directory.
     pub removable: Removable,
 }
 
@@ -89,13 +87,13 @@ impl Why {
         Self { reason, gist }
     }
 
-    /// A reason that is its own gist.
+    /// Makes a reason that is its own gist.
     pub(crate) fn plain(reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self::new(reason.clone(), reason)
     }
 
-    /// Both, with this between them.
+    /// Joins both reasons and both gists, with `between` in the middle.
     fn and(self, between: &str, other: &Self) -> Self {
         Self {
             reason: self.reason + between + &other.reason,
@@ -104,64 +102,64 @@ impl Why {
     }
 }
 
-/// What a look at the owner record, and at the process that it names, has shown.
+/// State of the owner record, and of the process that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnerEvidence {
     /// The record is there.
     Recorded {
-        /// Whether the owner runs.
+        /// Liveness of the owner.
         owner: Liveness,
-        /// Whether any rank runs; else the weakest that can be said of all.
+        /// `Running` if any rank runs; else the weakest evidence among all ranks.
         ranks: Liveness,
-        /// How messages name the owner: `pid 42 on n7`.
+        /// Name of the owner in messages: `pid 42 on n7`.
         name: String,
     },
-    /// There is none: the directory is being made or removed, or either was cut short.
+    /// There is no record: the directory is being made or removed, or either was cut short.
     Missing,
-    /// It is torn, or no owner record.
+    /// The file is torn, or not an owner record.
     Damaged(String),
-    /// It cannot be read, or another version of fsgather has written it.
+    /// The record cannot be read, or was written by another version of fsgather.
     Closed(String),
 }
 
-/// What watching the beat has shown so far, by the watcher's monotonic clock.
+/// Result of watching the heartbeat so far, by the watcher's monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeatEvidence {
     /// It has changed.
     Changed,
-    /// It has been the same for this long; zero at the first look.
+    /// It has been the same for this time; zero after the first look.
     Same(Duration),
 }
 
-/// All that was observed of one gather directory.
+/// All observations of one gather directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// The other user whom it belongs to, if it does: a name, or `uid 1001`.
+    /// The other user who owns it, if any: a name, or `uid 1001`.
     pub foreign: Option<String>,
-    /// Its owner.
+    /// Evidence about its owner.
     pub owner: OwnerEvidence,
-    /// Whether the owner has marked it `finished`.
+    /// True if the owner has marked it `finished`.
     pub finished: bool,
-    /// Whether a survivor has marked it `aborted`.
+    /// True if a survivor has marked it `aborted`.
     pub aborted: bool,
-    /// Who has condemned it, if somebody has.
+    /// The process that has condemned it, if any.
     pub condemned: Option<String>,
-    /// Its beat.
+    /// Evidence about its heartbeat.
     pub beat: BeatEvidence,
-    /// The last change of its beat, by server time.
+    /// The last change of its heartbeat, by server time.
     pub last_beat: Option<SystemTime>,
-    /// The last change of anything in it, by server time.
+    /// The last change in the directory, by server time.
     pub changed: SystemTime,
-    /// Number of payloads that somebody may have been told of, or may still be writing.
+    /// Number of payloads that may have been announced to a rank, or may still be written.
     pub payloads: u64,
-    /// Whether it holds nothing, but perhaps an owner record and empty directories.
+    /// True if it holds nothing except perhaps an owner record and empty directories.
     pub is_bare: bool,
-    /// Something in it that is not ours, or cannot be looked at.
+    /// An entry that is not ours, or cannot be examined.
     pub stranger: Option<String>,
 }
 
 impl Evidence {
-    /// Whether it holds nothing and nobody can tell whose it is. What cannot be read may hold anything.
+    /// Returns true if it holds nothing and its owner cannot be determined. An unreadable directory may hold anything.
     pub(crate) const fn is_nameless(&self) -> bool {
         let is_ownerless = matches!(
             self.owner,
@@ -170,7 +168,7 @@ impl Evidence {
         self.is_bare && is_ownerless
     }
 
-    /// Whether something speaks against the owner that a sign of life may outweigh.
+    /// Returns true if there is evidence against the owner that a sign of life could outweigh.
     pub(crate) const fn is_suspected(&self) -> bool {
         let has_gone = matches!(
             self.owner,
@@ -183,14 +181,14 @@ impl Evidence {
     }
 }
 
-/// How long silence has to last.
+/// Required durations of silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Time for which nothing may have changed in a directory whose owner cannot be judged.
+    /// Time without any change after which a directory is old, if its owner cannot be judged.
     pub older_than: Duration,
-    /// Time for which the beat of such a directory has to be watched.
+    /// Time for which the heartbeat of such a directory must be watched.
     pub watch: Duration,
-    /// Time for which nothing may have changed before payloads count as read by nobody.
+    /// Time without any change after which payloads count as no longer being read.
     pub readers: Duration,
 }
 
@@ -204,15 +202,15 @@ impl Default for Rules {
     }
 }
 
-/// By how much time stamps of one server may be off: some keep whole, some even seconds only.
+/// Maximum error of time stamps of one server: some keep whole seconds only, some even seconds only.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// Time for which nothing may have changed in what can never tell whose it is, and holds nothing: a file that
-/// was to live for a moment, a directory without an owner record. Nobody takes so long over the next step.
+/// Time without any change after which an empty item without an owner is old: a file that was made for a moment, or a directory
+/// without an owner record. No process takes this long for its next step.
 const NAMELESS: Duration = Duration::from_secs(600);
 
 impl Rules {
-    /// The same for what can never tell whose it is, and holds nothing that anybody could miss.
+    /// Returns the rules for items that hold nothing and whose owner can never be determined.
     pub(crate) fn for_nameless(self) -> Self {
         Self {
             older_than: self.older_than.min(NAMELESS),
@@ -220,7 +218,7 @@ impl Rules {
         }
     }
 
-    /// Whether nothing has changed for long enough, and how to say so.
+    /// Returns true if nothing has changed for long enough, with the reason for either answer.
     pub(crate) fn silence(&self, quiet: Duration) -> (bool, Why) {
         let age = duration_text(self.older_than);
         if quiet > self.older_than.saturating_add(SLACK) {
@@ -231,7 +229,7 @@ impl Rules {
             );
             return (true, why);
         }
-        // What is nameless does not wait for that.
+        // The option does not apply to nameless items.
         let option = if self.older_than == NAMELESS {
             ""
         } else {
@@ -315,9 +313,9 @@ pub fn assess(evidence: &Evidence, rules: &Rules, now: SystemTime) -> Judgement 
     }
 }
 
-/// What is known of the owner, and why. The order is the promise: see `docs/design/crash-safety.md`.
+/// Returns the state of the owner, with the reason. The order is documented in `docs/design/crash-safety.md`.
 fn state(evidence: &Evidence, rules: &Rules, now: SystemTime) -> (GatherState, Why) {
-    // The owner's own word, whether it still runs or not.
+    // The owner's own statement counts, even if it still runs.
     if evidence.finished {
         let why = "its owner is done with it, and has left it for a rank that did not come to its end, or could not remove it";
         return (GatherState::Finished, Why::plain(why));
@@ -337,7 +335,7 @@ fn state(evidence: &Evidence, rules: &Rules, now: SystemTime) -> (GatherState, W
         return (GatherState::Live, Why::plain("its heartbeat changes"));
     }
     let against = match owner {
-        // Nothing but a beat that changes can speak against this.
+        // Only a heartbeat that changes can contradict this.
         Liveness::Gone => return (GatherState::Stale, of_owner("has ended")),
         Liveness::Replaced => Some(of_owner("has ended")),
         Liveness::Rebooted => Some(Why::new(
@@ -383,8 +381,8 @@ fn state(evidence: &Evidence, rules: &Rules, now: SystemTime) -> (GatherState, W
     (GatherState::Unknown, why)
 }
 
-/// A sign of life that is too young to be passed over, in words; none once the beat has been watched in
-/// vain. Where there is no beat yet, anything that has changed is a sign.
+/// Returns a recent sign of life, in words, or `None` once the heartbeat was watched without a change. If there is no heartbeat
+/// yet, any change is a sign.
 fn fresh_sign(evidence: &Evidence, rules: &Rules, now: SystemTime) -> Option<Why> {
     if matches!(evidence.beat, BeatEvidence::Same(watched) if watched >= rules.watch) {
         return None;
@@ -407,7 +405,7 @@ fn age_text(at: SystemTime, now: SystemTime) -> String {
     duration_text(Duration::from_secs(age.as_secs()))
 }
 
-/// Whether a directory whose owner is gone or done may be removed.
+/// Returns the permission to remove a directory whose owner is gone or has finished.
 fn over(
     evidence: &Evidence,
     rules: &Rules,
@@ -417,7 +415,7 @@ fn over(
     let ranks = ranks(evidence);
     let are_gone = match ranks {
         Liveness::Gone => true,
-        // Nothing shows life in the whole directory.
+        // Only if there is no sign of life in the whole directory.
         Liveness::Replaced | Liveness::Rebooted => fresh_sign(evidence, rules, now).is_none(),
         Liveness::Running | Liveness::Unknown => false,
     };
@@ -445,7 +443,7 @@ fn over(
     hint(format!("{who} {payloads}; {kept}"), &gist)
 }
 
-/// Whether a directory of which nothing is proved may be removed.
+/// Returns the permission to remove a directory about which nothing is proved.
 fn silent(evidence: &Evidence, rules: &Rules, quiet: Duration) -> (Removable, Option<Why>) {
     if matches!(evidence.owner, OwnerEvidence::Closed(_)) {
         return (Removable::No, None);

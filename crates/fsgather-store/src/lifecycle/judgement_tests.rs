@@ -22,7 +22,7 @@ fn recorded(owner: Liveness, ranks: Liveness) -> OwnerEvidence {
     }
 }
 
-/// An old directory with payloads, of which nothing is known.
+/// An old directory with payloads, without any evidence about its owner.
 fn silence() -> Evidence {
     Evidence {
         foreign: None,
@@ -49,21 +49,21 @@ fn the_table() {
     let (glance, watched) = (Same(Duration::ZERO), Same(Duration::from_secs(30)));
     // Owner, all ranks, marks (f: finished, a: aborted), beat, quiet for, payloads: state, removable.
     let rows = [
-        // What is seen to run is live, whatever else is there; a stopped process is one that runs.
+        // An owner that is seen to run is live, whatever else is there; a stopped process counts as running.
         (Running, Running, "", glance, old, 3, Live, No),
         (Running, Running, "a", watched, old, 0, Live, No),
-        // Proved to be gone as a whole: at once.
+        // If all ranks are proved to be gone, the directory goes at once.
         (Gone, Gone, "", glance, young, 3, Stale, Yes),
-        // Others may still read: only when there is nothing to read, or nobody reads any more.
+        // Other ranks may still read: only if there is nothing to read, or no rank reads any more.
         (Gone, Running, "", watched, old, 3, Stale, No),
         (Gone, Running, "", glance, young, 0, Stale, Yes),
         (Gone, Unseen, "", glance, young, 3, Stale, No),
         (Gone, Unseen, "", glance, young, 0, Stale, Yes),
         (Gone, Unseen, "", glance, old, 3, Stale, Yes),
-        // Where one process is seen to be gone nothing but a beat that changes says otherwise.
+        // If one process is seen to be gone, only a heartbeat that changes contradicts it.
         (Gone, Gone, "", Changed, young, 0, Live, No),
         (Gone, Gone, "a", Changed, old, 0, Live, No),
-        // What only speaks against the owner counts once its beat is old, or was watched in vain.
+        // Indirect evidence against the owner counts once its heartbeat is old, or was watched without a change.
         (Rebooted, Rebooted, "", glance, young, 0, Unknown, Watched),
         (Rebooted, Rebooted, "", glance, young, 3, Unknown, No),
         (Rebooted, Rebooted, "", watched, young, 3, Stale, Yes),
@@ -72,14 +72,14 @@ fn the_table() {
         (Replaced, Replaced, "", glance, young, 0, Unknown, Watched),
         (Replaced, Gone, "", glance, old, 3, Stale, Yes),
         (Replaced, Unseen, "", Changed, old, 0, Live, No),
-        // A tombstone is a survivor's word, and the survivor may be reading, or may have been cut off.
+        // A tombstone is only a survivor's statement, and the survivor may be reading, or may have been cut off.
         (Unseen, Unseen, "a", glance, young, 3, Unknown, No),
         (Unseen, Unseen, "a", glance, young, 0, Unknown, Watched),
         (Unseen, Unseen, "a", watched, young, 0, Stale, Yes),
         (Unseen, Unseen, "a", watched, young, 3, Stale, No),
         (Unseen, Unseen, "a", glance, old, 3, Stale, Yes),
         (Unseen, Unseen, "a", Changed, old, 0, Live, No),
-        // The owner's own word counts even while it goes on with something else.
+        // The owner's own statement counts even while it continues with other work.
         (Running, Running, "f", glance, young, 0, Finished, Yes),
         (Running, Running, "f", glance, old, 3, Finished, No),
         (Unseen, Unseen, "f", glance, young, 3, Finished, No),
@@ -91,7 +91,7 @@ fn the_table() {
         (Unseen, Unseen, "", watched, young, 0, Unknown, No),
         (Unseen, Unseen, "", glance, old, 0, Unknown, Watched),
         (Unseen, Unseen, "", watched, old, 3, Unknown, Yes),
-        // A rank that is seen to run speaks for the owner.
+        // A rank that is seen to run is evidence for the owner.
         (Unseen, Running, "", watched, old, 3, Unknown, No),
     ];
     for (owner, ranks, marks, beat, quiet, payloads, state, removable) in rows {
@@ -156,7 +156,7 @@ fn what_names_nobody_and_holds_nothing_goes_after_ten_minutes() {
     );
     let torn = OwnerEvidence::Damaged("torn".into());
     assert_eq!(removable(&bare(torn.clone(), old)), Removable::Yes);
-    // One that says whose it is, or holds something, may be somebody's who only cannot be seen.
+    // A directory that names its owner, or holds something, may belong to a process that cannot be seen.
     let named = bare(recorded(Liveness::Unknown, Liveness::Unknown), old);
     assert_eq!(removable(&named), Removable::No);
     let held = Evidence {
@@ -318,7 +318,7 @@ proptest! {
         }
     }
 
-    /// Every way to a removal, written down once more: what speaks for it, and how long the silence was.
+    /// Restates every path to a removal: the evidence for it, and the required silence.
     #[test]
     fn nothing_but_a_proof_and_silence_leads_to_removal(evidence in any_evidence()) {
         let judged = assess(&evidence, &RULES, now());

@@ -1,4 +1,4 @@
-//! Things beside gather directories: [`Leftover`] was left or is not of fsgather, a [`Meeting`] is in use.
+//! Entries beside gather directories: a [`Leftover`] was left or is foreign, a [`Meeting`] is in use.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,49 +20,49 @@ use crate::{
     },
 };
 
-/// Something that was left beside gather directories, or that is not ours and lies there.
+/// A file or directory that was left beside gather directories, or a foreign one there.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Leftover {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it is.
+    /// Its kind.
     pub kind: LeftoverKind,
-    /// Number of bytes that it holds; none of a directory that is not ours.
+    /// Number of bytes that it holds; zero for a foreign directory.
     pub bytes: u64,
     /// Time since it last changed, by server time.
     pub age: Duration,
-    /// Whether it may be removed.
+    /// True if it may be removed.
     pub removable: bool,
-    /// Why, or why not,
+    /// The reason why it may or may not be removed.
     pub reason: String,
-    /// and that without what differs from one to the next, so that those that are alike can be counted.
+    /// The reason without the details that differ between items, so that items of one reason can be counted.
     pub gist: String,
-    /// Whom it belongs to: a name, or `uid 1001`.
+    /// The user who owns it: a name, or `uid 1001`.
     pub user: String,
-    /// Whether that is another user than this process's.
+    /// True if that is not the user of this process.
     pub is_foreign: bool,
-    /// Who has written it, where it tells.
+    /// The process that wrote it, if it names one.
     pub writer: Option<ProcessId>,
     pub(crate) uid: u32,
 }
 
-/// A record by which ranks of a world that lives find each other.
+/// A record by which ranks of a live world find each other.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Meeting {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Number of bytes that it holds.
     pub bytes: u64,
     /// Time since it was written, by server time.
     pub age: Duration,
-    /// Who has written it, and runs.
+    /// The process that wrote it, which still runs.
     pub writer: ProcessId,
-    /// Whether that process is not seen to have a gather directory here: the world forms, or needs none. One whose ranks meet
-    /// through such a directory has it before.
+    /// True if that process has no visible gather directory here: the world is forming, or needs no directory. A world whose
+    /// ranks meet through a gather directory has it earlier.
     pub is_forming: bool,
-    /// How many ranks the world will have, where [`Surveyor::reading`](crate::Surveyor::reading) has said how that is told.
+    /// Number of ranks of the future world, if [`Surveyor::reading`](crate::Surveyor::reading) has set how it is read.
     pub world_size: Option<WorldSize>,
     /// The reason why it stays.
     pub reason: String,
@@ -74,13 +74,14 @@ impl Leftover {
     }
 }
 
-/// Whether it has outlived what lives for a moment only, or is being written: nobody has left that.
+/// Returns true if it is older than files that live only for a moment, or are being written. Younger ones are not leftovers.
 pub(super) fn is_older_than_a_moment(leftover: &Leftover) -> bool {
     const MOMENT: Duration = Duration::from_secs(2);
     leftover.age > MOMENT
 }
 
-/// A file that tells nothing of its owner but its age; none if it is gone. What has its name and is no file is a stranger.
+/// Returns a file that reveals nothing about its owner except its age, or `None` if it is gone. An entry of that name that is
+/// not a regular file is foreign.
 pub(crate) fn old_file(
     path: &Path,
     kind: LeftoverKind,
@@ -95,16 +96,16 @@ pub(crate) fn old_file(
     Some(judge_by_age(path, kind, facts, view, rules))
 }
 
-/// What fsgather does not write, or no more than a link to something; none if it is gone.
+/// Returns an entry that fsgather does not write, or a mere link; `None` if it is gone.
 pub(super) fn stranger(path: &Path, view: View) -> Option<Leftover> {
     let found = listing::examine_path(path).ok()?;
     Some(not_ours(path, &found, view))
 }
 
-/// What is said of all that fsgather does not write.
+/// The gist of all entries that fsgather does not write.
 const STRANGE: &str = "not written by fsgather";
 
-/// Something whose name is no text, as well as that can be shown.
+/// Returns an entry whose name is not valid text, with as much of the name as can be shown.
 pub(crate) fn nameless_stranger(shown: &Path) -> Leftover {
     let uid = rustix::process::geteuid().as_raw();
     Leftover {

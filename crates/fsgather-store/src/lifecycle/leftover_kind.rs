@@ -1,17 +1,17 @@
-//! Names of what may lie about beside gather directories, of other programs too: [`LeftoverKind`]. Pure.
+//! Kinds of entries that may be left beside gather directories, also by other programs: [`LeftoverKind`]. Pure.
 
 use crate::lifecycle::inventory::{KnownEntry, KnownFile};
 
-/// What kind of file or directory was left.
+/// The kind of a file or directory that was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftoverKind {
-    /// A record of rank 0 of a world that never formed, or that crashed while it did.
+    /// A record of rank 0 of a world that never formed, or that crashed while forming.
     Record,
-    /// A file that was to show whether files can be written.
+    /// A file that tests if files can be written.
     Probe,
     /// A mark whose gather directory is gone.
     Mark,
-    /// A last word that could not be left in its gather directory.
+    /// A final message that could not be written to its gather directory.
     Message,
     /// The last calls of a rank whose process has ended.
     Calls,
@@ -19,14 +19,15 @@ pub enum LeftoverKind {
     PythonOriginal,
     /// `.dist_test`: temporary files of mmengine.
     Mmengine,
-    /// `torchrun-*`: what agents of torchrun have met by, which have crashed.
+    /// `torchrun-*`: rendezvous directories of torchrun agents that have crashed.
     Torchrun,
-    /// What fsgather does not write, where it keeps its own: it is shown, and never touched.
+    /// An entry that fsgather does not write, in fsgather's own directories: it is reported, and never touched.
     Stranger,
 }
 
 impl LeftoverKind {
-    /// The word for it: `record`, `probe`, `mark`, `message`, `calls`, `python-original`, `mmengine`, `torchrun` or `stranger`.
+    /// Returns the word for it: `record`, `probe`, `mark`, `message`, `calls`, `python-original`, `mmengine`, `torchrun` or
+    /// `stranger`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -43,10 +44,10 @@ impl LeftoverKind {
     }
 }
 
-/// The directory in the working directory that mmengine keeps temporary files in.
+/// Directory in the working directory in which mmengine keeps temporary files.
 pub(crate) const DIST_TEST: &str = ".dist_test";
 
-/// Whether `name` is `data_to_gather_<seconds>_<salt>_<rank>.pkl`.
+/// Returns true if `name` is `data_to_gather_<seconds>_<salt>_<rank>.pkl`.
 pub(crate) fn is_of_python_original(name: &str) -> bool {
     let Some(numbers) = name
         .strip_prefix("data_to_gather_")
@@ -57,7 +58,7 @@ pub(crate) fn is_of_python_original(name: &str) -> bool {
     numbers.split('_').count() == 3 && numbers.split('_').all(is_number)
 }
 
-/// What lies in `.dist_test`: directories `tmp` and eight characters, as `tempfile.mkdtemp` makes them.
+/// Entries of `.dist_test`: directories `tmp` and eight characters, as `tempfile.mkdtemp` makes them.
 pub(crate) fn dist_test(name: &str) -> Option<KnownEntry> {
     let salt = name.strip_prefix("tmp")?;
     let is_salt = salt
@@ -66,13 +67,13 @@ pub(crate) fn dist_test(name: &str) -> Option<KnownEntry> {
     (is_salt && salt.len() == 8).then_some(KnownEntry::Directory(parts))
 }
 
-/// Whether `name` is that of a directory by which agents of torchrun meet (`fsgather/_torchrun/directory.py`).
+/// Returns true if `name` is a rendezvous directory of torchrun agents (`fsgather/_torchrun/directory.py`).
 pub(crate) fn is_of_torchrun(name: &str) -> bool {
     name.strip_prefix("torchrun-")
         .is_some_and(|key| is_hex(key, 16))
 }
 
-/// What lies in such a directory.
+/// Entries of such a directory.
 pub(crate) fn torchrun(name: &str) -> Option<KnownEntry> {
     let (kind, rest) = name.split_once('-')?;
     let is_known = match kind {
@@ -88,7 +89,7 @@ fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(is_digit)
 }
 
-/// What lies in those: `part_<rank>.pkl`.
+/// Entries of those directories: `part_<rank>.pkl`.
 fn parts(name: &str) -> Option<KnownEntry> {
     let rank = name.strip_prefix("part_")?.strip_suffix(".pkl")?;
     is_number(rank).then_some(KnownEntry::File(KnownFile::Other))

@@ -1,20 +1,22 @@
-//! The end of a gather directory, by its owner or after a crash: looked at, judged, removed.
+//! The end of a gather directory, by its owner or after a crash: examined, judged, removed.
 //!
-//! - `janitor`: the thread that beats and removes while its owner works: [`janitor::Janitor`].
-//! - `removal`: a gather directory is taken away: [`removal::Removal`].
-//! - `inventory`: the names in it that are ours; pure.
-//! - `contents`: what it holds, counted: [`contents::Contents`].
-//! - `surveyor`: looks at a directory and changes nothing: [`surveyor::Surveyor`]; at what lies beside gather directories in `files_beside`.
-//! - `survey`: what it has found: [`survey::Survey`]; `leftover`: what lies beside gather directories: [`leftover::Leftover`].
-//! - `view`: for which user and when: [`view::View`].
-//! - `leftover_kind`: its names, those of other programs too; pure: [`leftover_kind::LeftoverKind`].
-//! - `entries_by_gather`: which of it belongs to a gather directory: [`entries_by_gather::EntriesByGather`].
-//! - `judgement`: whether a gather directory is alive, and may go; pure: [`judgement::assess`].
-//! - `abandoned`: those that nobody needs are removed, several at a time.
-//! - `removal_mark`: the mark by which their owner learns who removed them: [`removal_mark::Mark`].
-//! - `cleaning`: what crashes have left is removed, when a user asks: [`cleaning::clean`].
-//! - `place_for_tests`: a directory to clean, and what others have left in it.
-//! - `sweeping`: what earlier attempts of the job have left is removed: [`sweeping::Sweep`].
+//! - `janitor`: the thread that renews heartbeats and removes payloads while the owner works: [`janitor::Janitor`].
+//! - `removal`: removes a gather directory: [`removal::Removal`].
+//! - `inventory`: our names in it; pure.
+//! - `contents`: its contents, counted: [`contents::Contents`].
+//! - `surveyor`: examines a directory and changes nothing: [`surveyor::Surveyor`]; `files_beside` does so for entries beside
+//! gather
+//! directories.
+//! - `survey`: the result: [`survey::Survey`]; `leftover`: entries beside gather directories: [`leftover::Leftover`].
+//! - `view`: user and time of the look: [`view::View`].
+//! - `leftover_kind`: kinds of leftovers, also of other programs; pure: [`leftover_kind::LeftoverKind`].
+//! - `entries_by_gather`: entries that belong to a gather directory: [`entries_by_gather::EntriesByGather`].
+//! - `judgement`: decides if a gather directory is alive, and if it may be removed; pure: [`judgement::assess`].
+//! - `abandoned`: removes directories that no rank needs, several at a time.
+//! - `removal_mark`: the mark from which their owner learns of the removal: [`removal_mark::Mark`].
+//! - `cleaning`: removes leftovers of crashes, when a user asks: [`cleaning::clean`].
+//! - `place_for_tests`: a directory to clean, with leftovers in it.
+//! - `sweeping`: removes leftovers of earlier attempts at a job: [`sweeping::Sweep`].
 
 pub(crate) mod abandoned;
 pub(crate) mod cleaning;

@@ -1,4 +1,4 @@
-//! A directory to clean, and what others have left in it, for the tests of this module.
+//! A directory to clean, with leftovers in it, for the tests of this module.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ use crate::{
     os::{directory::OwnUid, listing, process::this_process},
 };
 
-/// Whatever is silent counts as silent for long enough.
+/// Rules by which any silence is long enough.
 pub(crate) const EAGER: Rules = Rules {
     older_than: Duration::ZERO,
     watch: Duration::from_millis(50),
@@ -62,7 +62,7 @@ pub(crate) fn id(salt: u32, job: Option<&str>) -> GatherId {
     GatherId::new(record(salt).gather.time(), Salt::tagged(tag, salt))
 }
 
-/// Everything in a directory is as if it had been there for an hour.
+/// Makes everything in a directory look an hour old.
 pub(crate) fn age(path: &Path) {
     let hour_ago = SystemTime::now() - Duration::from_secs(3600);
     let found = std::fs::symlink_metadata(path).unwrap();
@@ -78,7 +78,7 @@ pub(crate) fn age(path: &Path) {
     }
 }
 
-/// A process that this one can tell has ended.
+/// A process that has ended, as this process can prove.
 pub(crate) fn ended() -> ProcessId {
     let mut command = std::process::Command::new("true");
     let mut child = fsgather_testkit::process::spawn(&mut command).unwrap();
@@ -97,7 +97,7 @@ pub(crate) fn elsewhere() -> ProcessId {
     }
 }
 
-/// Leaves a payload of rank 0 that nobody has read.
+/// Leaves a payload of rank 0 that no rank has read.
 pub(crate) fn publish_empty(directory: &GatherDir) -> crate::PayloadName {
     let id = crate::PayloadId {
         channel: fsgather_core::ChannelId::WORLD,

@@ -1,4 +1,4 @@
-//! Taking a gather directory away: [`GatherDir::remove`] and what it could not remove, [`Removal`].
+//! Removal of a gather directory: [`GatherDir::remove`]; entries that could not be removed are in [`Removal`].
 
 use std::{
     fmt, io,
@@ -18,7 +18,7 @@ use crate::{
     payload::writer::PayloadId,
 };
 
-/// What [`GatherDir::remove`] could not remove.
+/// Entries that [`GatherDir::remove`] could not remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Removal {
@@ -26,19 +26,19 @@ pub struct Removal {
 }
 
 impl Removal {
-    /// Whether nothing is left.
+    /// Returns true if everything was removed.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.left.is_empty()
     }
 
-    /// What is left, and why.
+    /// Paths of the remaining entries, with the reasons.
     #[must_use]
     pub fn left(&self) -> &[(PathBuf, String)] {
         &self.left
     }
 
-    /// The same as text.
+    /// The remaining entries and the reasons, as text.
     pub(crate) fn reasons(&self) -> String {
         let left = self.left.iter();
         let left: Vec<String> = left
@@ -64,20 +64,20 @@ impl fmt::Display for Removal {
     }
 }
 
-/// Pauses before trying again to remove a directory that is in use: names of removed files that are
-/// still open somewhere go away when they are closed.
+/// Pauses between attempts to remove a directory that is in use: the names of removed files that are still open disappear when
+/// the files are closed.
 const PAUSES_MS: [u64; 5] = [100, 200, 500, 1000, 2000];
 
-/// After so many tries a file that a FUSE client has hidden is removed as well: what is still open by then hides again.
+/// Number of attempts before files that a FUSE client has hidden are removed as well. Files that are still open by then are
+/// hidden again.
 const PATIENT_TRIES: u32 = 2;
 
 impl GatherDir {
-    /// Removes the directory if nobody needs it any more; for the ranks that are left when rank `owner`, whose
-    /// business it would be, is gone. Whether the directory is gone as well.
+    /// Removes the directory if no rank needs it any more, and returns true if it is gone. For the ranks that remain when rank
+    /// `owner`, which should remove the directory, is gone.
     ///
-    /// As long as somebody writes or has something to read, a payload is there, and nothing is removed;
-    /// the last one to leave finds none. What the owner was writing does not count: nobody can have been
-    /// told of it.
+    /// While a rank writes a payload or has one to read, that payload is there and nothing is removed; the last rank to leave
+    /// finds no payload. Payloads that the owner was writing do not count: they were never announced.
     #[must_use = "a directory that stays should be marked"]
     pub fn remove_if_unused(&self, owner: Rank) -> bool {
         let is_free_of = |name: &str, counts: &dyn Fn(PayloadName) -> bool| {
@@ -95,27 +95,27 @@ impl GatherDir {
             && self.remove().is_complete()
     }
 
-    /// To be called before a payload is [removed](Self::reclaim) that was closed `ago`.
+    /// Waits until a payload that was closed `ago` can be [removed](Self::reclaim).
     pub(crate) fn wait_until_closed(&self, ago: Duration) {
         remove::wait_until_closed(self.file_system(), ago);
     }
 
-    /// Removes one payload that nobody needs any more. That it is gone already is success.
+    /// Removes a payload that no rank needs any more. It is no error if the payload is already gone.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when it is there and stays there.
+    /// [`Error::Storage`] if the payload cannot be removed.
     pub fn reclaim(&self, name: PayloadName) -> Result<(), Error> {
         let path = self.path().join(layout::PAYLOADS).join(name.to_string());
         remove::unlink(&path).map_err(|error| Error::storage("remove", path, &error))
     }
 
-    /// Removes a rank's payload of one call, whatever its attempt; for an owner that has gone. That it is
-    /// gone already is success.
+    /// Removes the payload of a rank in one call, whatever its attempt, when its owner has gone. It is no error if the payload
+    /// is already gone.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when it is there and stays there, or nobody can tell.
+    /// [`Error::Storage`] if the payload cannot be removed, or the directory cannot be listed.
     pub fn reclaim_of(&self, id: PayloadId) -> Result<(), Error> {
         let payloads = self.path().join(layout::PAYLOADS);
         let names = match listing::names(&payloads) {
@@ -131,8 +131,8 @@ impl GatherDir {
             .try_for_each(|name| self.reclaim(name))
     }
 
-    /// Removes the payloads of the calls that `is_undecided` tells: those that failed, which nobody
-    /// will read. The owner does this when it leaves before the others.
+    /// Removes the payloads of calls for which `is_undecided` returns true: those calls failed, and no rank will read the
+    /// payloads. The owner does this when it leaves before the others.
     pub fn discard_undecided(&self, is_undecided: impl Fn(ChannelId, Epoch) -> bool) {
         let payloads = self.path().join(layout::PAYLOADS);
         for name in listing::names(&payloads).unwrap_or_default() {
@@ -144,26 +144,25 @@ impl GatherDir {
         }
     }
 
-    /// Removes the directory and everything in it that the store writes, deepest first.
+    /// Removes the directory and all entries that the store writes, deepest first.
     ///
-    /// Follows no links, and removes nothing of an unknown name, of another kind or of another user. What
-    /// is gone already counts as removed. Marks and owner record go last, so that a removal that is cut
-    /// short leaves a directory that still says whose it is. A directory in use is tried again for up to
-    /// 4 seconds; what a FUSE client has hidden in it instead of removing it is removed then.
+    /// Follows no links, and removes no entry of an unknown name, of another kind or of another user. Entries that are already
+    /// gone count as removed. Marks and the owner record go last, so that an interrupted removal leaves a directory that still
+    /// names its owner. If the directory is in use, tries again for up to 4 seconds; then files that a FUSE client has hidden
+    /// instead of removing them are removed too.
     pub fn remove(&self) -> Removal {
         remove_gather_directory(self.path(), self.own(), true)
     }
 }
 
-/// Removes the gather directory at `path`, as [`GatherDir::remove`] does; without a retry, what is in use
-/// stays at once.
+/// Removes the gather directory at `path`, like [`GatherDir::remove`]; if not `patient`, an entry in use is not tried again.
 pub(crate) fn remove_gather_directory(path: &Path, own: OwnUid, patient: bool) -> Removal {
     let pauses: &[u64] = if patient { &PAUSES_MS } else { &[] };
     remove_all(path, own, inventory::gather_directory, pauses, None)
 }
 
-/// The same for a directory that nobody uses any more: files that a client has hidden instead of removing
-/// them are taken for what they are, left over. It ends between two files when `is_enough` says so.
+/// Removes a gather directory that no process uses any more: files that a client has hidden instead of removing them are
+/// treated as leftovers. Stops between two files when `is_enough` returns true.
 pub(crate) fn remove_abandoned(
     path: &Path,
     own: OwnUid,
@@ -175,7 +174,7 @@ pub(crate) fn remove_abandoned(
     remove_all(path, own, table, pauses, Some(is_enough))
 }
 
-/// Removes another directory of which a table says what is ours.
+/// Removes another directory, whose entries are in `table`.
 pub(crate) fn remove_directory(path: &Path, own: OwnUid, table: Table) -> Removal {
     remove_all(path, own, table, &PAUSES_MS, None)
 }
@@ -200,14 +199,14 @@ fn remove_all(
 struct Remover<'a> {
     own: OwnUid,
     pauses: &'static [u64],
-    /// Where nobody can have a file open any more: what tells whether to leave the rest to somebody else.
+    /// Set if no process can have a file open any more: returns true when the rest must be left to other processes.
     abandoned: Option<&'a dyn Fn() -> bool>,
     removal: Removal,
 }
 
 impl Remover<'_> {
-    /// Removes the directory `name` in `parent` with all in it that is in `table`; whether it is gone.
-    /// `path` is how messages call it.
+    /// Removes the directory `name` in `parent` with all entries that are in `table`, and returns true if it is gone. Messages
+    /// call it `path`.
     fn remove(&mut self, parent: BorrowedFd<'_>, name: &Path, path: &Path, table: Table) -> bool {
         let mut pauses = self.pauses.iter();
         let mut tries = 0;
@@ -235,12 +234,12 @@ impl Remover<'_> {
                 return self.leave(&what, error.to_string());
             };
             let nobody = &mut |_| Ok(());
-            // Nobody interrupts it, so that it cannot fail.
+            // The pause has no interrupt, so it cannot fail.
             let _ = retry_budget::sleep(Duration::from_millis(pause), nobody);
         }
     }
 
-    /// Opens a directory of this user's; none if it is gone.
+    /// Opens a directory of this user, or returns `None` if it is gone.
     fn enter(&self, parent: BorrowedFd<'_>, name: &Path) -> Result<Option<OwnedFd>, String> {
         let opened = if_there(|| listing::open(parent, name)).map_err(|error| error.to_string())?;
         let Some(directory) = opened else {
@@ -254,8 +253,7 @@ impl Remover<'_> {
         }
     }
 
-    /// Removes what is ours in a directory. What says something of the directory stays while anything
-    /// else does.
+    /// Removes our entries in a directory. Files about the directory itself stay while any other entry does.
     fn empty(
         &mut self,
         directory: &OwnedFd,
@@ -321,7 +319,7 @@ impl Remover<'_> {
         Ok(())
     }
 
-    /// Whether a name stands for a regular file of this user's; or for nothing any more.
+    /// Returns true if a name is a regular file of this user, or no longer exists.
     fn is_own_file(&self, directory: &OwnedFd, name: &str) -> bool {
         match listing::examine(directory, Path::new(name)) {
             Ok(found) => found.kind == FileType::RegularFile && found.uid == self.own.0,
@@ -335,11 +333,11 @@ impl Remover<'_> {
     }
 }
 
-/// What was opened; none if it is gone, which it is only if the server says so: else what speaks for the directory above would be
-/// removed next, and what is in it would belong to nobody.
+/// Calls `open`, and returns `None` if the directory is gone. Only the server's answer counts for that: otherwise the marks of
+/// the directory above would be removed next, and this directory's contents would have no owner.
 fn if_there<D>(mut open: impl FnMut() -> io::Result<D>) -> io::Result<Option<D>> {
     let opened = match open() {
-        // What the client knew of it was old.
+        // The client's cached answer was outdated.
         Err(error) if is_not_seen(&error) => open(),
         other => other,
     };
@@ -352,17 +350,17 @@ fn if_there<D>(mut open: impl FnMut() -> io::Result<D>) -> io::Result<Option<D>>
 
 /// The reason why a directory cannot be removed.
 enum Left {
-    /// Something in it is not ours.
+    /// An entry is not ours.
     Stranger(String),
-    /// A directory in it stays, as has been noted.
+    /// A subdirectory stays, as already recorded.
     Below,
     /// A file of ours cannot be removed now.
     File(String, io::Error),
-    /// There is no time for it.
+    /// The removal was stopped.
     Rest,
 }
 
-/// Removes a file, if it still is one and this user's.
+/// Removes a file, if it is still a regular file of this user.
 pub(crate) fn remove_file(path: &Path, own: OwnUid) -> Result<(), String> {
     let told = |error: io::Error| error.to_string();
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {

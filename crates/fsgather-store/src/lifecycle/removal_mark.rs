@@ -1,8 +1,8 @@
-//! The mark beside a gather directory that somebody is about to remove: [`Mark`].
+//! The mark beside a gather directory that is about to be removed: [`Mark`].
 //!
-//! It is there so that an owner that was only suspended, or cut off, learns on its return who has taken
-//! its directory away and why, instead of finding files missing. So it outlives the directory where the
-//! owner was not proved to be gone, until a later cleaning finds it old.
+//! With the mark, an owner that was only suspended, or cut off, learns on its return which process has removed its directory
+//! and why, instead of finding files missing. If the owner was not proved to be gone, the mark outlives the directory, until a
+//! later cleaning finds the mark old.
 
 use std::{
     io,
@@ -29,12 +29,11 @@ pub(crate) struct Mark {
 impl Mark {
     /// Condemns a gather directory, in the name of `what` in the process `me`.
     ///
-    /// It is brought to where other hosts see it, unless the owner `is_gone`.
+    /// The mark is made visible on other hosts, unless the owner `is_gone`.
     ///
-    /// Where there is no room for one more file the mark is a second name of the owner record,
-    /// which then says nothing of who has left it; and where files have one name only and the
-    /// owner `is_gone`, nobody has to be told, and the directory's first other file gives its room by taking the mark's
-    /// name, as it would be removed next.
+    /// If there is no space for one more file, the mark is a second name of the owner record, which does not say which process
+    /// left it. If the file system has no second names and the owner `is_gone`, no process has to learn of the removal: then
+    /// the first other file in the directory is renamed to the mark, as it would be removed next anyway.
     pub(crate) fn leave(
         rendezvous: &Path,
         id: GatherId,
@@ -49,7 +48,7 @@ impl Mark {
         let name = entry.to_string();
         let path = rendezvous.join(&name);
         let text = format!("{what} on {} (pid {})\n{id}\n", me.host, me.pid);
-        // Never through a link in the place of the directory.
+        // A link in place of the directory is never followed.
         let held = listing::hold(rendezvous)?;
         match file::write_new_in(held, Path::new(&name), 0o600, text.as_bytes(), !is_gone) {
             Ok(()) => {}
@@ -65,7 +64,7 @@ impl Mark {
         Ok(Self { path })
     }
 
-    /// Has a mark that stays say who left it, now that there is room, where it does not yet.
+    /// Replaces a mark that does not say which process left it by one that does, now that there is space.
     pub(crate) fn sign(&self, rendezvous: &Path, id: GatherId, what: &str, me: &ProcessId) {
         let is_mute = file::open(&self.path)
             .and_then(|file| file::read_bounded(&file, what.len() as u64))
@@ -78,20 +77,20 @@ impl Mark {
         }
     }
 
-    /// Takes the mark back.
+    /// Removes the mark.
     pub(crate) fn take_back(&self) -> io::Result<()> {
         remove::unlink(&self.path)
     }
 }
 
-/// Has the owner record appear as the mark as well.
+/// Makes the mark a second name of the owner record.
 fn link_of(gather: &Path, mark: &Path) -> bool {
     reveal::second_name(&gather.join(layout::OWNER), mark)
         .inspect_err(|error| tracing::debug!(%error, "the owner record cannot be the mark"))
         .is_ok()
 }
 
-/// Has the first file below that does not speak for the directory become the mark.
+/// Renames the first file in it that is not about the directory itself to the mark.
 fn taken_from(gather: &Path, mark: &Path) -> bool {
     let mut below: Vec<(PathBuf, Table)> = vec![(gather.to_owned(), inventory::gather_directory)];
     while let Some((path, table)) = below.pop() {
@@ -116,10 +115,10 @@ fn taken_from(gather: &Path, mark: &Path) -> bool {
     false
 }
 
-/// Who has condemned a gather directory, in the words of the first of the marks beside it that counts.
+/// Returns the first valid mark beside a gather directory, and the process that has condemned the directory according to it.
 ///
-/// A name alone says nothing: anybody may make one here, or have one lead somewhere, or give it to a file of this user's. A
-/// mark is a file of this user or of root that says which directory it is about.
+/// A name alone proves nothing: any user may create it here, make it a link, or rename a file of this user to it. A valid mark
+/// is a file of this user or of root that names the directory.
 pub(crate) fn condemned_by(
     rendezvous: &Path,
     marks: &[String],
@@ -138,9 +137,9 @@ pub(crate) fn condemned_by(
     })
 }
 
-/// Who speaks in what a mark holds, if it is about this directory. Pure.
+/// Returns the author of a mark with these contents, if it is about this directory. Pure.
 fn author(contents: &[u8], id: GatherId) -> Option<String> {
-    // A mark for which there was no room is the owner record's second name.
+    // A mark that was made without free space is the owner record's second name.
     if OwnerRecord::from_text(contents).is_ok_and(|record| record.gather == id) {
         return Some("somebody".to_owned());
     }
@@ -211,7 +210,7 @@ pub(crate) mod tests {
         .unwrap();
         std::fs::write(path(5), b"").unwrap();
         std::fs::write(path(6), b"fsgather clean on n3 (pid 8)\n").unwrap();
-        // Another mark, another owner record, and any other file that somebody has given this name.
+        // Another mark, another owner record, and an arbitrary file of this name.
         let about_other = format!("fsgather clean on n3 (pid 8)\n{other}\n");
         std::fs::write(path(7), &about_other).unwrap();
         std::fs::write(path(8), record(2).to_text()).unwrap();

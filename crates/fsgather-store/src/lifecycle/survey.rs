@@ -1,4 +1,4 @@
-//! The result of a look at a directory: [`Survey`].
+//! The result of surveying a directory: [`Survey`].
 
 use std::{
     path::PathBuf,
@@ -31,31 +31,31 @@ pub struct Survey {
     pub path: PathBuf,
     /// Its gather directories, oldest first.
     pub gathers: Vec<SurveyedGather>,
-    /// What else was left, and what was not written by fsgather where it keeps its own.
+    /// Other entries that were left, and foreign ones in fsgather's own directories.
     pub leftovers: Vec<Leftover>,
-    /// By what ranks of worlds that live find each other: nothing was left there.
+    /// Records by which ranks of live worlds find each other. They are not leftovers.
     pub meetings: Vec<Meeting>,
-    /// Number of files of samples in it, once they are [counted](Self::count_samples).
+    /// Number of sample files in it, once they are [counted](Self::count_samples).
     pub sample_files: usize,
-    /// The rendezvous directory in it, if there is one and it was surveyed as a whole, and the owner that
-    /// files of this process have in it.
+    /// The rendezvous directory in it, if there is one and it was surveyed as a whole, with the owner of files that this
+    /// process makes there.
     pub(crate) rendezvous: Option<(PathBuf, OwnUid)>,
 }
 
 impl Survey {
-    /// Whether nothing was left there but the directory in which ranks meet, which is removed once nobody needs it.
+    /// Returns true if there is nothing except an empty rendezvous directory, which is removed once no rank needs it.
     #[must_use]
     pub fn has_only_an_empty_rendezvous(&self) -> bool {
         let is_empty = self.gathers.is_empty() && self.leftovers.is_empty();
         is_empty && self.meetings.is_empty() && self.sample_files == 0 && self.rendezvous.is_some()
     }
 
-    /// Counts files of samples. They are results of a program, and never removed.
+    /// Counts sample files. They are results of a program, and never removed.
     pub fn count_samples(&mut self) {
         self.sample_files = SampleDirectory::names(&self.path).map_or(0, |names| names.len());
     }
 
-    /// The bytes in all files that are ours.
+    /// Returns the number of bytes in all files of ours.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         let gathers = self.gathers.iter().map(|gather| gather.bytes);
@@ -71,51 +71,51 @@ impl Survey {
     }
 }
 
-/// A gather directory as it was seen.
+/// A gather directory at the time of the survey.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SurveyedGather {
     /// The id in its name.
     pub id: GatherId,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What the evidence comes to.
+    /// The conclusion from the evidence.
     pub judgement: Judgement,
     /// Its owner record, if it can be read.
     pub owner: Option<OwnerRecord>,
-    /// Whom it belongs to, as the server shows it,
+    /// Id of the user who owns it, as the server shows it.
     pub uid: u32,
-    /// and by name where one is known, else as `uid 1001`.
+    /// Name of that user if known, else `uid 1001`.
     pub user: String,
-    /// When it was made, by rank 0's clock.
+    /// Time of its creation, by rank 0's clock.
     pub created: SystemTime,
-    /// Time since then; now is the server's time.
+    /// Time since its creation, by server time.
     pub age: Duration,
-    /// Time since its beat last changed, by server time.
+    /// Time since its heartbeat last changed, by server time.
     pub beat_age: Option<Duration>,
-    /// How many ranks have payloads in it.
+    /// Number of ranks with payloads in it.
     pub ranks_present: u64,
     /// Number of payload files that it holds.
     pub payload_files: u64,
-    /// Number of bytes that they hold.
+    /// Number of bytes in payload files.
     pub payload_bytes: u64,
-    /// Number of messages between ranks that it holds; a directory for messages holds no payloads.
+    /// Number of messages between ranks in it. A directory for messages holds no payloads.
     pub messages: u64,
-    /// Number of bytes that all its files hold.
+    /// Number of bytes in all its files.
     pub bytes: u64,
-    /// Number of files and directories that it consists of.
+    /// Number of its files and directories.
     pub inodes: u64,
     /// Its permission bits.
     pub mode: u32,
-    /// Whether it could not be looked into: then nothing is counted.
+    /// True if it could not be opened. Then nothing is counted.
     pub is_closed: bool,
-    /// Whether it holds nothing, and nobody can tell whose it was.
+    /// True if it holds nothing and its owner cannot be determined.
     pub(crate) is_nameless: bool,
-    /// Whether something speaks against its owner.
+    /// True if there is evidence against its owner.
     pub(crate) is_suspected: bool,
-    /// What belongs to it and lies beside it.
+    /// Entries beside it that belong to it.
     pub(crate) beside: Beside,
-    /// How it was looked at.
+    /// Owner and time with which it was examined.
     pub(crate) view: View,
 }
 
@@ -127,13 +127,13 @@ impl SurveyedGather {
         })
     }
 
-    /// Whether it belongs to another user than this process's.
+    /// Returns true if it does not belong to the user of this process.
     #[must_use]
     pub const fn is_foreign(&self) -> bool {
         self.uid != self.view.own.0
     }
 
-    /// Whether it may be removed, perhaps after its beat has been watched.
+    /// Returns true if it may be removed, perhaps after its heartbeat was watched.
     #[must_use]
     pub fn is_removable(&self) -> bool {
         self.judgement.removable != Removable::No

@@ -1,4 +1,4 @@
-//! Looks at what lies in a directory that was gathered through, and changes nothing: [`Surveyor`].
+//! Examines a directory that was gathered through, and changes nothing: [`Surveyor`].
 
 use std::{
     collections::BTreeMap,
@@ -31,16 +31,15 @@ use crate::{
     },
 };
 
-/// Looks at directories and judges what lies in them.
+/// Examines directories and judges their contents.
 ///
-/// Looking again with the same surveyor tells which beats have changed in between: what one look cannot
-/// know, watching may.
+/// A second look with the same surveyor shows which heartbeats have changed in between, which one look cannot show.
 #[derive(Debug)]
 pub struct Surveyor {
     pub(crate) me: ProcessId,
     pub(crate) rules: Rules,
     beats: Mutex<BTreeMap<PathBuf, Watched>>,
-    /// How many ranks the world will have by which a record was written.
+    /// Returns the size of the future world from its record.
     pub(crate) world_size: fn(&[u8]) -> Option<WorldSize>,
 }
 
@@ -51,16 +50,16 @@ struct Watched {
     has_changed: bool,
 }
 
-/// Where to look.
+/// The directories to examine.
 struct SurveyedPlace {
     rendezvous: PathBuf,
-    /// The directory that holds it, where it was not named itself.
+    /// The directory that holds it, unless it was named itself.
     holder: Option<PathBuf>,
     only: Option<GatherId>,
 }
 
 impl Surveyor {
-    /// A surveyor that goes by these rules.
+    /// Makes a surveyor with these rules.
     ///
     /// # Errors
     ///
@@ -74,16 +73,15 @@ impl Surveyor {
         })
     }
 
-    /// The same surveyor, which has records read by this: what ranks leave for each other is no affair of the store.
+    /// Sets the function that reads the world size from a record, whose content the store does not know.
     #[must_use]
     pub fn reading(self, world_size: fn(&[u8]) -> Option<WorldSize>) -> Self {
         Self { world_size, ..self }
     }
 
-    /// Looks at a directory: one that holds a rendezvous directory, such a one, or a gather directory.
+    /// Examines a directory: one that holds a rendezvous directory, a rendezvous directory itself, or a gather directory.
     ///
-    /// To learn the server's time, a file of a moment's life is made in the rendezvous directory, where
-    /// that can be done.
+    /// To learn the server's time, this creates a short-lived file in the rendezvous directory if possible.
     ///
     /// # Errors
     ///
@@ -127,12 +125,12 @@ impl Surveyor {
         Ok(survey)
     }
 
-    /// Looks at the records alone by which worlds that live find each other, and at no gather directory: whether there is
-    /// one is not told, nor what it holds, for which each of its files would be looked at.
+    /// Examines only the records of live worlds. It does not examine gather directories, which would take a look at each of
+    /// their files.
     ///
     /// # Errors
     ///
-    /// As of [`survey`](Self::survey).
+    /// Like [`survey`](Self::survey).
     pub fn meetings(&self, directory: &Path) -> Result<Vec<Meeting>, Error> {
         let rendezvous = resolve(directory)?.rendezvous;
         let names = match names_in(&rendezvous) {
@@ -166,7 +164,7 @@ impl Surveyor {
         view: View,
         survey: &mut Survey,
     ) {
-        // Gone through once: looking at an entry must not take longer the more there are.
+        // The names are grouped once: the time per entry must not grow with their number.
         let entries = EntriesByGather::among(names);
         if let Some(only) = place.only {
             let beside = entries.beside(only);
@@ -184,7 +182,7 @@ impl Surveyor {
         }
     }
 
-    /// Looks at one entry of a rendezvous directory; none if it is gone, or not ours.
+    /// Examines one entry of a rendezvous directory. Returns `None` if it is gone, still in use, or part of another entry.
     pub(crate) fn look_at_entry(
         &self,
         rendezvous: &Path,
@@ -201,7 +199,7 @@ impl Surveyor {
         self.look_at_file(rendezvous, name, entries, view)
     }
 
-    /// Looks at one gather directory; none if it is gone, or only looks like one.
+    /// Examines one gather directory. Returns `None` if it is gone, or not a directory.
     pub(crate) fn look_at(
         &self,
         rendezvous: &Path,
@@ -222,7 +220,7 @@ impl Surveyor {
         let (owner, evidence) = self.owner_evidence(&path, found.uid, failure);
         let beat = contents.as_ref().and_then(|contents| contents.beat);
         let is_foreign = found.uid != view.own.0;
-        // Where names are not known everywhere, the record may have it.
+        // If user names are not known on every host, the record may have the name.
         let record = owner.as_ref().filter(|owner| owner.uid == found.uid);
         let user = claimed_user_text(found.uid, record.map(|owner| owner.user.as_str()));
         let evidence = Evidence {
@@ -267,7 +265,7 @@ impl Surveyor {
         })
     }
 
-    /// Looks at one gather directory once more, by the server's present time.
+    /// Examines a gather directory again, by the server's present time.
     pub(crate) fn look_again(&self, gather: &SurveyedGather) -> Option<SurveyedGather> {
         let rendezvous = gather.path.parent()?;
         let view = gather.view.again();
@@ -304,7 +302,7 @@ impl Surveyor {
         (Some(record), evidence)
     }
 
-    /// Running if any rank is seen to run, else the weakest that can be said of all of them.
+    /// Returns `Running` if any rank is seen to run, else the weakest evidence among all ranks.
     fn liveness_of_all(&self, record: &OwnerRecord, owner: Liveness) -> Liveness {
         let mut all = owner;
         for rank in &record.ranks {
@@ -315,7 +313,7 @@ impl Surveyor {
                 (weak, _) => weak,
             };
         }
-        // All that use it or none: a group has a directory of its own.
+        // The record lists all ranks that use the directory, or none: a group has a directory of its own.
         let are_known = !record.ranks.is_empty();
         if are_known || all == Liveness::Running {
             all
@@ -347,7 +345,7 @@ impl Surveyor {
         }
     }
 
-    /// What the Python original and mmengine have left in a directory.
+    /// Adds leftovers of the Python original and of mmengine in a directory.
     fn look_beside(&self, holder: &Path, survey: &mut Survey) -> Result<(), Error> {
         let names =
             listing::names(holder).map_err(|error| Error::storage("list", holder, &error))?;
@@ -374,7 +372,7 @@ impl Surveyor {
     }
 }
 
-/// All names in a rendezvous directory, and those that are no text as well as they can be shown.
+/// Returns all names in a rendezvous directory, and separately names that are not valid text, as far as they can be shown.
 fn names_in(rendezvous: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
     listing::refresh(rendezvous);
     let (mut names, mut garbled) = (Vec::new(), Vec::new());
@@ -389,7 +387,7 @@ fn names_in(rendezvous: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
 
 fn resolve(named: &Path) -> Result<SurveyedPlace, Error> {
     let failed = |error: io::Error| Error::storage("read", named, &error);
-    // Links on the way to it are the user's; what it is called is what it is called in the end.
+    // Links on the path are the user's choice; the name is that of the final directory.
     let real = std::fs::canonicalize(named).map_err(failed)?;
     if !std::fs::metadata(&real).map_err(failed)?.is_dir() {
         let cause = StorageCause::described("it is not a directory");

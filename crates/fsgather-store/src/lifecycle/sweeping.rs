@@ -1,4 +1,4 @@
-//! Removing what earlier attempts at a job have left, beside the later one: [`Sweep`].
+//! Removal of directories that earlier attempts at a job have left, during a later attempt: [`Sweep`].
 
 use std::{
     path::{Path, PathBuf},
@@ -25,26 +25,26 @@ use crate::{
     os::{directory::OwnUid, listing, process},
 };
 
-/// For how long a sweep goes on whatever else is to be done.
+/// Time that a sweep may use even if it delays other work.
 const AT_LEAST: Duration = Duration::from_secs(1);
 
-/// Number of entries that it looks at then: the youngest, as a job's last attempt is among those.
+/// Number of entries that it examines even then, youngest first: the last attempt of a job is among them.
 const AT_LEAST_ENTRIES: usize = 100;
 
-/// Removes the gather directories of earlier attempts at a job, in the rendezvous directory of a later one; one
-/// entry at a time, the youngest first.
+/// Removes the gather directories of earlier attempts at a job, in the rendezvous directory of a later one; one entry at a
+/// time, the youngest first.
 ///
-/// Only those whose owners are proved to be gone, and for a job without an id only those whose owner's
-/// process is: a survivor's word is not enough where jobs cannot be told apart. What names nobody and holds nothing goes
-/// too, once nothing has changed in it for 10 minutes. Which gather directories may be the job's is told by their names:
-/// no other is looked at, however many there are.
+/// Removes only directories whose owners are proved to be gone; for a job without an id, the owner's process itself must be
+/// gone, because a survivor's mark is not enough if jobs cannot be told apart. Empty items without an owner are removed too,
+/// once nothing has changed in them for 10 minutes. Names show which gather directories may belong to the job: no others are
+/// examined, however many there are.
 pub(crate) struct Sweep {
     rendezvous: PathBuf,
     job: Option<String>,
     surveyor: Surveyor,
     entries: EntriesByGather,
     view: View,
-    /// Youngest last.
+    /// Names that are not examined yet, youngest last.
     to_do: Vec<String>,
     looked_at: usize,
     began: Instant,
@@ -52,7 +52,7 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// Begins one beside the caller's `own` directory; none if there is nothing to look at.
+    /// Begins a sweep beside the caller's `own` directory. Returns `None` if there is nothing to examine.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Sweep {
     ) -> Result<Option<Self>, Error> {
         let me = process::this_process()?;
         let tag = job_tag(job, &me.host);
-        // Usually there is nothing but the caller's own directory: then nobody's disk is touched.
+        // Usually there is only the caller's own directory: then there is no disk access.
         let is_wanted = |name: &str| may_belong_to(name, tag);
         let names = listing::names_if(rendezvous, &is_wanted).unwrap_or_default();
         let age = |name: &String| match RendezvousEntry::parse(name) {
@@ -95,7 +95,7 @@ impl Sweep {
         }))
     }
 
-    /// Whether it has been given so much that who waits for it need not wait any longer.
+    /// Returns true if the sweep has done enough that a waiting caller need not wait any longer.
     pub(crate) fn has_had_its_share(&self) -> bool {
         self.looked_at >= AT_LEAST_ENTRIES || self.has_had_its_time()
     }
@@ -104,13 +104,13 @@ impl Sweep {
         clock::since(self.began) >= AT_LEAST
     }
 
-    /// Whether some are to be left for now and can be tried again.
+    /// Returns true if some directories must be left for now and can be tried again.
     pub(crate) const fn is_unfinished(&self) -> bool {
         self.is_unfinished
     }
 
-    /// Goes on with the next entry; whether there was one. Once it has had its time, a removal in progress is left
-    /// to others when `is_enough` says so.
+    /// Examines the next entry, and returns true if there was one. Once the minimum time is over, a removal in progress is left
+    /// to other processes if `is_enough` returns true.
     pub(crate) fn go_on(&mut self, is_enough: &dyn Fn() -> bool) -> bool {
         let Some(name) = self.to_do.pop() else {
             return false;
@@ -138,7 +138,7 @@ impl Sweep {
             GatherState::Stale => has_job || gather.is_owner_seen_gone(&self.surveyor.me),
             GatherState::Finished => has_job,
             GatherState::Unknown => {
-                // Its last sign of life may be too young.
+                // The owner's last sign of life may be too recent.
                 self.is_unfinished |= is_same_job && has_job && gather.is_suspected;
                 false
             }
@@ -169,8 +169,8 @@ impl Sweep {
     }
 }
 
-/// Removes the last calls of ranks that are long gone, whatever their job: nobody has looked at them for so long. Of a job
-/// that has failed lately they stay, also when it is started again.
+/// Removes the last-calls files of ranks that are long gone, whatever their job: they were of no use for so long. Those of a
+/// job that failed recently stay, even if the job is started again.
 pub fn sweep_calls(rendezvous: &Path, rules: Rules) {
     let Ok(found) = calls::list(rendezvous) else {
         return;
@@ -178,7 +178,7 @@ pub fn sweep_calls(rendezvous: &Path, rules: Rules) {
     let Ok(surveyor) = Surveyor::new(rules) else {
         return;
     };
-    // Files of jobs that run are as many as files of jobs that are over, at most.
+    // There are at most as many files of running jobs as files of ended jobs.
     let old = found.iter().map(|(.., path)| path).filter(|path| {
         listing::examine_path(path).is_ok_and(|found| {
             let age = clock::wall().duration_since(found.changed);
@@ -196,13 +196,13 @@ pub fn sweep_calls(rendezvous: &Path, rules: Rules) {
     }
 }
 
-/// Whether a name may stand for something of a job with this tag, or for something of nobody's. Pure.
+/// Returns true if a name may belong to an item of a job with this tag, or to an item without a job. Pure.
 fn may_belong_to(name: &str, tag: u16) -> bool {
     let of_gather = ["gather-", "condemned-", "detour-"]
         .iter()
         .find_map(|kind| name.strip_prefix(kind));
     match of_gather {
-        // Told by its digits alone: there may be many thousands.
+        // Checks only the digits: there may be many thousands of names.
         Some(rest) => layout::salt_in(rest).is_some_and(|salt| salt.tag() == tag),
         None => name.starts_with("probe-"),
     }

@@ -6,7 +6,7 @@ use crate::{
 
 use super::*;
 
-/// Sweeps to the end; whether some are to be left for now.
+/// Sweeps to the end. Returns true if some directories must be left for now.
 pub(crate) fn sweep(rendezvous: &Path, job: Option<&str>, rules: Rules) -> bool {
     let Some(mut sweep) = Sweep::begin(rendezvous, None, job, rules).unwrap() else {
         return false;
@@ -31,7 +31,7 @@ fn a_sweep_takes_the_proved_dead_of_its_own_job_only() {
     sweep(&place.rendezvous, Some("4711"), EAGER);
     assert!(!gone.path().exists());
     assert!(kept.iter().all(|directory| directory.owner().is_ok()));
-    // Without a job id only a process that is seen to be gone proves anything.
+    // Without a job id, only a process that is seen to be gone is a proof.
     let believed = place.gather(6, elsewhere(), None);
     believed.mark_aborted("rank 0 was lost").unwrap();
     sweep(&place.rendezvous, None, EAGER);
@@ -99,14 +99,14 @@ fn a_sweep_looks_into_directories_of_its_own_job_alone_however_many_others_there
         place.gather(salt, ended(), other.next().as_deref());
     }
     let own = place.gather(99, ended(), Some("4711"));
-    // The names in the rendezvous directory, and what is in the one directory: looked at, again, and removed.
+    // The names in the rendezvous directory, and the entries of the one directory: surveyed, surveyed again, and removed.
     let seen = entries_read(|| {
         sweep(&place.rendezvous, Some("4711"), EAGER);
     });
     assert!(!own.path().exists());
     assert_eq!(place.left().len(), 50);
     assert!(seen <= 51 + 2 + 3 * 20, "{seen}");
-    // Without any there is nothing to look at, and nothing is written.
+    // Without earlier directories there is nothing to examine, and nothing is written.
     assert!(
         Sweep::begin(&place.rendezvous, None, Some("4711"), EAGER)
             .unwrap()

@@ -1,4 +1,4 @@
-//! The user and the time of a look at a directory: [`View`].
+//! User and time with which a directory is examined: [`View`].
 
 use std::{
     path::Path,
@@ -15,18 +15,18 @@ use crate::{
     },
 };
 
-/// The user and the time of a look at a directory.
+/// User and time with which a directory is examined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub(crate) own: OwnUid,
     pub(crate) now: SystemTime,
-    /// When that was, by this host's clock.
+    /// Time of the look, by this host's clock.
     at: Instant,
 }
 
 impl View {
-    /// Whose files ours are in a directory, and the server's time. Where nothing can be written nothing
-    /// can be removed either, and the local clock will do for what is shown.
+    /// Determines the owner of files that this process makes in a directory, and the server's time. If no file can be written,
+    /// none can be removed either, and the local clock is good enough for display.
     pub(crate) fn of(directory: &Path) -> Self {
         let (own, now) = match trial::look_at_own(directory) {
             Ok(tried) => (tried.own, tried.now),
@@ -43,8 +43,8 @@ impl View {
         }
     }
 
-    /// The same view at the server's present time, as far as it has gone on since then. While this host sleeps its own
-    /// clock stands still, and everything seems younger than it is.
+    /// Returns the same view at the present time of the server, by the time that has passed here. While this host sleeps its
+    /// clock stops, so everything seems younger than it is.
     pub(crate) fn again(self) -> Self {
         Self {
             now: self.now + clock::since(self.at),
@@ -58,7 +58,7 @@ impl View {
     }
 }
 
-/// The server's time where no file can be made. Where only room is lacking, things can be removed all the same.
+/// Returns the server's time if no file can be made. If only space is missing, entries can be removed all the same.
 fn touched_at(directory: &Path) -> SystemTime {
     directory::touch(directory)
         .and_then(|()| listing::examine_path(directory))
