@@ -22,7 +22,7 @@ pub enum Phase {
     Reading,
     /// Leaving.
     Closing,
-    /// Collecting contributions, which is what rank 0 does whatever else it does.
+    /// Collecting contributions, which rank 0 does all the time.
     Coordinating,
 }
 
@@ -65,7 +65,7 @@ impl Activity {
         }
     }
 
-    /// What a rank is doing once it has got through with this.
+    /// Returns the activity of a rank after it has finished this one.
     #[must_use]
     pub fn gone_on(self) -> Self {
         let call = self.call.filter(|call| call.operation != Operation::Meet);

@@ -1,21 +1,21 @@
-//! Time that counts: [`AwakeClock`] stands still while its process does. It is told the time, and reads no clock.
+//! A clock that stands still while its process does: [`AwakeClock`]. Callers pass the time; it reads no clock.
 
 use std::time::{Duration, Instant};
 
-/// Something that is waited for is looked at this often at least, so that the time in between counts.
+/// Maximum time between two looks at the clock while something is awaited, so that the time in between counts.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// So much of the time between two looks counts at most. More has passed only where the process was stopped, or
-/// the machine was: nobody has listened then.
+/// Maximum time between two looks that counts. More passes only if the process or the machine was stopped: then it has
+/// not listened either.
 const COUNTED: Duration = Duration::from_secs(2);
 
-/// After such a gap nothing is judged for so long: what others have said meanwhile is heard first.
+/// Time after such a gap in which nothing is judged: messages that others sent meanwhile are read first.
 const HEARING: Duration = Duration::from_millis(500);
 
 /// A clock for waits, by which no time-out passes while this process is stopped or suspended.
 ///
-/// It follows the clock on the wall, but of the time between two looks at it at most two seconds count. So
-/// whoever waits looks at least when [`next_look`](Self::next_look) says, though nothing is due yet.
+/// It follows the wall clock, but at most two seconds count of the time between two looks. So a waiting thread must
+/// look at the time of [`next_look`](Self::next_look) at the latest, even if nothing is due yet.
 ///
 /// ```
 /// use fsgather_core::AwakeClock;
@@ -29,16 +29,16 @@ const HEARING: Duration = Duration::from_millis(500);
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct AwakeClock {
-    /// When it was looked at last, by the clock on the wall.
+    /// The time of the last look, by the wall clock.
     looked: Instant,
     now: Instant,
-    /// When it was found that nobody had looked for too long.
+    /// The time of the look that found a gap which was too long.
     woke: Option<Instant>,
     has_news: bool,
 }
 
 impl AwakeClock {
-    /// A clock that agrees with the clock on the wall `now`.
+    /// Returns a clock that agrees with the wall clock `now`.
     #[must_use]
     pub const fn new(now: Instant) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl AwakeClock {
         }
     }
 
-    /// What time it is, when it is `now` on the wall.
+    /// Returns the time of this clock when the wall clock shows `now`.
     pub fn look(&mut self, now: Instant) -> Instant {
         let passed = now.saturating_duration_since(self.looked);
         self.looked = self.looked.max(now);
@@ -61,26 +61,26 @@ impl AwakeClock {
         self.now
     }
 
-    /// The same when nobody has waited since the last look: all of the time counts, as nobody had to look.
+    /// The same if no thread has waited since the last look: all of the time counts, because no look was needed.
     pub fn look_after_rest(&mut self, now: Instant) -> Instant {
         self.now += now.saturating_duration_since(self.looked);
         self.looked = self.looked.max(now);
         self.now
     }
 
-    /// Whether this process has only just gone on, so that what others have said meanwhile may be unread: what
-    /// is due then can wait until the next look.
+    /// Returns true if this process has only just continued, so that messages which others sent meanwhile may be
+    /// unread: anything due then can wait until the next look.
     #[must_use]
     pub fn is_hearing(&self) -> bool {
         self.woke.is_some_and(|woke| self.looked < woke + HEARING)
     }
 
-    /// Whether the process has gone on after a gap since this was asked last.
+    /// Returns true if the process has continued after a gap since the last call of this function.
     pub fn take_wake(&mut self) -> bool {
         std::mem::take(&mut self.has_news)
     }
 
-    /// When to look next on the clock on the wall, if something is due at `due` by this one.
+    /// Returns the time of the next look on the wall clock, if something is due at `due` by this clock.
     #[must_use]
     pub fn next_look(&self, due: Instant) -> Instant {
         let left = due.saturating_duration_since(self.now).min(LOOK_EVERY);

@@ -1,4 +1,4 @@
-//! Describes a rank's call, for comparison across ranks before any data moves: [`Call`].
+//! The description of a rank's call, for comparison across ranks before any data moves: [`Call`].
 
 use std::{
     fmt::{self, Write},
@@ -11,29 +11,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Rank, plain_line, spelled_text, text};
 
-/// Which collective operation a call is.
+/// The collective operation of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Operation {
-    /// Ranks agree on where payloads go, once, while a communicator is being built.
+    /// Ranks agree on the places of payloads, once, while a communicator is being built.
     SetUp,
     /// An exchange of nothing.
     Barrier,
-    /// One rank's value for everybody.
+    /// The value of one rank for all ranks.
     Broadcast,
-    /// Everybody's values for everybody.
+    /// The values of all ranks for all ranks.
     AllGather,
-    /// Everybody's values for one rank.
+    /// The values of all ranks for one rank.
     Gather,
     /// The orderly end of a communicator.
     Close,
     /// Some ranks agree on being a group.
     Group,
-    /// All ranks agree on groups into which they part.
+    /// All ranks agree on the groups into which they split.
     Split,
-    /// Everybody's values for everybody, who will ask for them later.
+    /// The values of all ranks for all ranks, which request them later.
     StartAllGather,
-    /// Ranks say that they have come to a place where they meet.
+    /// Ranks announce that they have arrived at a place where they meet.
     Meet,
 }
 
@@ -64,7 +64,7 @@ impl Operation {
         }
     }
 
-    /// Whether it is no call of the program's own, but comes before one.
+    /// Returns true if the operation is not a call of the program, but prepares one.
     #[must_use]
     pub const fn prepares(self) -> bool {
         matches!(self, Self::SetUp | Self::Meet | Self::Group)
@@ -77,7 +77,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// Where in the user's program a call was made: information for messages, never compared.
+/// The place of a call in the user's program: information for messages, never compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Site(#[serde(deserialize_with = "text::name")] Arc<str>);
@@ -101,8 +101,8 @@ impl Site {
         Self(text.into())
     }
 
-    /// Names a place that is not in Rust code, such as a command line. It travels with every call, so that
-    /// what is longer than 4 KiB is cut.
+    /// Names a place that is not in Rust code, such as a command line. It travels with every call; a name of more than
+    /// 4 KiB is cut.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
         const LONGEST: usize = 4 << 10;
@@ -110,7 +110,7 @@ impl Site {
         Self(text::cut_text(&plain_line(&name), LONGEST).into())
     }
 
-    /// The same, in at most 256 bytes.
+    /// Returns the same place, in at most 256 bytes.
     pub(crate) fn short(&self) -> Self {
         const LONGEST: usize = 256;
         if self.0.len() <= LONGEST {
@@ -119,7 +119,7 @@ impl Site {
         Self(text::cut_text(&self.0, LONGEST).into())
     }
 
-    /// Whether it says anything.
+    /// Returns true if the place is known.
     #[must_use]
     pub fn is_known(&self) -> bool {
         !self.0.is_empty()
@@ -140,8 +140,7 @@ impl fmt::Display for Site {
     }
 }
 
-/// The Rust type of the values of a call, comparable only between processes of the same build, and how
-/// they become bytes.
+/// The Rust type of the values of a call, comparable only between processes of the same build, and their codec.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TypeTag {
     /// Identifies the executable; tags of different builds are not compared.
@@ -152,19 +151,19 @@ pub struct TypeTag {
     pub codec: String,
 }
 
-/// Who receives what the ranks contribute.
+/// The ranks that receive the contributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Recipients {
     /// Every rank.
     All,
     /// One rank; the others learn only that the call succeeded.
     Only(Rank),
-    /// Nobody: all learn only that the call succeeded.
+    /// No rank: all ranks learn only that the call succeeded.
     Nobody,
 }
 
 impl Recipients {
-    /// Whether `rank` receives.
+    /// Returns true if `rank` receives.
     #[must_use]
     pub fn include(self, rank: Rank) -> bool {
         match self {
@@ -175,7 +174,7 @@ impl Recipients {
     }
 }
 
-/// Which way a rank would have the payloads of a call go.
+/// The transport and directory that a rank requests for the payloads of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way {
     /// The transport, as it is written in settings.
@@ -186,7 +185,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// What keeps payloads from going both ways: the first difference, in words.
+    /// Returns the first difference between two ways, in words.
     fn difference(&self, other: &Self) -> Option<&'static str> {
         if self.transport != other.transport {
             return Some(
@@ -218,24 +217,25 @@ impl fmt::Display for Way {
 pub struct Call {
     /// The operation.
     pub operation: Operation,
-    /// Which of the program's calls on its communicator it is, counted from 1 when it starts; 0 before. What the
-    /// ranks exchange to prepare a call bears the number of that call. Never compared.
+    /// The number of this call among the program's calls on its communicator, counted from 1 when it starts; 0 before.
+    /// Exchanges that prepare a call have the number of that call. Never compared.
     pub number: u64,
     /// The root, for operations that have one.
     pub root: Option<Rank>,
     /// The largest payload allowed, for bounded operations, in bytes.
     pub bound: Option<u64>,
-    /// What the program calls it, beside the place: ranks that come to one line with different meanings are told.
+    /// The name that the program gives the call, beside its place: ranks that reach one line with different names get
+    /// an error.
     pub tag: Option<Arc<str>>,
     /// The type of the values, if they are typed.
     pub type_tag: Option<Box<TypeTag>>,
-    /// Where the call was made.
+    /// The place of the call in the program.
     pub site: Site,
-    /// Time for which nothing may move before the call fails, if not the world's time-out. Never compared: the
-    /// longest that a rank says counts.
+    /// Time for which nothing may move before the call fails, if it is not the world's time-out. Never compared: the
+    /// longest time-out of any rank counts.
     pub timeout: Option<Duration>,
-    /// Which way its payloads go, if it has any; also said by the set-up of that way, so that ranks of which only
-    /// some need one are told the reason.
+    /// The transport and directory of its payloads, if it has any. The set-up of a transport has it too, so that ranks
+    /// get the reason if only some of them need the set-up.
     pub way: Option<Box<Way>>,
 }
 
@@ -256,7 +256,8 @@ impl Call {
         }
     }
 
-    /// The same call with its number, where `before` calls of the program have started; counts it if it is one.
+    /// Returns the same call with its number, after `before` calls of the program have started. Counts it if it is a
+    /// call of the program.
     #[must_use]
     pub const fn counted(mut self, before: &mut u64) -> Self {
         self.number = *before + 1;
@@ -280,7 +281,7 @@ impl Call {
         self
     }
 
-    /// The same call with a name of the program's own, [as others are told it](spelled_text).
+    /// Returns the same call with a name of the program's own, [as messages spell it](spelled_text).
     #[must_use]
     pub fn tagged(mut self, tag: &str) -> Self {
         self.tag = Some(spelled_text(tag).into());
@@ -301,7 +302,7 @@ impl Call {
         self
     }
 
-    /// Who receives.
+    /// Returns the ranks that receive.
     #[must_use]
     pub fn recipients(&self) -> Recipients {
         match (self.operation, self.root) {
@@ -311,12 +312,12 @@ impl Call {
         }
     }
 
-    /// What keeps two calls from being the same collective call: the first difference, in words.
+    /// Returns the first difference, in words, that keeps two calls from being the same collective call.
     ///
     /// Call sites and time-outs are not compared, and type tags only between equal builds.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<&'static str> {
-        // It may be why an operation is another: one rank has to set up what another has already.
+        // It may be why the operations differ: one rank must set up a transport that another already has.
         if let Some(difference) = self.difference_of_ways(other) {
             return Some(difference);
         }
@@ -348,7 +349,8 @@ impl Call {
         }
     }
 
-    /// This call as it is told beside another from which it differs: with its way only if that is why.
+    /// Returns the text of this call in an error about another from which it differs: with its way only if the ways
+    /// differ.
     #[must_use]
     pub fn beside(&self, other: &Self) -> String {
         match (&self.way, self.difference_of_ways(other)) {
@@ -365,7 +367,8 @@ impl Call {
         text.strip_suffix(&site).unwrap_or(&text).to_owned()
     }
 
-    /// Whether these are what one line of a program does, by a switch that makes an all-gather one for rank 0 alone.
+    /// Returns true if one line of a program can make both calls, by a switch that turns an all-gather into one for
+    /// rank 0 alone.
     fn is_switched(&self, other: &Self) -> bool {
         let switched = |one: &Self, two: &Self| {
             one.operation == Operation::AllGather

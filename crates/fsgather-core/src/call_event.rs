@@ -10,7 +10,7 @@ pub enum CallEvent<'a> {
     Begun {
         /// The number of ranks that take part.
         ranks: u32,
-        /// Whether this rank hands in nothing, so that it waits from now on.
+        /// True if this rank hands in nothing, so that it waits from now on.
         waits: bool,
     },
     /// This rank is going to hand in a part of a known size.
@@ -27,19 +27,19 @@ pub enum CallEvent<'a> {
     HandedIn {
         /// The size of the part.
         bytes: u64,
-        /// How the part reaches the others.
+        /// The route by which the part reaches the others.
         route: Route,
     },
     /// A thread of the program begins or ceases to wait for a call that was started before.
     Awaited {
-        /// Whether it waits.
+        /// True if it waits.
         is_awaited: bool,
     },
     /// All ranks have handed in their parts.
     Decided {
         /// The rank of the world that came last, if it is known.
         last: Option<Rank>,
-        /// Computes what this rank receives, if it receives anything.
+        /// Computes the sizes that this rank receives, if it receives anything.
         received: Option<&'a dyn Fn() -> Received>,
     },
     /// The call has ended with its result.
@@ -50,7 +50,7 @@ pub enum CallEvent<'a> {
     GivenUp,
 }
 
-/// The sizes of what a rank receives in a call.
+/// The sizes of the data that a rank receives in a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// All payloads together, in bytes.
@@ -59,7 +59,7 @@ pub struct Received {
     pub to_move: u64,
 }
 
-/// How a rank's payload reaches the others.
+/// The route by which a rank's payload reaches the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Route {
     /// The rank has no payload, or none yet.

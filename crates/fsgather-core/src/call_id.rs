@@ -1,4 +1,4 @@
-//! Names a call among all of a world: [`CallId`].
+//! The number of a call among all of a world: [`CallId`].
 
 use crate::{ChannelId, Epoch};
 

@@ -1,4 +1,4 @@
-//! Names a call in messages: [`CallName`].
+//! The name of a call in messages: [`CallName`].
 
 use std::{fmt, sync::Arc};
 
@@ -22,18 +22,18 @@ use crate::{Call, Epoch, Operation, Site};
 pub struct CallName {
     /// The operation.
     pub operation: Operation,
-    /// Which of the program's calls on its communicator it is; see [`Call::number`].
+    /// The number of this call among the program's calls on its communicator; see [`Call::number`].
     pub number: u64,
     /// Its number among all exchanges of its communicator.
     pub epoch: Epoch,
-    /// What the program calls it; see [`Call::tag`].
+    /// The name that the program gives the call; see [`Call::tag`].
     pub tag: Option<Arc<str>>,
-    /// Where in the program it was made.
+    /// The place of the call in the program.
     pub site: Site,
 }
 
 impl CallName {
-    /// That of a call.
+    /// The name of a call.
     #[must_use]
     pub fn of(call: &Call, epoch: Epoch) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Waiting with a bound: [`Deadline`] and [`Backoff`]. Both are told the time; neither reads a clock.
+//! Waiting with a bound: [`Deadline`] and [`Backoff`]. Callers pass the time; neither reads a clock.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ pub struct Deadline {
     at: Instant,
 }
 
-/// What is longer would overflow the clock, or soon would: a century is for ever.
+/// Maximum time-out: a longer one would overflow the clock, or soon would. A century is for ever.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 impl Deadline {
-    /// The deadline `timeout` after `now`; durations longer than a century mean a century. This is the place
-    /// where a user's durations meet the clock: such a sum written out would panic for the longest ones.
+    /// Returns the deadline `timeout` after `now`; durations longer than a century mean a century. User-supplied
+    /// durations meet the clock here: adding them directly would panic for the longest ones.
     #[must_use]
     pub fn after(now: Instant, timeout: Duration) -> Self {
         Self {
@@ -21,19 +21,19 @@ impl Deadline {
         }
     }
 
-    /// When the deadline falls due.
+    /// Returns the time at which the deadline passes.
     #[must_use]
     pub const fn at(self) -> Instant {
         self.at
     }
 
-    /// Whether the deadline has been reached.
+    /// Returns true if the deadline has passed.
     #[must_use]
     pub fn has_passed(self, now: Instant) -> bool {
         now >= self.at
     }
 
-    /// How much time is left; zero once it has passed.
+    /// Returns the remaining time; zero once the deadline has passed.
     #[must_use]
     pub fn remaining(self, now: Instant) -> Duration {
         self.at.saturating_duration_since(now)

@@ -22,10 +22,10 @@ impl ChannelId {
         Self(id)
     }
 
-    /// The channel of a group: the same for all its members without asking anybody.
+    /// Returns the channel of a group: the same for all its members without communication.
     ///
-    /// `members` are ranks of the world in the group's order, `use_number` is how often this process has made
-    /// a group of this list on this parent before.
+    /// `members` are ranks of the world in the group's order, `use_number` is the number of groups of this list that
+    /// this process has made before on this parent.
     ///
     /// ```
     /// use fsgather_core::{ChannelId, Rank};
@@ -57,10 +57,10 @@ impl ChannelId {
     }
 }
 
-/// The number of an exchange that ranks start within a channel, counted from 0: the program's calls, and what
-/// prepares and ends them.
+/// The number of an exchange that ranks start within a channel, counted from 0: the program's calls, and the exchanges
+/// that prepare and end them.
 ///
-/// All ranks must start their calls in the same order; epochs are how that is checked. Messages name calls by
+/// All ranks must start their calls in the same order; epochs allow checking that. Messages name calls by
 /// [`Call::number`](crate::Call::number).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

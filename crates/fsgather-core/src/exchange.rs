@@ -11,7 +11,7 @@ use crate::{
     received_bytes::{in_place, in_place_each},
 };
 
-/// What a rank has published for others to read, and who removes it.
+/// The data that a rank has published for others to read, and the rank that removes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Leaves {
     /// Nothing.
@@ -19,38 +19,38 @@ pub enum Leaves {
     Nothing,
     /// A payload that its single reader removes.
     ForReader,
-    /// A payload that its owner removes, when it is told that all recipients have said
-    /// [`done`](Exchange::done), and that stays behind when the owner goes.
+    /// A payload that its owner removes after all recipients have reported [`done`](Exchange::done), and that remains
+    /// when the owner exits.
     ForOwner,
-    /// The same in the memory of its owner, with which it goes.
+    /// The same in the memory of its owner, which disappears with the owner.
     WithOwner,
-    /// Nothing. The body is the reason for which there is no payload, and every member gets it: the call is over.
+    /// Nothing. The body is the reason why there is no payload, and every member gets it: the call is over.
     Refusal,
 }
 
 impl Leaves {
-    /// Whether there is something to be reclaimed.
+    /// Returns true if there is data that must be reclaimed.
     #[must_use]
     pub const fn is_published(self) -> bool {
         !matches!(self, Self::Nothing | Self::Refusal)
     }
 
-    /// Whether recipients have to say when they are [`done`](Exchange::done).
+    /// Returns true if recipients must report when they are [`done`](Exchange::done).
     #[must_use]
     pub const fn is_acknowledged(self) -> bool {
         matches!(self, Self::ForOwner | Self::WithOwner)
     }
 }
 
-/// What one rank hands in to one exchange.
+/// The input of one rank to one exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contribution {
     /// A small payload, or a locator of a large one; at most [`Exchange::body_limit`] bytes.
     #[serde(deserialize_with = "in_place")]
     pub body: Bytes,
-    /// What this rank has published for others to read.
+    /// The data that this rank has published for others to read.
     pub leaves: Leaves,
-    /// How many further rounds this rank needs to hand over what does not fit into one body.
+    /// The number of further rounds that this rank needs for data that does not fit into one body.
     pub further_rounds: u32,
 }
 
@@ -65,41 +65,41 @@ impl Contribution {
     }
 }
 
-/// What recipients of an exchange get.
+/// The contributions that recipients of an exchange get.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
     /// One body for each rank, in rank order.
     #[serde(deserialize_with = "in_place_each")]
     pub bodies: Vec<Bytes>,
-    /// Whether [`Exchange::done`] must be called once everything announced here has been read.
+    /// True if [`Exchange::done`] must be called once everything announced here has been read.
     pub acknowledge: bool,
 }
 
-/// What everybody learns when an exchange succeeds.
+/// The result that every rank gets when an exchange succeeds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The contributions, on recipients.
     pub table: Option<Table>,
-    /// How many further rounds the call has: as many as the rank that needs most.
+    /// The number of further rounds of the call: the largest number that any rank needs.
     pub further_rounds: u32,
-    /// Who has handed in last, by its number in the world.
+    /// The last rank that handed in, by its number in the world.
     pub last: Option<Rank>,
 }
 
-/// What a rank that has left knows of what the world has left behind.
+/// Which calls were undecided, and whether leftovers will be removed, when this rank left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
-    /// Whether it is in good hands: on rank 0 whether all other ranks have left as well, elsewhere whether
+    /// True if another rank takes care of the leftovers: on rank 0, if all other ranks have left as well; elsewhere, if
     /// rank 0 was still there; for a group, always.
     pub in_good_hands: bool,
-    /// Of each communicator that this rank was in, the first call after all that were decided, where it is
-    /// certain that neither that call nor a later one has succeeded.
+    /// For each communicator of this rank, the first call after all decided ones, if it is certain that neither that
+    /// call nor a later one has succeeded.
     pub undecided: Vec<(ChannelId, Epoch)>,
 }
 
 impl Departure {
-    /// Whether it is certain that this call has not succeeded. Of communicators that this rank was not in, or has left, it
-    /// knows nothing.
+    /// Returns true if it is certain that this call has not succeeded. Calls of communicators that this rank was not
+    /// in, or has left, are unknown.
     #[must_use]
     pub fn is_undecided(&self, channel: ChannelId, epoch: Epoch) -> bool {
         let mut undecided = self.undecided.iter();
@@ -107,19 +107,19 @@ impl Departure {
     }
 }
 
-/// Proof that a call was started: it carries the call's number.
+/// Proof that a call was started: it carries the number of the call.
 #[derive(Clone, Debug)]
 pub struct Ticket {
     /// The communicator.
     pub channel: ChannelId,
     /// The number of the call.
     pub epoch: Epoch,
-    /// What was called.
+    /// The call that was made.
     pub call: Arc<Call>,
 }
 
 impl Ticket {
-    /// The call, among all of its world.
+    /// Returns the number of the call in its world.
     #[must_use]
     pub const fn id(&self) -> CallId {
         CallId {
@@ -151,20 +151,20 @@ impl fmt::Display for Ticket {
     }
 }
 
-/// Told when a payload that a rank published may be removed, with the rank's number in the world; must
-/// not block.
+/// Called when a payload that a rank published may be removed, with the rank's number in the world; must not block.
 pub type ReclaimSink = Arc<dyn Fn(ChannelId, Epoch, Rank) + Send + Sync>;
 
-/// Told while something takes long, at least every 100 ms, how many bytes have moved since the last time; an error from it
+/// Called during long work, at least every 100 ms, with the number of bytes moved since the last time. An error from it
 /// ends the work and is returned as it is.
 pub type Progress<'a> = dyn FnMut(u64) -> Result<(), Error> + 'a;
 
-/// Tells what the ranks of a world are doing, by asking them. It may outlive its world.
+/// Asks the ranks of a world for their activities. It may outlive its world.
 pub trait Onlooker: Send + Sync {
-    /// Asks these ranks, and other processes of their hosts about them. Never blocks; nobody is asked twice within a second.
+    /// Asks these ranks, and asks other processes of their hosts about them. Never blocks, and asks no rank twice
+    /// within a second.
     fn look_at(&self, ranks: &[Rank]);
 
-    /// What is known of what these ranks are doing; one that was asked and has not answered counts as silent.
+    /// Returns the known activities of these ranks. A rank that was asked and has not answered counts as silent.
     fn roll_call(&self, ranks: &[Rank]) -> RollCall;
 }
 
@@ -182,13 +182,12 @@ pub trait Onlooker: Send + Sync {
 /// - A rank that fails, is lost or is late before the verdict makes the call fail on every rank with
 ///   the same error. After a failure the channel is poisoned: later calls return
 ///   [`Error::Poisoned`].
-/// - If ranks hand in a [refusal](Leaves::Refusal), the verdict brings every rank the refusals, and empty bodies for the
-///   others. What others have published is reclaimed, and the channel stays usable.
+/// - If ranks hand in a [refusal](Leaves::Refusal), the verdict brings every rank the refusals, and empty bodies for
+///   the others. Payloads that others have published are reclaimed, and the channel stays usable.
 /// - Waiting is bounded by the time-out, which counts from the last progress.
 ///
-/// Methods may be called from several threads. Calls are numbered in the order of [`begin`], which has
-/// to be the same on all ranks. Several may be under way at a time, and their verdicts be waited for in any
-/// order.
+/// Methods may be called from several threads. Calls are numbered in the order of [`begin`], which must be the same on
+/// all ranks. Several calls may be under way at a time, and the program may wait for their verdicts in any order.
 ///
 /// # Groups
 ///
@@ -203,10 +202,10 @@ pub trait Exchange: Send + Sync {
     /// The lane of this exchange.
     fn channel(&self) -> ChannelId;
 
-    /// Which rank this is.
+    /// The rank of this process in the exchange.
     fn rank(&self) -> Rank;
 
-    /// How many ranks take part.
+    /// The number of ranks that take part.
     fn world_size(&self) -> WorldSize;
 
     /// Host and process of every rank, in rank order, each with its number in the world.
@@ -215,11 +214,10 @@ pub trait Exchange: Send + Sync {
     /// The largest body a contribution may have, in bytes.
     fn body_limit(&self) -> usize;
 
-    /// Whether a failure has come of which this rank knows: no call succeeds any more.
+    /// Returns true if this rank knows of a failure: no call succeeds any more.
     fn has_failed(&self) -> bool;
 
-    /// Numbers a call. What follows must be [`contribute`](Exchange::contribute) or
-    /// [`fail`](Exchange::fail).
+    /// Numbers a call. The next step must be [`contribute`](Exchange::contribute) or [`fail`](Exchange::fail).
     ///
     /// # Errors
     ///
@@ -230,7 +228,7 @@ pub trait Exchange: Send + Sync {
     ///
     /// # Errors
     ///
-    /// When the call has failed already, with the agreed error.
+    /// The agreed error if the call has failed already.
     fn contribute(
         &self,
         ticket: &Ticket,
@@ -238,12 +236,12 @@ pub trait Exchange: Send + Sync {
         contribution: Contribution,
     ) -> Result<(), Error>;
 
-    /// Waits for the verdict on one round, for `limit` at most; `None` when that has passed, which changes
-    /// nothing for anybody. With a limit of zero it only looks. A verdict is handed out once.
+    /// Waits for the verdict on one round, for `limit` at most. Returns `None` after that time, which has no effect on
+    /// any rank. With a limit of zero it does not block. A verdict is returned once.
     ///
     /// # Errors
     ///
-    /// The agreed error when the call failed.
+    /// The agreed error if the call failed.
     fn wait_for(
         &self,
         ticket: &Ticket,
@@ -251,83 +249,84 @@ pub trait Exchange: Send + Sync {
         limit: Option<Duration>,
     ) -> Result<Option<Verdict>, Error>;
 
-    /// Says that this rank does not want the verdict of a call any more, to which it has contributed. Never
-    /// blocks. The others notice nothing: what this rank would have received counts as read.
+    /// Gives up the verdict of a call to which this rank has contributed. Never blocks. The other ranks are not
+    /// affected: data that this rank would have received counts as read.
     ///
     /// A call whose payload this rank still has to hand over in further rounds fails on all ranks.
     fn abandon(&self, ticket: &Ticket);
 
-    /// Says that this rank cannot go on with a call, in the phase given, before or after its verdict,
-    /// and returns the error that all ranks agree on, which is usually `cause`.
+    /// Reports that this rank cannot continue a call, in the given phase, before or after its verdict. Returns the
+    /// error that all ranks agree on, which is usually `cause`.
     fn fail(&self, ticket: &Ticket, phase: Phase, cause: Error) -> Error;
 
-    /// Notes that this rank is at work, so that nobody times out meanwhile. Cheap; call it often.
+    /// Records that this rank is at work, so that no rank times out meanwhile. Cheap; call it often.
     ///
     /// # Errors
     ///
-    /// The agreed error when the call has failed elsewhere: stop working on it.
+    /// The agreed error if the call has failed elsewhere: stop working on it.
     fn progress(&self, ticket: &Ticket, phase: Phase, bytes: u64) -> Result<(), Error>;
 
-    /// Has what this rank has said sent at once, although it goes on to do something else than to wait for an answer.
+    /// Sends the queued messages of this rank at once, although it does not wait for an answer next.
     fn send_on(&self) {}
 
-    /// Says that payloads of a call go from rank to rank, and that nothing has moved for `idle` between this
-    /// rank and those that it waits for, given by their numbers in the world. Cheap, to be called as often as
-    /// one looks; rank 0 warns the user after a while, of those who keep all from getting on.
+    /// Reports that payloads of a call go from rank to rank, and that nothing has moved for `idle` between this rank
+    /// and the ranks that it waits for, given by their numbers in the world. Cheap, so that callers can report at every
+    /// check. After a while rank 0 warns the user of the ranks that block all others.
     fn stalled(&self, _ticket: &Ticket, _waits_for: &[Rank], _idle: Duration) {}
 
-    /// Says that this recipient has read all payloads of the call.
+    /// Reports that this recipient has read all payloads of the call.
     fn done(&self, ticket: &Ticket);
 
-    /// Says what messages call the ranks of the world. Errors go on having their numbers, but for the texts of rank 0.
+    /// Sets the names of the ranks of the world in messages. Errors keep the numbers of the ranks, except in the texts
+    /// of rank 0.
     fn name_ranks(&self, _names: &RankNames) {}
 
-    /// Sets who removes payloads once nobody needs them any more: one for the world and all its groups.
+    /// Sets the function that removes payloads that no rank needs any more: one for the world and all its groups.
     fn set_reclaim_sink(&self, sink: ReclaimSink);
 
-    /// Makes current and later calls fail on all ranks. Does not wait. An interrupted world takes all groups
-    /// of this rank along, an interrupted group nobody else.
+    /// Makes current and later calls fail on all ranks. Does not wait. Interrupting a world also interrupts all groups
+    /// of this rank; interrupting a group affects no other channel.
     fn interrupt(&self, cause: Error);
 
-    /// An exchange of some of these ranks, in the order given, over the same connections.
+    /// Returns an exchange of some of these ranks, in the order given, over the same connections.
     ///
-    /// Local and cheap: nobody waits for anybody. All members, and they alone, have to make it, with the
-    /// same list and channel, before calls on it succeed. `channel` is best taken from
-    /// [`ChannelId::of_group`]. It is possible on a channel that has failed.
+    /// Local and cheap: no rank waits for another. All members, and no other ranks, must make it, with the same list
+    /// and channel, before calls on it succeed. `channel` is best taken from [`ChannelId::of_group`]. It is possible on
+    /// a channel that has failed.
     ///
-    /// Dropping it is leaving the group: calls of the others that need this rank fail. A group ends at the
-    /// latest with its world.
+    /// Dropping it leaves the group: calls of the others that need this rank fail. A group ends at the latest with its
+    /// world.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] when `members` is not a list of different ranks of this exchange with this rank
-    /// among them, when this rank uses the channel already, or when this exchange is closed.
+    /// [`Error::Config`] if `members` is not a list of different ranks of this exchange with this rank among them, if
+    /// this rank uses the channel already, or if this exchange is closed.
     fn group(&self, channel: ChannelId, members: &[Rank]) -> Result<Box<dyn Exchange>, Error>;
 
     /// Ends the communicator together with all other ranks of it.
     ///
-    /// Returning `Ok` means that every recipient has read what this rank took part in. The world takes all
-    /// groups along.
+    /// `Ok` means that all recipients have read the data of every call of this rank. Closing the world closes all its
+    /// groups.
     ///
     /// # Errors
     ///
-    /// A failure of any earlier call that this rank has not been told yet, or of a rank that did not
-    /// come to close.
+    /// A failure of any earlier call that this rank has not reported yet, or of a rank that did not call `close`.
     fn close(&self, site: Site) -> Result<(), Error>;
 
-    /// Leaves without the others: this rank makes no more calls; with a cause, calls that still need it fail
-    /// with it. Called when a communicator is dropped.
+    /// Leaves without the others: this rank makes no more calls. With a cause, calls that still need it fail with that
+    /// cause. Called when a communicator is dropped.
     ///
-    /// What is decided stays readable. A rank that keeps payloads in its memory stays until their recipients
-    /// are done or dead, rank 0 until those of all payloads are, which it is the only one to know: for as long
-    /// as the time-out, counted from the last progress, and no longer than rank 0 is there. Whoever stays says
-    /// for whom. A rank that is the first to fail stays for some seconds without progress only, one that
-    /// was interrupted not at all. Nobody waits for anything else longer than a few seconds.
+    /// Decided results stay readable. A rank that keeps payloads in its memory stays until their recipients are done or
+    /// dead. Rank 0 stays until the recipients of all payloads are, because only it knows them. Each stays at most for
+    /// the time-out, counted from the last progress, no longer than rank 0 is there, and names the ranks that it waits
+    /// for. A rank that is the first to fail stays only for some seconds without progress, an interrupted rank not at
+    /// all. No rank waits for anything else longer than a few seconds.
     ///
     /// Leaving again changes nothing and returns the same. A group is left at once.
     fn leave(&self, cause: Option<Error>) -> Departure;
 
-    /// Tells what all ranks of the world are doing, on rank 0; nothing elsewhere, nor where ranks are threads.
+    /// Returns a probe for the activities of all ranks of the world, on rank 0; `None` elsewhere, and if ranks are
+    /// threads.
     fn onlooker(&self) -> Option<Arc<dyn Onlooker>> {
         None
     }
@@ -336,28 +335,28 @@ pub trait Exchange: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The agreed error when the call failed.
+    /// The agreed error if the call failed.
     fn wait(&self, ticket: &Ticket, round: Round) -> Result<Verdict, Error> {
         self.wait_for(ticket, round, None)?
             .ok_or_else(Error::closed)
     }
 
-    /// One whole exchange: begin, contribute, wait; the table on recipients, `None` on others.
+    /// Makes one whole exchange: begin, contribute, wait. Returns the table on recipients, `None` on other ranks.
     ///
     /// # Errors
     ///
-    /// As its three parts.
+    /// Those of its three parts.
     fn exchange(&self, call: Call, body: Bytes) -> Result<Option<Table>, Error> {
         let ticket = self.begin(call)?;
         self.contribute(&ticket, Round::VERDICT, Contribution::inline(body))?;
         Ok(self.wait(&ticket, Round::VERDICT)?.table)
     }
 
-    /// Waits until every rank has come here.
+    /// Waits until every rank has made this call.
     ///
     /// # Errors
     ///
-    /// As [`exchange`](Exchange::exchange).
+    /// Those of [`exchange`](Exchange::exchange).
     fn barrier(&self, site: Site) -> Result<(), Error> {
         self.exchange(Call::new(Operation::Barrier, site), Bytes::new())
             .map(drop)

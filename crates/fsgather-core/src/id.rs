@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// A number of 31 bits that keeps two ids of the same second apart; random but for a tag that it may begin with.
+/// A number of 31 bits that keeps two ids of the same second apart; random except for a tag that it may begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Salt(u32);
@@ -21,8 +21,8 @@ impl Salt {
         Self(random & 0x7fff_ffff)
     }
 
-    /// The same, but the first [`TAG_BITS`](Self::TAG_BITS) of them are those of a tag, so that a name tells what it
-    /// belongs to.
+    /// Like [`from_random`](Self::from_random), but the first [`TAG_BITS`](Self::TAG_BITS) bits are those of a tag, so
+    /// that a name shows its owner.
     #[must_use]
     pub const fn tagged(tag: u16, random: u32) -> Self {
         let rest = 31 - Self::TAG_BITS;
@@ -32,7 +32,7 @@ impl Salt {
     /// Number of bits that a tag has.
     pub const TAG_BITS: u32 = 10;
 
-    /// The first bits.
+    /// The tag: the first bits.
     #[must_use]
     pub const fn tag(self) -> u16 {
         // Ten bits are left.
@@ -83,7 +83,7 @@ impl GatherId {
         Self { seconds, salt }
     }
 
-    /// When the id was drawn, by rank 0's clock.
+    /// Returns the time at which the id was drawn, by rank 0's clock.
     #[must_use]
     pub fn time(self) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(self.seconds)
@@ -140,7 +140,7 @@ fn parse(text: &str) -> Option<GatherId> {
         humantime::parse_rfc3339(&rfc3339).ok()?,
         Salt::from_random(u32::from_str_radix(salt, 16).ok()?),
     );
-    // One id has one spelling: what does not print as it was read is refused.
+    // One id has one spelling: a text that differs from the printed id is refused.
     (id.to_string() == text).then_some(id)
 }
 

@@ -1,4 +1,4 @@
-//! Ending a call from another thread, or from the one that waits in it: [`Interrupt`].
+//! A switch that ends a call from another thread, or from the thread that waits in it: [`Interrupt`].
 
 use crate::sys::lock;
 use std::{
@@ -18,10 +18,10 @@ struct InterruptState {
     hooks: Vec<Hook>,
 }
 
-/// A switch that makes meeting and all current and later calls of a communicator fail, with a reason
-/// that every rank is told as this rank's failure.
+/// A switch that makes meeting and all current and later calls of a communicator fail. Every rank gets its reason as
+/// the failure of this rank.
 ///
-/// Clones are the same switch. It cannot be taken back.
+/// Clones are the same switch. It cannot be reset.
 ///
 /// ```
 /// # use fsgather_core as fsgather;
@@ -33,11 +33,10 @@ struct InterruptState {
 /// assert_eq!(interrupt.reason().as_deref(), Some("ended by SIGTERM"));
 /// ```
 ///
-/// # Asking instead of raising
+/// # Polling instead of raising
 ///
-/// Where nobody but the waiting thread itself can know that it is to stop, as in languages whose signals are
-/// handled by the main thread between two steps of the program, [`polled_by`](Self::polled_by) makes a
-/// switch that this thread asks.
+/// In some languages only the waiting thread itself can know that it must stop, for example if the main thread handles
+/// signals between two steps of the program. [`polled_by`](Self::polled_by) makes a switch that this thread polls.
 #[derive(Clone, Default)]
 pub struct Interrupt {
     shared: Arc<SharedInterrupt>,
@@ -50,20 +49,20 @@ struct SharedInterrupt {
 }
 
 thread_local! {
-    /// When this thread has asked which switch, as far as that is not long ago.
+    /// The switches that this thread has polled recently, and when.
     static ASKED: RefCell<Vec<(usize, Instant)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Interrupt {
-    /// Interval at which a thread that waits or works for long asks.
+    /// Interval at which a thread that waits or works for long polls the switch.
     pub const POLL_EVERY: Duration = Duration::from_millis(100);
 
-    /// A switch that throws itself when `question` gives a reason.
+    /// Returns a switch that throws itself when `question` returns a reason.
     ///
-    /// It is asked by every thread that waits in a call of a communicator, or reads and writes payloads
-    /// for it, about every [`POLL_EVERY`](Self::POLL_EVERY), from the first time that this has passed on; so
-    /// calls that are done sooner do not ask. No lock is held meanwhile, and the world goes on; but
-    /// whoever waits in `question` waits in the call. System calls that take longer delay it.
+    /// Every thread that waits in a call of a communicator, or reads and writes payloads for it, polls the switch about
+    /// every [`POLL_EVERY`](Self::POLL_EVERY). The first poll is after this interval, so shorter calls do not poll. No
+    /// lock is held meanwhile, and the world continues; but a `question` that blocks delays the call. System calls that
+    /// take longer delay the poll.
     ///
     /// ```
     /// # use fsgather_core as fsgather;
@@ -83,8 +82,8 @@ impl Interrupt {
         }
     }
 
-    /// Returns a switch that is thrown with this one and asks the same question, and that leaves this one alone when it is
-    /// thrown itself.
+    /// Returns a switch that is thrown with this one and polls the same question. Throwing the returned switch does not
+    /// throw this one.
     ///
     /// ```
     /// # use fsgather_core as fsgather;
@@ -120,14 +119,14 @@ impl Interrupt {
         child
     }
 
-    /// Whether there is anybody to ask.
+    /// Returns true if the switch has a question.
     #[doc(hidden)]
     #[must_use]
     pub fn is_polled(&self) -> bool {
         self.shared.question.is_some()
     }
 
-    /// Asks now, and throws the switch if there is a reason.
+    /// Polls the question now, and throws the switch if there is a reason.
     pub fn poll(&self) {
         if let Some(question) = &self.shared.question
             && self.reason().is_none()
@@ -137,9 +136,9 @@ impl Interrupt {
         }
     }
 
-    /// Asks if it is `now` so long since this thread has asked that it should.
+    /// Polls the question if this thread has not done so for [`POLL_EVERY`](Self::POLL_EVERY) at `now`.
     ///
-    /// Cheap, to be called as often as something moves.
+    /// It is cheap: call it whenever something moves.
     #[doc(hidden)]
     pub fn poll_if_due(&self, now: Instant) {
         if self.shared.question.is_none() {
@@ -155,7 +154,7 @@ impl Interrupt {
                 }
                 *since = now;
             } else {
-                // What is due anyway need not be remembered.
+                // Switches that are due anyway need not be remembered.
                 asked.retain(|(_, since)| is_recent(*since));
                 asked.push((switch, now));
             }
@@ -178,14 +177,14 @@ impl Interrupt {
         }
     }
 
-    /// The reason why the switch was thrown, if it was.
+    /// Returns the reason why the switch was thrown, if it was.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         self.lock().reason.clone()
     }
 
-    /// Calls `hook` when the switch is thrown, or at once if it has been. Hooks must not block and
-    /// must not use this switch.
+    /// Calls `hook` when the switch is thrown, or at once if it already was. Hooks must not block and must not use this
+    /// switch.
     #[doc(hidden)]
     pub fn on_raise(&self, hook: impl Fn(&str) + Send + 'static) {
         let mut state = self.lock();

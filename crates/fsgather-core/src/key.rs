@@ -1,4 +1,4 @@
-//! Tells jobs apart before their ranks have met: [`JobKey`].
+//! The key that distinguishes jobs before their ranks have met: [`JobKey`].
 
 use std::fmt;
 
@@ -7,24 +7,24 @@ use sha2::{Digest, Sha256};
 
 use crate::WorldSize;
 
-/// All that ranks of one world know alike before they have talked to each other.
+/// All facts that the ranks of one world share before they have exchanged messages.
 ///
-/// Two worlds with equal keys in one directory at one time are not supported, only detected as well as
-/// can be. Giving each its own job name (`FSGATHER_JOB`) keeps them apart.
+/// Two worlds with equal keys in one directory at one time are not supported, and are detected only as far as possible.
+/// A job name for each (`FSGATHER_JOB`) keeps them apart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobKey {
     /// The user.
     pub uid: u32,
-    /// The launcher family by which ranks found out who they are.
+    /// The launcher family from which ranks got their numbers.
     pub family: String,
-    /// What the job is called: by its user, else by its launcher, if either does.
+    /// The name of the job: from its user, else from its launcher, if either gives one.
     pub job: Option<String>,
-    /// The launcher's id of the job, if it gives one that no other job has at the same time. It counts beside a name that a user has
-    /// given: who exports one name for two jobs has two jobs all the same.
+    /// The launcher's id of the job, if it gives one that no other job has at the same time. It counts even if the user
+    /// gave a name: two jobs for which a user exports one name are still two jobs.
     pub launch: Option<String>,
-    /// Which attempt at the job this is, if the launcher counts them.
+    /// The attempt at the job, if the launcher counts attempts.
     pub attempt: Option<String>,
-    /// How many ranks.
+    /// The number of ranks.
     pub world_size: WorldSize,
     /// The number of the communicator within its process, from 0.
     pub number: u32,
@@ -33,7 +33,7 @@ pub struct JobKey {
 }
 
 impl JobKey {
-    /// The key as a name of fixed width: half of it stands for the job whatever its size, half for all of the key.
+    /// Returns the key as a name of fixed width: half of it identifies the job without its size, half the whole key.
     #[must_use]
     pub fn hash(&self) -> KeyHash {
         let of_any_size = self.of_any_size().digest(b"fsgather key 2");
@@ -44,7 +44,7 @@ impl JobKey {
         KeyHash(u64::from_be_bytes(bytes))
     }
 
-    /// The key of the job as one that all of its ranks have whatever size each was told.
+    /// Returns the key of the job without its size: all of its ranks have it, even if their sizes differ.
     #[must_use]
     pub fn of_any_size(&self) -> Self {
         Self {
@@ -53,8 +53,8 @@ impl JobKey {
         }
     }
 
-    /// A secret that all ranks can derive, and so can everybody who knows the key: it keeps jobs
-    /// apart and authenticates nobody.
+    /// Returns a secret that all ranks can derive, and so can any process that knows the key: it keeps jobs apart, but
+    /// does not authenticate.
     #[must_use]
     pub fn derived_secret(&self) -> [u8; 32] {
         self.digest(b"fsgather secret 2")
@@ -100,7 +100,7 @@ impl KeyHash {
         self.0
     }
 
-    /// Whether both are of keys that differ in nothing but the world size.
+    /// Returns true if both are of keys that differ only in the world size.
     #[must_use]
     pub const fn differs_in_size(self, other: Self) -> bool {
         self.0 >> 32 == other.0 >> 32 && self.0 != other.0

@@ -1,7 +1,8 @@
-//! Leaves a rank's last error where whoever has started it looks: [`LastError`].
+//! The last error of a rank, left for the process that started it: [`LastError`].
 //!
-//! `fsgather run` names a file in `FSGATHER_ERROR_FILE` and says `FSGATHER_RANK`. Ranks append lines to it; the last one of a
-//! rank counts. So `run` can say which rank has failed first and why, although a rank that only heard of it may end before.
+//! `fsgather run` names a file in `FSGATHER_ERROR_FILE` and sets `FSGATHER_RANK`. Ranks append lines to it; the last
+//! line of a rank counts. So `run` can say which rank has failed first and why, even if a rank that only learned of the
+//! failure ends before it.
 
 use std::{
     fs::OpenOptions,
@@ -14,28 +15,28 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{Error, PeerFailure, Rank, floor_boundary, plain_line, run_file};
 
-/// What the file is called that `fsgather run` makes for it; ranks leave errors in no other.
+/// The name of the file that `fsgather run` makes for errors; ranks write errors to no other file.
 pub const FILE_NAME: &str = "fsgather-errors";
 
-/// The longest text that is left, in bytes.
+/// Maximum length of the text, in bytes.
 const LONGEST: usize = 4096;
 
-/// What a rank has failed with.
+/// The last error of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastError {
-    /// The rank that says so.
+    /// The rank that reports it.
     pub rank: u32,
-    /// Whom it blames: other ranks that it has lost, waited for in vain, or heard to have failed. Nobody if it has failed
-    /// itself.
+    /// The other ranks that it blames: ranks that it has lost, waited for in vain, or knows to have failed. Empty if
+    /// the rank itself has failed.
     pub blames: Vec<u32>,
-    /// When it said so, by the clock of this machine that only goes forward.
+    /// The time of the report, by the monotonic clock of this machine.
     pub told_at: Duration,
-    /// Why, as a sentence.
+    /// The reason, as a sentence.
     pub text: String,
 }
 
 impl LastError {
-    /// What an error says of the rank that has met with it.
+    /// Returns the report about `error` of the rank that got it.
     #[must_use]
     pub fn of(rank: Rank, error: &Error) -> Self {
         let error = error.root_cause();
@@ -48,7 +49,7 @@ impl LastError {
             blamed.push(peer.rank);
         }
         let text = match error {
-            // It knows who it is.
+            // The rank knows its own name.
             Error::PeerFailed {
                 peer,
                 failure: PeerFailure::Raised { message },
@@ -64,7 +65,8 @@ impl LastError {
         }
     }
 
-    /// An error that a rank has met by itself, outside of the library: such as an exception that its program does not catch.
+    /// Returns an error of the rank's own, from outside of the library, such as an exception that its program does not
+    /// catch.
     #[must_use]
     pub fn own(rank: Rank, text: &str) -> Self {
         Self {
@@ -85,13 +87,14 @@ impl LastError {
         file.write_all(self.to_line().as_bytes())
     }
 
-    /// Time since then.
+    /// Returns the time since the report.
     #[must_use]
     pub fn age(&self) -> Duration {
         time().saturating_sub(self.told_at)
     }
 
-    /// The last error of each rank in what ranks have left, in the order in which they have left them. Pure.
+    /// Returns the last error of each rank in the content of the file, in the order in which the ranks wrote them.
+    /// Pure.
     ///
     /// ```
     /// use fsgather_core::last_error::LastError;
@@ -105,14 +108,14 @@ impl LastError {
     #[must_use]
     pub fn read(left: &str) -> Vec<Self> {
         let mut errors: Vec<Self> = Vec::new();
-        // A line without an end is not whole yet.
+        // A line without an end is not complete yet.
         let lines = left
             .split_inclusive('\n')
             .filter_map(|line| line.strip_suffix('\n'));
         for mut error in lines.filter_map(Self::from_line) {
             let earlier = errors.iter().position(|earlier| earlier.rank == error.rank);
             if let Some(earlier) = earlier.map(|at| errors.remove(at)) {
-                // It ends by what it has heard, in words of its own around it.
+                // A rank that ends because of a failure that it received may put words of its own around it.
                 if error.blames.is_empty() && error.text.contains(&earlier.text) {
                     error.blames = earlier.blames;
                 }
@@ -130,7 +133,7 @@ impl LastError {
             rank,
             blames: blames.map(str::parse).collect::<Result<_, _>>().ok()?,
             told_at: Duration::from_millis(parts.next()?.parse().ok()?),
-            // Others may have written parts of it: names of files, command lines.
+            // Parts of it may come from outside: names of files, command lines.
             text: plain_line(parts.next()?).into_owned(),
         })
     }
@@ -138,7 +141,7 @@ impl LastError {
     fn to_line(&self) -> String {
         let blames: Vec<String> = self.blames.iter().map(ToString::to_string).collect();
         let end = floor_boundary(&self.text, LONGEST);
-        // Lines that are indented go on with what is said, such as what ranks are doing; others are of programs.
+        // Indented lines continue the text, such as activities of ranks; other lines are of programs.
         let text = self.text[..end].replace("\n  ", "; ");
         let text = text.replace(['\n', '\t', '\r'], " ");
         format!(

@@ -11,125 +11,124 @@ use crate::{Error, Rank, WorldSize};
 pub struct InboundMessage {
     /// The rank in its name.
     pub from: Rank,
-    /// The process that left it: tells two processes apart that say they are the same rank.
+    /// The process that left it: distinguishes two processes that claim the same rank.
     pub sender: u64,
     /// Its number among the messages of this sender, from 1.
     pub number: u64,
-    /// What it says; `None` when it is for somebody else.
+    /// Its content; `None` if it is addressed to another rank.
     pub body: Option<Vec<u8>>,
 }
 
 /// A sign of life of a host, as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beat {
-    /// Which rank of the host has left it.
+    /// The rank of the host that left it.
     pub from: Rank,
     /// Grows with every beat of that rank.
     pub number: u64,
-    /// What it says.
+    /// Its content.
     pub body: Vec<u8>,
 }
 
-/// How the use of a [`Mailbox`] ends.
+/// The reason for which the use of a [`Mailbox`] ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retirement {
-    /// In good order. On rank 0: everybody has read everything, so the place can go. Elsewhere: rank 0
-    /// will see to it once it has read what was left last.
+    /// In good order. On rank 0: all ranks have read everything, so the place can be removed. Elsewhere: rank 0 will
+    /// remove it once it has read the last messages.
     Over,
-    /// On rank 0: somebody may still have to read.
+    /// On rank 0: some rank may still have to read.
     InUse,
-    /// On a member: rank 0 is gone, and nobody but the members sees to the place. The last sign of life
-    /// stays for those who still look.
+    /// On a member: rank 0 is gone, so only the members can clean up the place. The last sign of life stays for ranks
+    /// that still look.
     Deserted,
     /// On a process that was never a member.
     Withdrawn,
 }
 
-/// One rank's access to a place through which ranks exchange small messages: rank 0 leaves messages for
-/// the others, and each of them for rank 0.
+/// One rank's access to a place through which ranks exchange small messages: rank 0 leaves messages for the others, and
+/// each of them leaves messages for rank 0.
 ///
-/// A message is never changed, and seen whole or not at all; it may be seen late, and two messages of one
-/// sender in the wrong order. That a message is not seen proves nothing. There is no notification: whoever
-/// waits looks again and again.
+/// A message never changes, and is visible whole or not at all. It may become visible late, and two messages of one
+/// sender in the wrong order. A message that is not visible proves nothing. There is no notification: a waiting rank
+/// looks again and again.
 ///
-/// Calls may block for as long as a file server is away. They are made on a thread of their own.
+/// Calls may block for as long as a file server is away, so they run on a thread of their own.
 pub trait Mailbox: Send + Sync {
-    /// Leaves message `number`; rank 0 may address it to one rank, which saves the others from reading
-    /// it.
+    /// Leaves message `number`. Rank 0 may address it to one rank, so that the others need not read it.
     ///
     /// # Errors
     ///
-    /// When it cannot be left. Trying again is allowed.
+    /// If it cannot be left. Trying again is allowed.
     fn send(&self, number: u64, to: Option<Rank>, body: &[u8]) -> Result<(), Error>;
 
-    /// Leaves a message that [`send`](Self::send) cannot leave where the others may find it all the same, if
-    /// there is such a place. Best effort; it counts as not sent, and may be found twice.
+    /// Leaves a message that [`send`](Self::send) cannot leave in another place where the ranks may find it, if there
+    /// is one. Best effort; it counts as not sent, and may be found twice.
     fn detour(&self, number: u64, to: Option<Rank>, body: &[u8]) {
         let _ = (number, to, body);
     }
 
-    /// Has the next [`receive`](Self::receive) look wherever messages may have been left.
+    /// Makes the next [`receive`](Self::receive) look in all places where messages may have been left.
     fn look_around(&self) {}
 
-    /// Messages from the other side that have not been returned before, in any order. `newcomers` asks
-    /// rank 0's box to look for senders from hosts that have never written as well.
+    /// Returns messages from the other side that have not been returned before, in any order. With `newcomers`, rank
+    /// 0's box also looks for senders from hosts that have never written.
     ///
     /// # Errors
     ///
-    /// When the place cannot be read, is gone, or a message stays unreadable for longer than any cache
-    /// can explain. Nothing is lost by it: looking again is allowed.
+    /// If the place cannot be read, is gone, or a message stays unreadable for longer than any cache can explain.
+    /// Nothing is lost: looking again is allowed.
     fn receive(&self, newcomers: bool) -> Result<Vec<InboundMessage>, Error>;
 
-    /// Keeps what was sent visible; called now and then as long as an answer is due.
+    /// Keeps the sent messages visible; called now and then as long as an answer is due.
     fn tend(&self);
 
-    /// Takes back own messages up to number `up_to`, except those in `keep`.
+    /// Removes own messages up to number `up_to`, except those in `keep`.
     fn discard(&self, up_to: u64, keep: &[u64]);
 
-    /// Shows that this host is alive, with a sign of a higher number than the one that this rank gave
-    /// before, which goes.
+    /// Shows that this host is alive, with a sign of a higher number than the previous one of this rank, which it
+    /// replaces.
     ///
     /// # Errors
     ///
-    /// When the sign cannot be left.
+    /// If the sign cannot be left.
     fn beat(&self, body: &[u8]) -> Result<(), Error>;
 
-    /// The signs of life of a host that can be seen now.
+    /// Returns the visible signs of life of a host.
     ///
     /// # Errors
     ///
-    /// When the place cannot be read.
+    /// If the place cannot be read.
     fn beats(&self, host: u64) -> Result<Vec<Beat>, Error>;
 
-    /// Ends the use of the box. What nobody needs then is removed; what somebody may need stays.
+    /// Ends the use of the box. Removes files that no rank needs any more; files that a rank may need stay.
     fn retire(&self, how: Retirement);
 
-    /// How soon to look for a message for the first time, and how seldom at most: what a look costs
-    /// differs between file systems.
+    /// Returns the first and the longest pause between two looks for a message: the cost of a look differs between file
+    /// systems.
     fn pace(&self) -> (Duration, Duration);
 
-    /// Where this is, for messages.
+    /// Returns the location of the place, for messages.
     fn place(&self) -> String;
 }
 
-/// Where [`Mailbox`]es come from.
+/// A source of [`Mailbox`]es.
 pub trait MailboxFactory: Send + Sync {
-    /// Sets up a place for one world; rank 0 does this. Returns what the others have to know to find it.
+    /// Sets up a place for one world; only rank 0 calls this. Returns the facts that the other ranks need to find it.
     ///
     /// # Errors
     ///
-    /// When it cannot be made.
+    /// If it cannot be made.
     fn open(
         &self,
         communicator: Uuid,
         world_size: WorldSize,
     ) -> Result<(Vec<u8>, Arc<dyn Mailbox>), Error>;
 
-    /// Enters a place that rank 0 has set up; `None` while it is not seen.
+    /// Enters a place that rank 0 has set up; returns `None` while it is not visible.
     ///
     /// # Errors
     ///
-    /// When it is there but cannot be used, or `facts` cannot be understood.
+    /// If it is there but cannot be used, or if `facts` is not valid.
     fn enter(
         &self,
         facts: &[u8],

@@ -1,4 +1,4 @@
-//! Names ranks and their processes in messages: [`Peer`], [`ProcessId`], [`Missing`].
+//! The names of ranks and their processes in messages: [`Peer`], [`ProcessId`], [`Missing`].
 
 use std::{fmt, time::Duration};
 
@@ -28,7 +28,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What tells one process apart from every other one, now and later, here and on other hosts.
+/// The identity of a process, unique among all hosts and over time.
 ///
 /// A pid alone is reused; together with the start time, the boot and the pid namespace it is not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ pub struct ProcessId {
     pub mount_namespace: u64,
     /// The process id in that namespace.
     pub pid: u32,
-    /// When the process started, in clock ticks since boot as its time namespace counts them.
+    /// The start time of the process, in clock ticks since boot as its time namespace counts them.
     pub start_time: u64,
     /// The inode number of the time namespace; 0 when unknown, [`Self::NO_TIME_NAMESPACES`] where the
     /// kernel has none.
@@ -57,7 +57,7 @@ impl ProcessId {
     /// The time namespace of a process whose kernel has no time namespaces.
     pub const NO_TIME_NAMESPACES: u64 = 1;
 
-    /// Whether both processes see the same pids, so that one can watch the other.
+    /// Returns true if both processes see the same pids, so that one can watch the other.
     #[must_use]
     pub fn sees_pids_of(&self, other: &Self) -> bool {
         self.boot_id == other.boot_id
@@ -65,18 +65,18 @@ impl ProcessId {
             && self.pid_namespace != 0
     }
 
-    /// Whether both are known to run under one kernel.
+    /// Returns true if both are known to run under one kernel.
     #[must_use]
     pub fn shares_kernel_with(&self, other: &Self) -> bool {
         !self.boot_id.is_empty() && self.boot_id == other.boot_id
     }
 
-    /// Whether start times of both are counted by the same clock, so that they can be compared. Kernels show
-    /// them shifted by the offset of the *reader's* time namespace.
+    /// Returns true if one clock counts the start times of both, so that they can be compared. Kernels show start times
+    /// shifted by the offset of the *reader's* time namespace.
     #[must_use]
     pub fn shares_clock_with(&self, other: &Self) -> bool {
         let (own, theirs) = (self.time_namespace, other.time_namespace);
-        // One of them knowing that the kernel has no such namespaces is enough: it is the same kernel.
+        // It is enough that one of them knows that the kernel has no such namespaces: it is the same kernel.
         let has_none = [own, theirs].contains(&Self::NO_TIME_NAMESPACES);
         self.boot_id == other.boot_id && (has_none || own == theirs && own != 0)
     }
@@ -99,7 +99,7 @@ impl ProcessId {
         u64::from_be_bytes(digest.first_chunk().copied().unwrap_or_default())
     }
 
-    /// Whether both processes see the same mounts.
+    /// Returns true if both processes see the same mounts.
     #[must_use]
     pub fn sees_mounts_of(&self, other: &Self) -> bool {
         self.boot_id == other.boot_id
@@ -113,9 +113,9 @@ impl ProcessId {
 pub struct Missing {
     /// The rank.
     pub rank: Rank,
-    /// Where it runs, as host and pid; unknown when it never joined.
+    /// The host and pid of its process; unknown if it never joined.
     pub process: Option<(String, u32)>,
-    /// What it was last known to be doing, and how long ago it said so.
+    /// Its last known activity, and the age of that report.
     pub last_seen: Option<(Activity, Duration)>,
 }
 

@@ -8,9 +8,9 @@ use crate::Error;
 
 /// The number of one process of a job, counted from 0.
 ///
-/// A rank means something only together with the [`WorldSize`] it was checked against;
-/// [`WorldSize::rank`] is the constructor that checks. Ranks that arrive from elsewhere (the wire, a
-/// file name) are checked with [`WorldSize::contains`] by whoever reads them.
+/// A rank means something only together with the [`WorldSize`] it was checked against; [`WorldSize::rank`] is the
+/// constructor that checks. Readers of ranks from elsewhere (the wire, a file name) must check them with
+/// [`WorldSize::contains`].
 ///
 /// ```
 /// # use fsgather_core as fsgather;
@@ -90,7 +90,7 @@ impl PartialOrd<u32> for Rank {
     }
 }
 
-/// How many ranks a world or group has: at least 1, at most [`WorldSize::MAX`].
+/// The number of ranks of a world or group: at least 1, at most [`WorldSize::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WorldSize(NonZeroU32);

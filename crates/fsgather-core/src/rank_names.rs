@@ -1,12 +1,12 @@
-//! Names the ranks of a world that is a part of a job: [`RankNames`].
+//! The names of the ranks of a world that is a part of a job: [`RankNames`].
 
 use std::sync::Arc;
 
 use crate::{Error, Missing, Peer, PeerFailure, Rank, RollCall};
 
-/// What messages call the ranks of a world, where that is not their number in it.
+/// The names that messages give to the ranks of a world, if they are not the ranks' numbers in it.
 ///
-/// Some ranks of a job may make a world of their own, in which they are counted from 0 as in any other. People know them by
+/// Some ranks of a job may make a world of their own, which counts its ranks from 0 as any other. Users know them by
 /// their numbers in the job.
 ///
 /// ```
@@ -20,34 +20,34 @@ use crate::{Error, Missing, Peer, PeerFailure, Rank, RollCall};
 pub struct RankNames(Option<Arc<[Rank]>>);
 
 impl RankNames {
-    /// Those of a world whose rank 0 is called as the first of these, and so on.
+    /// Names rank 0 of a world by the first of these numbers, and so on.
     #[must_use]
     pub fn new(numbers: impl IntoIterator<Item = Rank>) -> Self {
         Self(Some(numbers.into_iter().collect()))
     }
 
-    /// What a rank of the world is called.
+    /// Returns the name of a rank of the world.
     #[must_use]
     pub fn of(&self, rank: Rank) -> Rank {
         let name = |names: &Arc<[Rank]>| names.get(rank.index()).copied();
         self.0.as_ref().and_then(name).unwrap_or(rank)
     }
 
-    /// A process of the world, as it is called.
+    /// Returns a process of the world with the name of its rank.
     #[must_use]
     pub fn of_peer(&self, mut peer: Peer) -> Peer {
         peer.rank = self.of(peer.rank);
         peer
     }
 
-    /// A rank that others wait for, as it is called.
+    /// Returns a rank that others wait for, with its name.
     #[must_use]
     pub fn of_missing(&self, mut missing: Missing) -> Missing {
         missing.rank = self.of(missing.rank);
         missing
     }
 
-    /// What ranks are doing, with what they are called.
+    /// Returns the activities of ranks, with their names.
     #[must_use]
     pub fn of_roll_call(&self, mut roll_call: RollCall) -> RollCall {
         for (ranks, _) in &mut roll_call.groups {
@@ -59,9 +59,9 @@ impl RankNames {
         roll_call
     }
 
-    /// A failure, with what the ranks that it names as such are called. Its texts stay: who makes them uses these names.
+    /// Returns a failure with the names of the ranks in its fields. Its texts stay: their authors use these names.
     ///
-    /// For whoever shows it to people; among ranks failures travel with numbers of the world.
+    /// For code that shows it to users; among ranks failures travel with numbers of the world.
     #[must_use]
     pub fn of_error(&self, mut error: Error) -> Error {
         if self.0.is_some() {

@@ -1,10 +1,10 @@
-//! Reading what other processes have written: [`read_message`] for messages of ours, [`read_value`] for values of
+//! Reads data that other processes have written: [`read_message`] for messages of ours, [`read_value`] for values of
 //! the program's types.
 //!
 //! # Why nothing that is read does harm
 //!
-//! Postcard checks that what is announced is there. Three things remain, and each has its bound here, in one
-//! place, whatever the type:
+//! Postcard checks that announced data is there. Three dangers remain, and each has its bound here, in one place, for
+//! every type:
 //!
 //! - **Depth.** A type that holds itself is read by a function that calls itself: a byte for each level is enough
 //!   to use up the stack, and with it the process. So there is a deepest level.
@@ -22,37 +22,37 @@ use serde::de::{
 
 use crate::text::plain_text;
 
-/// Number of levels that a message has at most: structures, variants, sequences and optional values in each other.
+/// Maximum number of levels of a message: structures, variants, sequences and optional values in each other.
 const DEEPEST_MESSAGE: usize = 128;
 
-/// Number of levels that a value of the program's has at most that [`read_value`] reads: structures, variants, sequences,
-/// maps and optional values in each other, each of which counts. Large ones count as several, as they take more of the
-/// stack: once more for every 256 bytes that they have by themselves, up to 64 times.
+/// Maximum number of levels of a value that [`read_value`] reads: structures, variants, sequences, maps and optional
+/// values in each other, each of which counts. Large ones count as several, as they take more of the stack: once more
+/// for every 256 bytes that they have by themselves, up to 64 times.
 pub const DEEPEST_VALUE: usize = 512;
 
-/// So many bytes of a type's own count as another level,
+/// Number of bytes of a type's own that count as another level.
 const BYTES_OF_LEVEL: usize = 256;
 
-/// up to so many times.
+/// Maximum number of levels for which one value counts.
 const MOST_AT_ONCE: usize = 64;
 
-/// Number of bytes of memory that the elements of a message's sequences take at most, for each byte of the message.
+/// Maximum memory of the elements of a message's sequences, in bytes for each byte of the message.
 const MEMORY_PER_BYTE: usize = 128;
 
-/// Number of bytes that they may take in any case.
+/// Memory that they may take in any case, in bytes.
 const MEMORY_ANYWAY: usize = 1 << 20;
 
-/// How many elements that take no memory a value may have.
+/// Maximum number of elements of a value that take no memory.
 const MOST_WITHOUT_MEMORY: usize = 1 << 24;
 
 /// The reason why bytes cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// They are not what was asked for.
+    /// They are not a value of the expected type.
     Malformed(postcard::Error),
-    /// Things lie in each other in more levels than this.
+    /// Values are nested in more levels than this.
     TooDeep(usize),
-    /// There are more elements than so few bytes should have.
+    /// The elements are more than the number of bytes allows.
     TooLarge,
 }
 
@@ -73,14 +73,14 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// Reads a message of ours; bytes after it are passed over.
+/// Reads a message of ours; ignores bytes after it.
 ///
 /// Its texts are made plain, it has at most 128 levels, and its sequences take at most 128 times the memory of the
 /// bytes, and a mebibyte.
 ///
 /// # Errors
 ///
-/// For bytes that are no such message, and for those that go beyond these bounds.
+/// If the bytes are not such a message, or exceed these bounds.
 pub fn read_message<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> {
     let bounds = Bounds {
         memory: Cell::new(bytes.len().saturating_mul(MEMORY_PER_BYTE) + MEMORY_ANYWAY),
@@ -90,12 +90,12 @@ pub fn read_message<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> 
     read(bytes, &bounds, DEEPEST_MESSAGE).map(|(message, _)| message)
 }
 
-/// Reads a value of the program's, of at most [`DEEPEST_VALUE`] levels, and returns what follows it. Its texts are
-/// the program's own affair.
+/// Reads a value of the program's, of at most [`DEEPEST_VALUE`] levels, and returns the bytes that follow it. Its texts
+/// stay as they are.
 ///
 /// # Errors
 ///
-/// For bytes that are no such value, and for values that go beyond the bounds.
+/// If the bytes are not such a value, or if the value exceeds the bounds.
 pub fn read_value<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), Unreadable> {
     let bounds = Bounds {
         memory: Cell::new(MOST_WITHOUT_MEMORY),
@@ -124,11 +124,11 @@ fn read<'b, T: DeserializeOwned>(
     }
 }
 
-/// What there may still be, for all that is read at once.
+/// The remaining bounds for all data of one message or value.
 struct Bounds {
     memory: Cell<usize>,
     is_message: bool,
-    /// Postcard's errors have no room for reasons of ours.
+    /// Records the reason, because Postcard's errors have no room for it.
     overrun: Cell<Option<Overrun>>,
 }
 
@@ -163,11 +163,11 @@ impl Bounds {
     }
 }
 
-/// Anything that serde reads with, or hands to what is read, and the bounds for it.
+/// Anything that serde reads with, or hands to a reader, and the bounds for it.
 struct Bounded<'a, T> {
     inner: T,
     bounds: &'a Bounds,
-    /// Number of levels that may still lie in it.
+    /// Number of levels that may still be nested in it.
     levels: usize,
 }
 
@@ -181,7 +181,7 @@ impl<'a, T> Bounded<'a, T> {
         }
     }
 
-    /// What is one level deeper, being a value of this type.
+    /// Returns `inner` one level deeper, as a value of this type.
     #[inline]
     fn deeper<V, U, E: Error>(&self, inner: U) -> Result<Bounded<'a, U>, E> {
         let counts = (1 + size_of::<V>() / BYTES_OF_LEVEL).min(MOST_AT_ONCE);

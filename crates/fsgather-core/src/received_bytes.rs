@@ -11,33 +11,34 @@ use serde::{
 
 use crate::received::{Unreadable, read_message};
 
-/// Shorter ones are copied: that costs next to nothing, and to keep one does not keep all of the message.
+/// Minimum length of bytes that are not copied: copying shorter ones costs next to nothing, and keeping one does not
+/// keep the whole message.
 const LEAST_SHARED: usize = 16 << 10;
 
-/// Those that are a smaller part of their message than one of so many are copied, for the same reason: programs keep one rank's
-/// part of call after call, and are to need little more memory than what they keep.
+/// Bytes that are less than this part of their message are copied, for the same reason: programs that keep one rank's
+/// part of call after call should need little more memory than those parts.
 const MOST_KEPT: usize = 4;
 
 thread_local! {
-    /// What a message is being read from on this thread.
+    /// The message that is being read on this thread.
     static RECEIVED: RefCell<Option<Bytes>> = const { RefCell::new(None) };
 }
 
 /// Reads a message of ours as [`read_message`] does; the bytes in it that are read with `in_place` are not copied.
 ///
-/// Those of 16 KiB and more, and of about a quarter of the message and more, are parts of `received`, whose memory exists as long
-/// as one of them does.
+/// Bytes of at least 16 KiB, and of at least about a quarter of the message, are parts of `received`, whose memory
+/// exists as long as one of them does.
 ///
 /// # Errors
 ///
-/// As [`read_message`].
+/// Those of [`read_message`].
 pub fn read_message_in_place<T: DeserializeOwned>(received: &Bytes) -> Result<T, Unreadable> {
     RECEIVED.set(Some(received.clone()));
     let _reading = Reading;
     read_message(received)
 }
 
-/// Ends it however reading ends.
+/// Clears the message when reading ends, even by a panic.
 struct Reading;
 
 impl Drop for Reading {
@@ -46,20 +47,20 @@ impl Drop for Reading {
     }
 }
 
-/// Reads bytes: `#[serde(deserialize_with = "in_place")]`. Read otherwise than by [`read_message_in_place`], they are copied.
+/// Reads bytes: `#[serde(deserialize_with = "in_place")]`. Copies them if the reader is not [`read_message_in_place`].
 ///
 /// # Errors
 ///
-/// For anything but bytes.
+/// If the input is not bytes.
 pub(crate) fn in_place<'de, D: Deserializer<'de>>(source: D) -> Result<Bytes, D::Error> {
     InPlace::deserialize(source).map(|read| read.0)
 }
 
-/// The same for those of several ranks.
+/// Like [`in_place`], for a sequence of bytes of several ranks.
 ///
 /// # Errors
 ///
-/// For anything but a sequence of bytes.
+/// If the input is not a sequence of bytes.
 pub(crate) fn in_place_each<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<Bytes>, D::Error> {
     let read = Vec::<InPlace>::deserialize(source)?;
     Ok(read.into_iter().map(|read| read.0).collect())
@@ -94,14 +95,14 @@ impl<'de> Visitor<'de> for InPlaceVisitor {
     }
 }
 
-/// These bytes as a part of what was received, if they are one and long enough.
+/// Returns these bytes as a part of the received message, if they are one and long enough.
 fn part_of(received: &Bytes, bytes: &[u8]) -> Option<Bytes> {
     let start = bytes
         .as_ptr()
         .addr()
         .checked_sub(received.as_ptr().addr())?;
     let end = start.checked_add(bytes.len())?;
-    // The rest of a message of as many equal parts is small.
+    // The rest of a message of equal parts is small.
     let is_much = received.len() - received.len() / 32 <= bytes.len().saturating_mul(MOST_KEPT);
     (bytes.len() >= LEAST_SHARED && is_much && end <= received.len())
         .then(|| received.slice(start..end))

@@ -1,4 +1,4 @@
-//! The place where rank 0 leaves word for the others: [`RendezvousBackend`].
+//! The place where rank 0 leaves a record for the others: [`RendezvousBackend`].
 
 use std::time::Duration;
 
@@ -6,14 +6,15 @@ use crate::{Error, ProcessId};
 
 /// A place where rank 0 posts a record and the other ranks find it.
 ///
-/// A record found here proves nothing: it may be left over from a crashed run. Only a live process that
-/// knows the record's secret and answers for this world does. So implementations need not, and must
-/// not, judge which record is the right one; they hand over all they find.
+/// A record found here proves nothing: it may be left over from a crashed run. Only a live process that knows the
+/// record's secret and answers for this world proves that the record is valid. So implementations must not judge which
+/// record is the right one; they return all records that they find.
 ///
-/// Calls may block for as long as a file server is away. They are made on threads of their own, but for
-/// [`post`](Self::post), which is made on the thread that brings the world together.
+/// Calls may block for as long as a file server is away. They run on threads of their own, except [`post`](Self::post),
+/// which runs on the thread that makes the ranks meet.
 pub trait RendezvousBackend: Send + Sync {
-    /// Whether something that knows which process is which rank hands the record over: then nobody finds it by the name of a job.
+    /// Returns true if something that knows the rank of each process passes the record on: then no process finds it by
+    /// the name of a job.
     fn introduces(&self) -> bool {
         false
     }
@@ -22,7 +23,7 @@ pub trait RendezvousBackend: Send + Sync {
     ///
     /// # Errors
     ///
-    /// When the record cannot be posted anywhere that the others look.
+    /// If the record cannot be posted in any place where the others look.
     fn post(&self, record: &[u8]) -> Result<(), Error>;
 
     /// Keeps the record visible while the world forms, `elapsed` after it was posted, and lists the

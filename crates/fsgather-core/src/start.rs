@@ -1,35 +1,36 @@
-//! Names who started a rank, where nothing else tells its job from another one: [`Start`].
+//! The process that started a rank, which distinguishes jobs that nothing else does: [`Start`].
 
 use serde::{Deserialize, Serialize};
 
 use crate::ProcessId;
 
-/// The process that made others ranks: a launcher's daemon, a script, a shell.
+/// The process that started the ranks: a launcher's daemon, a script, a shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Starter {
     /// Its pid, in the pid namespace of the ranks.
     pub pid: u32,
-    /// When it started, in clock ticks since boot.
+    /// Its start time, in clock ticks since boot.
     pub start_time: u64,
 }
 
-/// By whom, and in which session, a process was made a rank.
+/// The process that started a rank, and the session of the rank.
 ///
-/// Two jobs without an id look the same but for this. It tells ranks of one host apart only: what it says
-/// means nothing to those who see other pids.
+/// It is the only difference between two jobs without an id. It distinguishes only ranks of one host: it means nothing
+/// to processes that see other pids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Start {
-    /// The nearest process above the rank that does not have its number; none once that has ended.
+    /// The nearest process above the rank that does not have its rank number; none once that process has ended.
     pub starter: Option<Starter>,
     /// The session that the rank's process belongs to, by the pid of its leader, or of the topmost process of
     /// it in this pid namespace; 0 when unknown.
     pub session: u32,
-    /// True if all ranks of the job that run on this host come from `starter`: a launcher's own process, or one below which they all
-    /// are. What another such start has started on this host belongs to another job then, whatever that is called.
+    /// True if all ranks of the job that run on this host come from `starter`: a launcher's own process, or an ancestor
+    /// of all of them. Processes of another such start on this host then belong to another job, even if it has the same
+    /// name.
     pub is_whole: bool,
 }
 
-/// What two starts say of their processes.
+/// The relation between the starts of two processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kinship {
     /// They come from one start.
@@ -38,7 +39,7 @@ pub enum Kinship {
     Foreign,
     /// They come from different ones, each of which has started all ranks of its job on this host: they are two jobs.
     Apart,
-    /// They run where this cannot be told.
+    /// The relation is unknown, because they do not see the same pids.
     Unknown,
 }
 
@@ -64,7 +65,7 @@ impl Start {
         are_known && self.kinship(own, other, its) == Kinship::Same
     }
 
-    /// Compares where two processes come from.
+    /// Compares the origins of two processes.
     ///
     /// ```
     /// use fsgather_core::{Kinship, ProcessId, Start, Starter};
@@ -84,7 +85,7 @@ impl Start {
         if !own.sees_pids_of(its) {
             return Kinship::Unknown;
         }
-        // Start times mean the same to both only where they count from the same moment.
+        // Start times are comparable only if both count from the same moment.
         let is_one_clock = own.shares_clock_with(its);
         let is_one = |one: Starter, other: Starter| {
             one.pid == other.pid && (!is_one_clock || one.start_time == other.start_time)
@@ -102,7 +103,7 @@ impl Start {
                 is_one(mine, theirs) || started(mine, its) || started(theirs, own)
             }
             _ if self.session == 0 || other.session == 0 => return Kinship::Unknown,
-            // Whoever started one of them has ended, but a session outlives its leader.
+            // The starter of one of them has ended, but a session outlives its leader.
             _ => self.session == other.session,
         };
         if is_same {

@@ -1,4 +1,4 @@
-//! The doings of a rank's process, seen from without its program: [`Whereabouts`].
+//! The activity of a rank's process, seen from outside its program: [`Whereabouts`].
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -9,10 +9,10 @@ use crate::{
     text::{cut_within, plain_line},
 };
 
-/// Number of frames of a stack that are told, the innermost ones.
+/// Maximum number of reported frames of a stack: the innermost ones.
 pub const MOST_FRAMES: usize = 12;
 
-/// How long each text may be, in bytes.
+/// Maximum length of each text, in bytes.
 const LONGEST_TEXT: usize = 256;
 
 /// One function that a thread is in.
@@ -20,16 +20,16 @@ const LONGEST_TEXT: usize = 256;
 pub struct StackFrame {
     /// Its file, as the program's language names it.
     pub file: String,
-    /// The line in that file, where it is known.
+    /// The line in that file, if it is known.
     pub line: Option<u32>,
     /// The name of the function.
     pub function: String,
-    /// Whether it is a part of the program rather than of the language, of fsgather, or of something else that was installed.
+    /// True if it is a part of the program rather than of the language, of fsgather, or of another installed package.
     pub is_own: bool,
 }
 
 impl StackFrame {
-    /// The file without its directories, unless it says nothing then.
+    /// The file without its directories, unless the name alone says nothing.
     fn short_file(&self) -> &str {
         let mut slashes = self.file.rmatch_indices('/').map(|(at, _)| at + 1);
         let last = slashes.next().unwrap_or_default();
@@ -52,7 +52,7 @@ impl fmt::Display for StackFrame {
     }
 }
 
-/// What the kernel does with a thread.
+/// The state of a thread in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ThreadState {
@@ -60,11 +60,11 @@ pub enum ThreadState {
     Running,
     /// It waits in a system call.
     Waiting {
-        /// Which, by its name; unknown where another process looks.
+        /// The name of the system call; unknown if another process looks.
         call: Option<String>,
-        /// The file or address that the call is about, where it is about one.
+        /// The file or address that the call is about, if any.
         on: Option<String>,
-        /// Whether not even a signal ends the wait.
+        /// True if not even a signal ends the wait.
         is_deaf: bool,
     },
     /// It was stopped, by a signal or by a debugger.
@@ -105,7 +105,7 @@ impl fmt::Display for ThreadState {
 pub struct LockHolder {
     /// Time for which it has held the lock at least.
     pub held_for: Duration,
-    /// How much of a processor it has used lately, in percent.
+    /// Its recent processor use, in percent.
     pub cpu_percent: u32,
 }
 
@@ -116,34 +116,34 @@ impl fmt::Display for LockHolder {
     }
 }
 
-/// What the process of a rank is doing: as it says itself, by a thread that needs nothing of the program, or as another process of
-/// its host sees it.
+/// The activity of a rank's process: as reported by a thread of its own that needs nothing of the program, or as
+/// another process of its host sees it.
 ///
-/// No values of variables are in it.
+/// It contains no values of variables.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Whereabouts {
-    /// Whether the rank has said it itself.
+    /// True if the rank itself has reported it.
     pub is_own_word: bool,
     /// The call that the rank is in, where ranks are in different calls.
     pub call: Option<String>,
     /// The functions that its thread is in, the innermost last.
     pub frames: Vec<StackFrame>,
-    /// What the kernel does with that thread, or with the one that holds the interpreter's lock.
+    /// The state in the kernel of that thread, or of the thread that holds the interpreter's lock.
     pub state: Option<ThreadState>,
     /// The thread that holds the interpreter's lock, if no functions are known because of it.
     pub lock_holder: Option<LockHolder>,
-    /// Whether the process goes on without its main thread, which has ended.
+    /// True if the process continues although its main thread has ended.
     pub main_has_ended: bool,
-    /// Whether that thread is in a call of ours, and no other thread of the process is: then its functions are those that made the
-    /// call.
+    /// True if that thread is in a call of ours, and no other thread of the process is: then its functions are those
+    /// that made the call.
     pub is_only_caller: bool,
     /// The processor time that the process has used so far, if it is known.
     pub cpu_time: Option<Duration>,
 }
 
 impl Whereabouts {
-    /// What a rank says of itself.
+    /// The report of a rank about itself.
     #[must_use]
     pub fn own(frames: Vec<StackFrame>, state: Option<ThreadState>) -> Self {
         Self {
@@ -159,7 +159,7 @@ impl Whereabouts {
         .cut_to_size()
     }
 
-    /// A rank that does not answer, and what another process sees of it.
+    /// A rank that does not answer, with the state that another process sees.
     #[must_use]
     pub const fn silent(state: Option<ThreadState>) -> Self {
         Self {
@@ -174,7 +174,7 @@ impl Whereabouts {
         }
     }
 
-    /// The same, within the bounds that hold for what travels, and with names that stay within their line.
+    /// Returns the same, within the size limits of messages, and with names that stay within their line.
     #[must_use]
     pub fn cut_to_size(mut self) -> Self {
         let cut = |text: &mut String| *text = cut_within(&plain_line(text), LONGEST_TEXT);
@@ -240,34 +240,35 @@ impl fmt::Display for Whereabouts {
     }
 }
 
-/// Another process of the host of somebody who is asked to look at it.
+/// Another process of the host of the process that is asked to look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbour {
-    /// Which rank it is.
+    /// The rank of that process.
     pub rank: Rank,
-    /// Its pid, in the namespace of who is asked.
+    /// Its pid, in the namespace of the process that is asked.
     pub pid: u32,
-    /// When it was started, in the clock ticks of the kernel.
+    /// Its start time, in the clock ticks of the kernel.
     pub start_time: u64,
 }
 
-/// Looks at the own process, or at that of a neighbour. Nothing where that cannot be told, or is not to be.
+/// Looks at the own process, or at that of a neighbour. Returns `None` if the activity is unknown, or must not be
+/// shown.
 pub type Look = dyn Fn(Option<&Neighbour>) -> Option<Whereabouts> + Send + Sync;
 
-/// What all of many ranks are doing: those that do the same are told together.
+/// The activities of many ranks: ranks with the same activity share an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RollCall {
-    /// Ranks in ascending order, and what they are doing; in the order of their first ranks.
+    /// Ranks in ascending order, and their activity; in the order of their first ranks.
     pub groups: Vec<(Vec<Rank>, Arc<Whereabouts>)>,
-    /// How many ranks more do something else, for which there was no room.
+    /// The number of other ranks, for whose activities there was no room.
     pub left_out: u32,
 }
 
 impl RollCall {
-    /// How many different doings are told. A thousand ranks fit into so many lines.
+    /// Maximum number of different activities in a report, each of which is a line. They cover a thousand ranks.
     const MOST_GROUPS: usize = 32;
 
-    /// Folds what is known of each rank. Of too many that differ the last are left out, and counted.
+    /// Groups the known activities of ranks. If too many differ, the last ones are left out, and counted.
     #[must_use]
     pub fn of(ranks: impl IntoIterator<Item = (Rank, Arc<Whereabouts>)>) -> Self {
         let mut groups: Vec<(Vec<Rank>, Arc<Whereabouts>)> = Vec::new();
@@ -290,13 +291,13 @@ impl RollCall {
         self.left_out = self.left_out.saturating_add(ranks);
     }
 
-    /// Whether nothing is known of anybody.
+    /// Returns true if nothing is known of any rank.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.groups.is_empty() && self.left_out == 0
     }
 
-    /// The same, within the bounds that hold for what travels.
+    /// Cuts it to the size limits of messages.
     pub(crate) fn cut(&mut self) {
         while self.groups.len() > Self::MOST_GROUPS {
             self.leave_out();
@@ -307,7 +308,7 @@ impl RollCall {
     }
 }
 
-/// A line for each group, each with its line break before it: it follows a sentence.
+/// One line for each group, each preceded by a line break: it follows a sentence.
 impl fmt::Display for RollCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (ranks, whereabouts) in &self.groups {

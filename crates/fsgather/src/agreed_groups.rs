@@ -1,5 +1,5 @@
-//! Groups and meetings that their members have agreed on by other means, for whoever knows its own groups, as the groups of
-//! `torch.distributed`: [`group_agreed_on`], [`Arrival`].
+//! Groups and meetings whose members have agreed on them by other means, for callers that know their own groups, such
+//! as the groups of `torch.distributed`: [`group_agreed_on`], [`Arrival`].
 
 use std::{panic::Location, time::Duration};
 
@@ -10,12 +10,12 @@ use crate::{codec::Codec, communicator::Communicator};
 /// Marks the numbers of groups whose members have agreed on them otherwise.
 const NUMBERED: u64 = 1 << 63;
 
-/// Makes a communicator of some ranks as [`Communicator::group`] does, but without waiting for anybody: the members have agreed that they
-/// make it, on the list, and on a `number` that they never use twice with it.
+/// Makes a communicator of some ranks as [`Communicator::group`] does, but without waiting for any rank: the members
+/// have agreed that they make it, on the list, and on a `number` that they never use twice with it.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] as for [`Communicator::group`], also when the number has been used.
+/// [`Error::Config`] as for [`Communicator::group`], also if the number has been used.
 pub fn group_agreed_on<C: Codec>(
     communicator: &Communicator<C>,
     ranks: &[u32],
@@ -27,7 +27,7 @@ pub fn group_agreed_on<C: Codec>(
     Ok(communicator.handle(group, communicator.codec.clone()))
 }
 
-/// One rank's word that it has come to a place where some ranks meet. Dropping it takes it back.
+/// One rank's announcement that it has arrived where some ranks meet. Dropping it withdraws the announcement.
 #[derive(Debug)]
 pub struct Arrival<C: Codec> {
     group: Communicator<C>,
@@ -36,12 +36,12 @@ pub struct Arrival<C: Codec> {
 }
 
 impl<C: Codec> Arrival<C> {
-    /// Says that this rank has come to where these ranks meet, and waits for none of them; `number` is as for [`group_agreed_on`]. A
-    /// call of nothing, for whoever waits by other means and has to know whether it still makes sense.
+    /// Announces that this rank has arrived where these ranks meet, without waiting for them; `number` is as for
+    /// [`group_agreed_on`]. For callers that wait by other means and need to know if waiting still makes sense.
     ///
     /// # Errors
     ///
-    /// Those of [`group_agreed_on`], and what has become of a rank that will not come.
+    /// Those of [`group_agreed_on`], and the failure of a rank that will not arrive.
     #[track_caller]
     pub fn at(communicator: &Communicator<C>, ranks: &[u32], number: u64) -> Result<Self, Error> {
         let call = communicator.unbounded(Operation::Meet, Location::caller())?;
@@ -60,11 +60,11 @@ impl<C: Codec> Arrival<C> {
         })
     }
 
-    /// Whether all have come; it waits for nobody.
+    /// Returns true if all ranks have arrived. It does not block.
     ///
     /// # Errors
     ///
-    /// What has become of a rank that will not come, or that nobody has come for as long as the time-out allows.
+    /// The failure of a rank that will not arrive, or a time-out if no rank arrives for as long as it allows.
     pub fn have_all_come(&mut self) -> Result<bool, Error> {
         if !self.have_all_come {
             let exchange = &self.group.inner.exchange;
@@ -114,7 +114,7 @@ mod tests {
             let mut ranks = Communicator::threads(3).unwrap();
             let lost = ranks.pop().unwrap();
             let mut arrival = Arrival::at(&ranks[1], &[1, 2], 0).unwrap();
-            // What becomes of others is nothing to those who meet here.
+            // Failures of other ranks do not concern the ranks that meet here.
             let mut others = Arrival::at(&ranks[1], &[0, 1], 0).unwrap();
             if leaves {
                 lost.leave();

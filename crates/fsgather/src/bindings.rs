@@ -1,4 +1,4 @@
-//! For the command, and for packages in other languages. A program in Rust needs none of it.
+//! Functions for the command, and for packages in other languages. A program in Rust needs none of them.
 
 use std::net::IpAddr;
 
@@ -19,24 +19,26 @@ pub use crate::{
 pub use fsgather_control::host_addresses::interface_of;
 pub use fsgather_store::{list_afresh, make_rendezvous};
 
-/// Whether this rank has closed or left the group through any handle.
+/// Returns true if this rank has closed or left the group through any handle.
 #[must_use]
 pub fn has_ended<C>(communicator: &Communicator<C>) -> bool {
     communicator.inner.has_ended()
 }
 
-/// Returns how many calls this process has begun, and the file that has the last of them as it is now, if they are kept.
+/// Returns the number of calls that this process has begun, and a copy of the file that records the last of them, if
+/// they are recorded.
 #[must_use]
 pub fn last_calls<C>(communicator: &Communicator<C>) -> Option<(u64, Vec<u8>)> {
     communicator.inner.world.observer.last_calls()
 }
 
-/// The addresses that a rank of this host would publish where `FSGATHER_INTERFACE` says this, loopback ones last.
+/// Returns the addresses that a rank of this host would publish for this value of `FSGATHER_INTERFACE`, loopback ones
+/// last.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for a rule that is none, or that leaves no address; [`Error::Rendezvous`] when the host does not tell
-/// its addresses.
+/// [`Error::Config`] for a rule that is not valid, or that leaves no address; [`Error::Rendezvous`] if the addresses of
+/// the host cannot be read.
 pub fn own_addresses(rule: &str) -> Result<Vec<IpAddr>, Error> {
     let filter = if rule.is_empty() {
         Some(InterfaceFilter::any())

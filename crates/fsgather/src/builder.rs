@@ -34,9 +34,9 @@ use crate::{
     world_state::WorldState,
 };
 
-/// Says some things about a world in the program; variables and the launcher say the rest.
+/// Configures a world in the program. Variables and the launcher provide all other settings.
 ///
-/// The builder takes precedence over variables. Wrong combinations are reported by [`build`](Self::build).
+/// The builder takes precedence over variables. [`build`](Self::build) reports wrong combinations.
 ///
 /// ```
 /// use fsgather::Communicator;
@@ -64,42 +64,42 @@ pub struct Builder {
 }
 
 impl Communicator {
-    /// Joins the world that the launcher and the variables `FSGATHER_*` describe; a world of one when
-    /// there is nothing to be found.
+    /// Joins the world that the launcher and the variables `FSGATHER_*` describe, or a world of one if they describe
+    /// none.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a variable that cannot be understood, and whatever keeps the ranks from
-    /// meeting: [`Error::Timeout`], [`Error::Rendezvous`], [`Error::Storage`], [`Error::NotShared`].
+    /// [`Error::Config`] for a variable that is not valid; [`Error::Timeout`], [`Error::Rendezvous`],
+    /// [`Error::Storage`] or [`Error::NotShared`] if the ranks cannot meet.
     #[track_caller]
     pub fn from_env() -> Result<Self, Error> {
         Builder::default().build()
     }
 
-    /// Joins a world of which some things are said in the program; variables say the rest.
+    /// Returns a builder, which configures a world in the program; variables provide the other settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
 }
 
 impl Builder {
-    /// Which rank this process is. Needs [`world_size`](Self::world_size).
+    /// Sets the rank of this process. Needs [`world_size`](Self::world_size).
     ///
-    /// A process is one rank of a world: what it makes next belongs to the next world, and ranks that look for each other in a
-    /// directory or at an address do not find one of another world. For ranks that are threads there is
+    /// A process is one rank of a world: the world that it makes next is a new one, and ranks that look for each other
+    /// in a directory or at an address do not find a rank of another world. For ranks that are threads there is
     /// [`Communicator::threads`].
     pub fn rank(mut self, rank: u32) -> Self {
         self.arguments.rank = Some(rank);
         self
     }
 
-    /// How many ranks there are. Needs [`rank`](Self::rank).
+    /// Sets the number of ranks. Needs [`rank`](Self::rank).
     pub fn world_size(mut self, world_size: u32) -> Self {
         self.arguments.world_size = Some(world_size);
         self
     }
 
-    /// How ranks find rank 0; by default through the directory.
+    /// Sets how ranks find rank 0; by default through the directory.
     ///
     /// # Examples
     ///
@@ -116,7 +116,7 @@ impl Builder {
     ///
     /// impl Bootstrap for Note {
     ///     fn publish(&self, record: &[u8]) -> Result<(), String> {
-    ///         // Whole or not at all: nobody must read half of it.
+    ///         // Whole or not at all: no rank must read half of it.
     ///         let draft = self.path.with_extension("draft");
     ///         fs::write(&draft, record)
     ///             .and_then(|()| fs::rename(&draft, &self.path))
@@ -163,13 +163,13 @@ impl Builder {
         self
     }
 
-    /// The shared directory in which `all_gather_via_filesys/` is made.
+    /// Sets the shared directory in which `all_gather_via_filesys/` is made.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.arguments.directory = Some(directory.into());
         self
     }
 
-    /// The permissions of gather directories: 0700, or 0770 to share within the group.
+    /// Sets the permissions of gather directories: 0700, or 0770 to share them within the group.
     pub fn directory_mode(mut self, mode: u32) -> Self {
         self.arguments.directory_mode = Some(mode);
         self
@@ -182,31 +182,32 @@ impl Builder {
         self.transport(Transport::Memory)
     }
 
-    /// How large payloads travel.
+    /// Sets the transport of large payloads.
     pub fn transport(mut self, transport: Transport) -> Self {
         self.arguments.transport = Some(transport);
         self
     }
 
-    /// How ranks talk.
+    /// Sets the transport of control messages.
     pub fn control(mut self, control: Control) -> Self {
         self.arguments.control = Some(control);
         self
     }
 
-    /// Time for which nothing may move before a call fails. Rank 0's counts.
+    /// Sets the time without any progress after which a call fails. The time-out of rank 0 applies to all ranks.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.arguments.timeout = Some(timeout);
         self
     }
 
-    /// Maximum time that meeting may take.
+    /// Sets the maximum duration of the meeting.
     pub fn join_timeout(mut self, timeout: Duration) -> Self {
         self.arguments.join_timeout = Some(timeout);
         self
     }
 
-    /// Payloads up to this many bytes travel with the control messages; never more than 4 MiB together.
+    /// Sets the maximum size of a payload that travels with the control messages, in bytes; never more than 4 MiB
+    /// together.
     pub fn inline_limit(mut self, bytes: u64) -> Self {
         self.arguments.inline_limit = Some(bytes);
         self
@@ -226,77 +227,78 @@ impl Builder {
         self
     }
 
-    /// Which payloads are verified by checksums; by default those that have travelled. Of what ranks say the strictest
-    /// counts.
+    /// Sets which payloads are verified by checksums; by default those that have travelled. If ranks choose
+    /// differently, the strictest choice applies to all.
     ///
-    /// With [`Verify::Host`] a payload is not hashed whose ranks all run on one host, under one kernel, and that stays in
-    /// its memory or in a directory on a file system of that host: it is known by its name, header, length and footer.
+    /// With [`Verify::Host`] a payload is not hashed if all ranks run on one host, under one kernel, and the payload
+    /// stays in the memory of that host or in a directory on one of its file systems. Its name, header, length and
+    /// footer identify it.
     pub fn verify(mut self, verify: Verify) -> Self {
         self.arguments.verify = Some(verify);
         self
     }
 
-    /// A name that tells jobs apart which share a directory.
+    /// Sets a name that distinguishes jobs that share a directory.
     pub fn job(mut self, job: impl Into<String>) -> Self {
         self.arguments.job = Some(job.into());
         self
     }
 
-    /// The argument of this name, as a program of another language says it. For our Python package.
+    /// Sets the argument of this name to a value of another language. For our Python package.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a name or a value that is none.
+    /// [`Error::Config`] if the name or the value is not valid.
     #[doc(hidden)]
     pub fn argument(mut self, name: &str, word: Word) -> Result<Self, Error> {
         self.arguments.take(name, word)?;
         Ok(self)
     }
 
-    /// The name that messages give to the place of this communicator's calls, instead of their places in the
-    /// program; for commands, whose users know command lines rather than sources.
+    /// Sets the name of the place of this communicator's calls in messages, which replaces their places in the program.
+    /// For commands, whose users know command lines rather than sources.
     pub fn call_site(mut self, name: impl Into<String>) -> Self {
         self.call_site = Some(name.into());
         self
     }
 
-    /// What messages call the place where this communicator is made; for bindings, whose users know the places of their
-    /// own language.
+    /// Sets the name of the place where this communicator is made, for messages. For bindings, whose users know the
+    /// places of their own language.
     #[doc(hidden)]
     pub fn made_at(mut self, name: impl Into<String>) -> Self {
         self.made_at = Some(name.into());
         self
     }
 
-    /// What messages call the ranks, where the world is a part of a job; for bindings, which have [errors told](RankNames::of_error)
-    /// so as well.
+    /// Sets the names of the ranks in messages, if the world is a part of a job. For bindings, which also use them for
+    /// [errors](RankNames::of_error).
     #[doc(hidden)]
     pub fn name_ranks(mut self, names: &RankNames) -> Self {
         self.names = names.clone();
         self
     }
 
-    /// A switch that ends meeting, and all calls after it, from another thread; or from the one that waits,
-    /// if it is one that [is asked](Interrupt::polled_by).
+    /// Sets a switch that ends the meeting, and all calls after it, from another thread; or from the waiting thread, if
+    /// the switch is one that the thread [polls](Interrupt::polled_by).
     ///
-    /// Meeting asks at its beginning and while it waits for the others; what a [`Bootstrap`](crate::Bootstrap)
-    /// does meanwhile is its own business. Closing asks as long as it waits for the others. Dropping a
-    /// communicator asks nobody.
+    /// The meeting polls the switch at its beginning and while it waits for other ranks, but not inside the functions
+    /// of a [`Bootstrap`](crate::Bootstrap). Closing polls it as long as it waits for other ranks. Dropping a
+    /// communicator does not poll it.
     pub fn interrupt(mut self, interrupt: &Interrupt) -> Self {
         self.interrupt = interrupt.clone();
         self
     }
 
-    /// Leaves it to the first call of all ranks, and to each group, to agree on where payloads go. Until then the world
-    /// touches no directory for them, and only knows who is there. All ranks have to say the same.
+    /// Delays the agreement on the places of payloads until the first call of all ranks, and until each group is made.
+    /// Until then the world touches no directory for payloads, and only knows its ranks. All ranks must choose alike.
     ///
-    /// For programs that make a world long before they know whether anything is going to be moved.
+    /// For programs that make a world long before they know if any payload will be moved.
     pub fn set_up_later(mut self) -> Self {
         self.sets_up_later = true;
         self
     }
 
-    /// Meets the other ranks and agrees with them on where payloads go.
+    /// Meets the other ranks and agrees with them on the places of payloads.
     ///
     /// # Errors
     ///
@@ -343,7 +345,7 @@ impl Builder {
         let verify = settings.verify.value;
         let shared_memory = settings.shared_memory.value;
         let trace = settings.trace.value;
-        // A fault of a background thread ends this world, not what else the program ends by its switch.
+        // A fault of a background thread ends this world, but nothing else that the program ends by its switch.
         let interrupt = self.interrupt.child();
         let Joined {
             exchange,

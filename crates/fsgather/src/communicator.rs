@@ -25,15 +25,15 @@ use crate::{
 ///
 /// # What is guaranteed
 ///
-/// A call that returns `Ok` returned the right result: what every rank handed in, whole, verified against
-/// what its writer announced, in rank order. A rank that fails, is lost or is late before all have
-/// handed in makes the call fail on every rank with the same error, which names it; later calls then
-/// return [`Error::Poisoned`]. [`has_failed`](Self::has_failed) says which errors a communicator survives.
+/// A call that returns `Ok` returned the right result: the input of every rank, whole, verified against the checksum of
+/// its writer, in rank order. A rank that fails, is lost or is late before all ranks have handed in their inputs makes
+/// the call fail on every rank with the same error, which names that rank. Later calls then return [`Error::Poisoned`].
+/// [`has_failed`](Self::has_failed) says which errors a communicator survives.
 ///
 /// # What is not
 ///
-/// In a gather to one root the other ranks return when everybody has handed in, not when the root has
-/// read; a read error on the root reaches them at their next call. Only [`close`](Self::close) says
+/// In a gather to one root the other ranks return when all ranks have handed in their inputs, not when the root has
+/// read them. A read error on the root reaches the other ranks at their next call. Only [`close`](Self::close) confirms
 /// that everything was read.
 ///
 /// # Examples
@@ -50,7 +50,7 @@ use crate::{
 pub struct Communicator<C = Postcard> {
     pub(crate) inner: Arc<GroupState>,
     pub(crate) codec: C,
-    /// How the calls of this handle are made.
+    /// The options of the calls of this handle.
     pub(crate) options: Options,
 }
 
@@ -124,8 +124,8 @@ impl<C> Communicator<C> {
         }
     }
 
-    /// Returns the same membership through another handle, whose calls are made with these options; what they do not set is as
-    /// in this handle.
+    /// Returns the same membership through another handle, whose calls are made with these options. Options that are
+    /// not set stay as in this handle.
     ///
     /// Making a handle is local and cheap, and all handles share the order of calls. All ranks have to make each call with the same
     /// transport, directory, bound and tag. Closing one handle closes all. [`group`](Self::group) and [`split`](Self::split) hand down
@@ -151,7 +151,7 @@ impl<C> Communicator<C> {
         }
     }
 
-    /// A handle of this or another group, with the transport, directory and time-out of this one.
+    /// Returns a handle of this or another group, with the transport, directory and time-out of this one.
     pub(crate) fn handle<D>(&self, inner: Arc<GroupState>, codec: D) -> Communicator<D> {
         Communicator {
             inner,
@@ -160,14 +160,14 @@ impl<C> Communicator<C> {
         }
     }
 
-    /// The place of a call, for messages: from `location` if nothing else is set.
+    /// Returns the place of a call, for messages: `location` if no other place is set.
     pub(crate) fn place(&self, location: &Location<'_>) -> Site {
         let known = self.options.site.clone();
         let known = known.or_else(|| self.inner.world.call_site.clone());
         known.unwrap_or_else(|| Site::of(location))
     }
 
-    /// The way that payloads take.
+    /// Returns the transport and the directory of payloads.
     pub(crate) fn request(&self) -> PathRequest {
         let default = self.inner.default_request();
         let transport = self.options.transport.unwrap_or(default.transport);
@@ -180,44 +180,46 @@ impl<C> Communicator<C> {
         }
     }
 
-    /// Which rank this is.
+    /// Returns the rank of this process or thread in the group.
     #[must_use]
     pub fn rank(&self) -> Rank {
         self.inner.exchange.rank()
     }
 
-    /// How many ranks there are.
+    /// Returns the number of ranks of the group.
     #[must_use]
     pub fn world_size(&self) -> WorldSize {
         self.inner.exchange.world_size()
     }
 
-    /// Whether a call has failed, or this rank knows of a failure, so that all later calls return an error. It makes no call.
+    /// Returns true if a call has failed, or if this rank knows of a failure, so that all later calls return an error.
+    /// It makes no call.
     ///
     /// Errors that all ranks agree on before anything moves leave the communicator usable: [`Error::TooLarge`], and a wrong root or option
     /// ([`Error::Config`]).
     ///
-    /// A program that tries again makes another communicator then, as all other ranks have to.
+    /// To try again, a program makes another communicator, as all other ranks must.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.inner.exchange.has_failed()
     }
 
-    /// The members of the group, as ranks of the world, in the order of their ranks here.
+    /// Returns the members of the group, as ranks of the world, in the order of their ranks here.
     #[must_use]
     pub fn members(&self) -> &[Rank] {
         &self.inner.members
     }
 
-    /// How large payloads travel unless a handle says otherwise, as all ranks have agreed: where they were told different
-    /// ways, rank 0's counts.
+    /// Returns the transport of large payloads that all ranks agreed on. It applies unless a handle sets another. If
+    /// the settings of ranks differ, that of rank 0 counts.
     #[must_use]
     pub fn transport(&self) -> Transport {
         self.inner.default_request().transport
     }
 
-    /// Does some work, and ends the communicator as that ends: with [`close`](Self::close) after `Ok`, and after an error with
-    /// [`leave_with`](Self::leave_with), so that the other ranks learn why this one makes no more calls.
+    /// Runs `work`, and ends the communicator according to its result: with [`close`](Self::close) after `Ok`, with
+    /// [`leave_with`](Self::leave_with) after an error, so that the other ranks learn why this rank makes no more
+    /// calls.
     ///
     /// # Errors
     ///
@@ -233,7 +235,7 @@ impl<C> Communicator<C> {
     /// }
     ///
     /// fn evaluate(world: &Communicator) -> Result<(), Box<dyn Error>> {
-    ///     let model = fs::read_to_string("/dev/null")?; // the others hear of it, if there is none
+    ///     let model = fs::read_to_string("/dev/null")?; // if this fails, the others get the error
     ///     let sizes = world.all_gather(&model.len())?;
     ///     println!("{sizes:?}");
     ///     Ok(())
@@ -259,36 +261,36 @@ impl<C> Communicator<C> {
 
     /// Ends the communicator together with all other ranks, and leaves nothing behind.
     ///
-    /// `Ok` means that every gather this rank took part in was read by all its recipients. Dropping a
-    /// communicator gives up this knowledge, not the data: while others have still to read what only this
-    /// process can give them, it stays as long as the time-out without progress, and says for whom. Closing
-    /// the world ends its groups.
+    /// `Ok` means that every gather of this rank was read by all its recipients. Dropping a communicator gives up this
+    /// knowledge, not the data: while other ranks still have to read data that only this process can provide, the
+    /// process stays until nothing moves for the time-out, and names the ranks that it waits for. Closing the world
+    /// ends its groups.
     ///
     /// # Errors
     ///
-    /// A failure that this rank has not been told yet; [`Error::Timeout`] when some rank does not come
-    /// to close; [`Error::Config`] while results of [`gather`](Self::gather) are still being read.
+    /// A failure that this rank has not reported yet; [`Error::Timeout`] if some rank does not call `close`;
+    /// [`Error::Config`] while results of [`gather`](Self::gather) are still being read.
     #[track_caller]
     pub fn close(self) -> Result<(), Error> {
         let site = self.place(Location::caller());
         step_aside(|| self.inner.close(site))
     }
 
-    /// Leaves without the others, as dropping the last handle does: their calls that need this rank fail. What
-    /// others have still to read and only this process can give them keeps it for as long as the time-out
-    /// without progress; it says for whom it stays.
+    /// Leaves without the others, as dropping the last handle does: their calls that need this rank fail. While other
+    /// ranks still have to read data that only this process can provide, the process stays until nothing moves for the
+    /// time-out, and names the ranks that it waits for.
     ///
-    /// For programs whose results are held somewhere when they end, which keeps the communicator.
+    /// For programs in which results that are still held at the end would keep the communicator.
     pub fn leave(self) {
         blocking::wherever(|| self.inner.leave(None));
     }
 
-    /// Leaves because this rank has failed, and tells all others so: their calls end with
-    /// [`Error::PeerFailed`], which gives `reason` in this rank's name.
+    /// Leaves because this rank has failed, and notifies all other ranks: their calls end with [`Error::PeerFailed`],
+    /// which gives `reason` in this rank's name.
     ///
-    /// For programs that give up in good order, as a panic does on its way through a communicator. It does
-    /// not wait for the others, but for a second or two at most for what has to be sent and removed; or, where
-    /// others are reading what only this process can give them, until they have not got on for 10 seconds.
+    /// For programs that give up in good order, as a panic does on its way through a communicator. It does not wait for
+    /// other ranks, and takes a second or two at most to send messages and remove files. If other ranks are reading
+    /// data that only this process can provide, it stays until they make no progress for 10 seconds.
     ///
     /// ```
     /// use fsgather::{Communicator, Error};

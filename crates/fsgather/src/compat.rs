@@ -15,7 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Options, call::blocking::step_aside, communicator::Communicator};
 
-/// How one call of [`all_gather`] is to be made; by default as the variables say.
+/// The options of one call of [`all_gather`]; by default those of the variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllGatherOptions {
     /// Through memory rather than files.
@@ -45,7 +45,7 @@ impl Own {
     }
 }
 
-/// Gathers everybody's value on every rank, in rank order, by whichever path is asked for.
+/// Gathers the values of all ranks on every rank, in rank order, through memory or files.
 ///
 /// The first that applies decides:
 ///
@@ -93,7 +93,7 @@ where
     })
 }
 
-/// Gathers everybody's value through files of a shared directory, in rank order.
+/// Gathers the values of all ranks through files of a shared directory, in rank order.
 ///
 /// The directory is the argument, else `FSGATHER_DIR`, else `EXP_DIR`, else the default. With
 /// `gather_to_rank_0_only` the other ranks get an empty list. In a world of one rank no file is touched.
@@ -127,14 +127,14 @@ where
     })
 }
 
-/// Gathers everybody's value on every rank, none of which may need more than `max_size` bytes, in rank order.
+/// Gathers the values of all ranks on every rank, in rank order. No value may need more than `max_size` bytes.
 ///
-/// The bound is compared between ranks, and every value with it, before any data moves: a value that
-/// does not fit is an error on all ranks, and the next call may give a larger bound.
+/// The bound is compared between ranks, and every value with it, before any data moves: a value that does not fit is an
+/// error on all ranks, and the next call may give a larger bound.
 ///
 /// # Errors
 ///
-/// Those of [`all_gather`], and [`Error::TooLarge`] on all ranks, naming the rank and how many bytes its value needs.
+/// Those of [`all_gather`], and [`Error::TooLarge`] on all ranks, naming the rank and the size of its value in bytes.
 ///
 /// # Examples
 ///
@@ -178,7 +178,7 @@ pub fn close() -> Result<(), Error> {
     }
 }
 
-/// Everybody's value, on rank 0 only or on all.
+/// Gathers the values of all ranks, on rank 0 only or on all.
 fn gather<T>(handle: &Communicator, data: &T, root_only: bool) -> Result<Vec<T>, Error>
 where
     T: Serialize + DeserializeOwned,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{call::blocking::step_aside, codec::Codec, communicator::Communicator, setup};
 
-/// What a rank says when all part into groups.
+/// The choice of a rank when all ranks split into groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Choice {
     color: Option<u32>,
@@ -17,17 +17,16 @@ struct Choice {
 impl<C: Codec> Communicator<C> {
     /// Makes a communicator of some of this one's ranks, in the order given.
     ///
-    /// Collective over these ranks only: all of them call it with the same list, and nobody else does. In
-    /// the group they have the ranks 0, 1, ... in the order of the list; messages go on naming them by
-    /// their ranks in the world.
+    /// Collective over these ranks only: all of them call it with the same list, and no other rank does. In the group
+    /// they have the ranks 0, 1, ... in the order of the list. Messages still name them by their ranks in the world.
     ///
-    /// Groups are independent: several may gather at the same time, from several threads; a call that fails
-    /// in one does not concern another. A process that is lost fails the groups that it is in. Groups of
-    /// groups work alike. A group of one rank touches neither network nor files.
+    /// Groups are independent: several may gather at the same time, from several threads. A call that fails in one
+    /// group does not affect the others. If a process is lost, all groups that it is in fail. Groups of groups work
+    /// alike. A group of one rank touches neither network nor files.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] when the list names a rank twice, one that there is not, or not this one; else those of
+    /// [`Error::Config`] if the list names a rank twice, a rank that does not exist, or not this rank; else those of
     /// [`barrier`](Self::barrier).
     ///
     /// # Examples
@@ -49,10 +48,10 @@ impl<C: Codec> Communicator<C> {
         })
     }
 
-    /// Parts all ranks into groups, one for each color; `None` where this rank gave none.
+    /// Splits all ranks into groups, one for each color. Returns `None` if this rank gave no color.
     ///
-    /// Collective over all ranks. Within a group ranks are ordered by `key`, and by their rank here where
-    /// keys are equal, as in MPI.
+    /// Collective over all ranks. Within a group, ranks are ordered by `key`, and by their rank here if keys are equal,
+    /// as in MPI.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ use crate::{
     pieces::Pieces,
 };
 
-/// What a rank can hand in to a call.
+/// The input of a rank in a call.
 ///
 /// | input | what the others get |
 /// |---|---|
@@ -23,13 +23,13 @@ use crate::{
 /// | [`Bytes`], or [`Pieces`] for slices, vectors and several of them | a [`Payload`] |
 /// | [`Stream`] | a [`Payload`] of all that it reads |
 ///
-/// All ranks hand in the same type. Nobody else can implement this.
+/// All ranks hand in the same type. Other crates cannot implement this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be handed in",
     note = "hand in `&value` with a type that is `Serialize` and `DeserializeOwned`, or bytes as `Bytes`, `Pieces` or `Stream`"
 )]
 pub trait Input: sealed::Sealed {
-    /// What it is on the ranks that receive it.
+    /// The type that receiving ranks get.
     type Output;
 
     /// The payload.
@@ -39,7 +39,7 @@ pub trait Input: sealed::Sealed {
     where
         Self: 's;
 
-    /// What turns a payload into the output.
+    /// Returns the function that turns a payload into the output.
     #[doc(hidden)]
     #[expect(private_interfaces, reason = "nobody else calls it")]
     fn taking(codec: &impl Codec) -> Take<Self::Output>;
@@ -62,8 +62,8 @@ mod sealed {
 
 /// The bytes that a reader yields, up to its end, as the input of a call.
 ///
-/// They are not held in memory: where they do not travel as a file, what does not fit into a few megabytes waits in a nameless file in
-/// `/tmp` until it is read. An error of the reader is [`Error::PeerFailed`](crate::Error::PeerFailed) on all ranks.
+/// The bytes are not held in memory: unless they travel as a file, all but a few megabytes wait in a nameless file in
+/// `/tmp` until they are read. An error of the reader is [`Error::PeerFailed`](crate::Error::PeerFailed) on all ranks.
 ///
 /// ```
 /// use fsgather::{Communicator, Stream};
@@ -76,7 +76,7 @@ mod sealed {
 pub struct Stream<'a>(&'a mut dyn Read);
 
 impl<'a> Stream<'a> {
-    /// Returns the input of what `source` reads.
+    /// Returns an input of the bytes that `source` yields.
     pub fn new(source: &'a mut dyn Read) -> Self {
         Self(source)
     }

@@ -10,12 +10,12 @@ use fsgather_core::Error;
 
 use fsgather_config::error_file;
 
-/// Runs a program, and ends it as the command line ends: for an [`Error`] of this library with the sentence that
-/// names the rank concerned on standard error, and with [the code of its kind](crate::ErrorKind::exit_code).
+/// Runs a program, and ends it as the command line ends: for an [`Error`] of this library, prints the sentence that
+/// names the rank concerned to standard error, and returns [the code of its kind](crate::ErrorKind::exit_code).
 ///
-/// Errors of others end with code 1. An error of this library counts wherever it lies in the chain of sources.
-/// What is printed is the error and its sources, never a dump of fields. `fsgather run` names the rank with it, if that
-/// was the first to fail.
+/// Other errors end with code 1. An error of this library is found anywhere in the chain of sources. The output is the
+/// error and its sources, never a dump of fields. `fsgather run` adds the name of the rank, if it was the first to
+/// fail.
 ///
 /// ```
 /// use std::{error::Error, process::ExitCode};
@@ -45,14 +45,14 @@ where
                 Some(ours) => error_file::record(ours),
                 None => error_file::record_own(&text),
             }
-            // Where nobody hears it the code is left.
+            // If standard error is closed, the exit code still reports the failure.
             let _ = writeln!(io::stderr(), "Error: {text}");
             ExitCode::from(ours.map_or(1, Error::exit_code))
         }
     }
 }
 
-/// What to say at the end, and the error of this library that is in it.
+/// Returns the final message, and the error of this library that it contains.
 fn ending<'a>(error: &'a (dyn StdError + 'static)) -> (String, Option<&'a Error>) {
     let mut text = error.to_string();
     let mut ours = None;

@@ -8,10 +8,11 @@ use fsgather_core::{Call, Error, Operation, Site};
 /// Longer than any job, and short enough for clocks.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// How long a tag may be, in bytes: it travels with every call, and messages may name thousands.
+/// Maximum length of a tag, in bytes: it travels with every call, and messages may name thousands.
 const LONGEST_TAG: usize = 256;
 
-/// How the calls of a [handle](crate::Communicator::with) are made. What is not set is as the communicator has it.
+/// The options of the calls of a [handle](crate::Communicator::with). Options that are not set are those of the
+/// communicator.
 ///
 /// ```
 /// use std::time::Duration;
@@ -54,16 +55,16 @@ impl Options {
         self
     }
 
-    /// Sets how long nothing may move before a call fails, also while payloads are read. While ranks are waited for, the longest
-    /// time-out of those who have come counts.
+    /// Sets the time without any progress after which a call fails, also while payloads are read. While the call waits
+    /// for ranks, the longest time-out of the ranks that have arrived counts.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sets the most bytes that the payload of each rank may have. The bound is compared between ranks, and every payload with it,
-    /// before any data moves: a larger one is [`Error::TooLarge`] on all ranks, which names the rank and its size; the communicator stays
-    /// usable. Calls without payloads ignore it.
+    /// Sets the maximum number of bytes in the payload of each rank. Ranks compare the bound, and each payload with it,
+    /// before any data moves. A larger payload is [`Error::TooLarge`] on all ranks, which names the rank and its size;
+    /// the communicator stays usable. Calls without payloads ignore the bound.
     ///
     /// ```
     /// use fsgather::{Communicator, Error, Options};
@@ -79,8 +80,9 @@ impl Options {
         self
     }
 
-    /// Sets what the calls are for, in 1 to 256 bytes. Messages name it. Ranks that call at one line with different tags, such as those
-    /// that walk maps in different orders, get [`Error::Desync`] with both instead of each other's data.
+    /// Sets the purpose of the calls, in 1 to 256 bytes. Messages name it. Ranks that call at one line with different
+    /// tags, such as those that walk maps in different orders, get [`Error::Desync`] with both instead of each other's
+    /// data.
     ///
     /// ```
     /// use fsgather::{Communicator, Options};
@@ -97,7 +99,8 @@ impl Options {
         self
     }
 
-    /// Sets what messages call the place of the calls, such as `eval.py:12`; else it is their place in the sources.
+    /// Sets the name of the place of the calls in messages, such as `eval.py:12`; by default it is their place in the
+    /// sources.
     pub fn site(self, name: impl AsRef<str>) -> Self {
         self.at(Site::named(name.as_ref()))
     }
@@ -108,7 +111,7 @@ impl Options {
         self
     }
 
-    /// These options where they are set, else those of `base`.
+    /// Returns these options, with those of `base` where these are not set.
     pub(crate) fn over(self, base: &Self) -> Self {
         Self {
             transport: self.transport.or(base.transport),
@@ -120,7 +123,7 @@ impl Options {
         }
     }
 
-    /// Those of the options that a group inherits: where its payloads go, and how long it waits.
+    /// Returns the options that a group inherits: transport, directory and time-out.
     pub(crate) fn of_groups(&self) -> Self {
         Self {
             transport: self.transport,
@@ -130,7 +133,7 @@ impl Options {
         }
     }
 
-    /// A call of `operation` that is made so, at `site`; an error if the options are plainly wrong.
+    /// Returns a call of `operation` with these options, at `site`. Fails if the options are plainly wrong.
     pub(crate) fn call(&self, operation: Operation, site: Site) -> Result<Call, Error> {
         if self.timeout == Some(Duration::ZERO) {
             return Err(Error::config(

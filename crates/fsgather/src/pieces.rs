@@ -10,13 +10,13 @@ use crate::{
 
 /// The bytes that a rank hands over in a call: a slice, [`Bytes`], or several of these.
 ///
-/// Slices are borrowed for the call, and copied where they have to be kept longer; [`Bytes`] are never
-/// copied. What a root hands over in its own gather goes nowhere: [`Bytes`] are kept as they are, and of the rest
-/// up to 8 MiB are copied rather than written to a file. Several pieces are handed over without being joined where they go to a file: recipients get one
-/// [`Payload`](crate::Payload) of all pieces one after the other, and on its way nothing is copied but what is left of
-/// a piece when whole mebibytes have been taken from it. A payload that rides on the control messages is
-/// joined in them; one that goes from memory to memory is joined first if it has more than one piece that is
-/// not empty, and kept as it is if not.
+/// Slices are borrowed for the call, and copied if they must be kept longer; [`Bytes`] are never copied. The payload of
+/// a root in its own gather is not sent: [`Bytes`] are kept as they are, and up to 8 MiB of other pieces are copied
+/// rather than written to a file. Several pieces that go to a file are not joined: recipients get one
+/// [`Payload`](crate::Payload) of all pieces one after the other, and only the rest of a piece after its whole
+/// mebibytes is copied on the way. A payload that travels with the control messages is joined in them. A payload that
+/// goes from memory to memory is joined first if it has more than one piece that is not empty, and otherwise kept as it
+/// is.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -27,7 +27,7 @@ use crate::{
 /// assert_eq!(&*all[0], b"a slice");
 ///
 /// let head = Bytes::from_static(b"shape 2,2;");
-/// let values = Bytes::from(vec![0; 16]); // or Bytes::from_owner(whatever keeps them)
+/// let values = Bytes::from(vec![0; 16]); // or Bytes::from_owner(their owner)
 /// let all = communicator.all_gather(Pieces::new(128, vec![head, values]))?;
 /// assert!(all[0].starts_with(b"shape 2,2;"));
 /// assert_eq!(all[0].len(), 26);
@@ -37,7 +37,7 @@ use crate::{
 pub struct Pieces<'a> {
     encoding: Encoding,
     content: Content<'a>,
-    /// How many of the first bytes do not count against a bound.
+    /// The number of leading bytes that do not count against a bound.
     uncounted: u64,
 }
 
@@ -51,14 +51,14 @@ enum Content<'a> {
 }
 
 impl Pieces<'_> {
-    /// The encoding of what the Python package hands over: values of Python, by its own codec.
+    /// The encoding of payloads of the Python package: values of Python, by its own codec.
     #[doc(hidden)]
     pub const PYTHON: u8 = 32;
 
     /// A payload of these pieces, in this order.
     ///
-    /// `encoding` says in the header of a payload's file how its bytes are to be understood, for those who
-    /// find it there; ranks do not compare it. Programs use 128 to 191, as a
+    /// `encoding` is the number in the header of a payload's file that says how its bytes must be read, for programs
+    /// that find the file; ranks do not compare it. Programs use 128 to 191, as a
     /// [`Codec`](crate::codec::Codec::number) of theirs does; 32 to 63 are for packages in other languages.
     #[must_use]
     pub const fn new(encoding: u8, pieces: Vec<Bytes>) -> Self {
@@ -69,8 +69,8 @@ impl Pieces<'_> {
         }
     }
 
-    /// The same payload, of which the first `bytes` are not the program's own, as a header is: a
-    /// [bound](crate::Options::bound) does not count them, nor does the error that names it.
+    /// Returns the same payload, with the first `bytes` not counted as the program's own, as for a header: neither a
+    /// [bound](crate::Options::bound) nor the error that names it counts them.
     ///
     /// ```
     /// use bytes::Bytes;
@@ -93,10 +93,10 @@ impl Pieces<'_> {
         self
     }
 
-    /// No payload at all: the call for which there should have been one fails on all ranks with
-    /// [`Error::PeerFailed`](crate::Error::PeerFailed), which names this rank and gives the reason.
+    /// Returns no payload at all: its call fails on all ranks with [`Error::PeerFailed`](crate::Error::PeerFailed),
+    /// which names this rank and gives the reason.
     ///
-    /// For a value that cannot be turned into bytes: nobody is left waiting, and all ranks hear the same.
+    /// For a value that cannot be turned into bytes: no rank is left waiting, and all ranks get the same error.
     ///
     /// ```
     /// use fsgather::{Communicator, Pieces};

@@ -1,4 +1,4 @@
-//! The collective calls: barrier, broadcast, gather, all-gather, and those that go on in the background.
+//! The collective calls: barrier, broadcast, gather, all-gather, and those that continue in the background.
 
 use std::panic::Location;
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl<C: Codec> Communicator<C> {
-    /// Waits until every rank has come here.
+    /// Waits until every rank has made this call.
     ///
     /// # Errors
     ///
@@ -30,12 +30,12 @@ impl<C: Codec> Communicator<C> {
         step_aside(|| self.inner.pass(call))
     }
 
-    /// Hands what `root` hands in to every rank. The inputs of other ranks are not looked at.
+    /// Sends the input of `root` to every rank. The inputs of other ranks are ignored.
     ///
     /// # Errors
     ///
-    /// Those of [`barrier`](Self::barrier), [`Error::Config`] when `root` is no rank,
-    /// and what [`all_gather`](Self::all_gather) adds.
+    /// Those of [`barrier`](Self::barrier); [`Error::Config`] if `root` is not a rank of the group; those that
+    /// [`all_gather`](Self::all_gather) adds.
     #[track_caller]
     pub fn broadcast<I: Input>(&self, input: I, root: impl Into<Rank>) -> Result<I::Output, Error> {
         let root = root.into();
@@ -49,14 +49,14 @@ impl<C: Codec> Communicator<C> {
         })
     }
 
-    /// Gathers what everybody hands in on every rank, in rank order; always one for each rank.
+    /// Gathers the inputs of all ranks on every rank, in rank order; the result always has one entry for each rank.
     ///
-    /// Small inputs travel with the control messages. Larger ones go through files of the shared
-    /// directory, or over connections between the ranks where there is none.
+    /// Small inputs travel with the control messages. Larger ones go through files of the shared directory, or over
+    /// connections between the ranks if there is no such directory.
     ///
-    /// A [`Payload`](crate::Payload) is mapped from the file it came in where that is safe, so that ranks of one host
-    /// share one copy, and read into memory elsewhere. What this rank has handed in as
-    /// [`Bytes`](bytes::Bytes) is a part of the result as it is, without a copy.
+    /// A [`Payload`](crate::Payload) is mapped from its file if that is safe, so that ranks of one host share one copy;
+    /// otherwise it is read into memory. Input that this rank hands in as [`Bytes`](bytes::Bytes) is a part of the
+    /// result as it is, without a copy.
     ///
     /// # Errors
     ///
@@ -92,16 +92,17 @@ impl<C: Codec> Communicator<C> {
         })
     }
 
-    /// Gathers what everybody hands in on `root`, which reads one rank at a time; the others get `None`.
+    /// Gathers the inputs of all ranks on `root`, which reads one rank at a time; the others get `None`.
     ///
-    /// The other ranks return as soon as everybody has handed in. Where payloads go from memory to memory slices are copied, so that this
-    /// rank can go on; [`Bytes`](bytes::Bytes) are kept until the root has read them, without a copy. The root can read payloads as
-    /// streams: [`Parts::into_readers`](crate::parts::Parts::into_readers).
+    /// The other ranks return as soon as all ranks have handed in their inputs. If payloads go from memory to memory,
+    /// slices are copied, so that this rank can continue; [`Bytes`](bytes::Bytes) are kept until the root has read
+    /// them, without a copy. The root can read payloads as streams:
+    /// [`Parts::into_readers`](crate::parts::Parts::into_readers).
     ///
     /// # Errors
     ///
-    /// Those of [`all_gather`](Self::all_gather), and [`Error::Config`] when `root` is no rank. What goes
-    /// wrong while reading is an item of the iteration on the root.
+    /// Those of [`all_gather`](Self::all_gather), and [`Error::Config`] if `root` is not a rank of the group. On the
+    /// root, an error of reading is an item of the iteration.
     ///
     /// # Examples
     ///
@@ -109,7 +110,7 @@ impl<C: Codec> Communicator<C> {
     /// use bytes::Bytes;
     ///
     /// let communicator = fsgather::Communicator::solo();
-    /// let features = Bytes::from(vec![7; 1 << 20]); // or Bytes::from_owner(whatever keeps them)
+    /// let features = Bytes::from(vec![7; 1 << 20]); // or Bytes::from_owner(their owner)
     /// for part in communicator.gather(features.clone(), 0)?.into_iter().flatten() {
     ///     let (_rank, payload) = part?;
     ///     assert_eq!(*payload, features);
@@ -130,15 +131,15 @@ impl<C: Codec> Communicator<C> {
         })
     }
 
-    /// Starts an [`all_gather`](Self::all_gather) whose result is asked for later.
+    /// Starts an [`all_gather`](Self::all_gather) whose result is requested later.
     ///
-    /// When it returns, this rank's input has been encoded, published and announced: it may change, and the
-    /// others do not wait for this rank any more. Where ranks have neither a shared directory nor
-    /// connections to each other, large inputs make it wait for the others.
+    /// When it returns, this rank's input has been encoded, published and announced: the input may change, and the
+    /// other ranks no longer wait for this rank. If ranks have neither a shared directory nor connections to each
+    /// other, large inputs make it wait for the others.
     ///
     /// # Errors
     ///
-    /// What goes wrong with this rank's input; everything else [`Pending::wait`] tells.
+    /// Errors of this rank's input. [`Pending::wait`] returns all other errors.
     #[track_caller]
     pub fn start_all_gather<I>(&self, input: I) -> Result<Pending<Vec<I::Output>>, Error>
     where
@@ -154,11 +155,12 @@ impl<C: Codec> Communicator<C> {
         )
     }
 
-    /// Starts a [`gather`](Self::gather) whose result is asked for later.
+    /// Starts a [`gather`](Self::gather) whose result is requested later.
     ///
     /// # Errors
     ///
-    /// Those of [`start_all_gather`](Self::start_all_gather), and [`Error::Config`] when `root` is no rank.
+    /// Those of [`start_all_gather`](Self::start_all_gather), and [`Error::Config`] if `root` is not a rank of the
+    /// group.
     #[track_caller]
     pub fn start_gather<I>(
         &self,
@@ -180,8 +182,8 @@ impl<C: Codec> Communicator<C> {
 }
 
 impl<C> Communicator<C> {
-    /// A call of `operation` through this handle, from `location` if nothing else is set; an error if its options are plainly
-    /// wrong.
+    /// Returns a call of `operation` through this handle, from `location` if no other place is set. Fails if its
+    /// options are plainly wrong.
     pub(crate) fn made(
         &self,
         operation: Operation,
@@ -190,7 +192,7 @@ impl<C> Communicator<C> {
         self.options.call(operation, self.place(location))
     }
 
-    /// The same for a call that has no payload which could be bounded.
+    /// Like [`made`](Self::made), for a call without a payload that could be bounded.
     pub(crate) fn unbounded(
         &self,
         operation: Operation,
@@ -202,7 +204,7 @@ impl<C> Communicator<C> {
         })
     }
 
-    /// The same for a call with a root.
+    /// Like [`made`](Self::made), for a call with a root.
     fn rooted(
         &self,
         operation: Operation,
@@ -213,7 +215,7 @@ impl<C> Communicator<C> {
         Ok(self.made(operation, location)?.with_root(root))
     }
 
-    /// Makes a call, and reads what it brings.
+    /// Makes a call, and reads its result.
     fn make<'b, R>(
         &self,
         call: Call,
@@ -227,7 +229,7 @@ impl<C> Communicator<C> {
         })
     }
 
-    /// Starts a call, which reads what it brings when it is asked for.
+    /// Starts a call, which reads its result when that is requested.
     fn start<R>(
         &self,
         call: Call,

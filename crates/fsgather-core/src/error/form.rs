@@ -1,6 +1,6 @@
 //! The form of errors in messages: `#[serde(with = "fsgather_core::error_form")]`.
 //!
-//! [`Error`] itself has no such form, so that programs do not come to depend on it.
+//! [`Error`] itself has no such form, so that programs do not depend on it.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -95,7 +95,7 @@ pub fn serialize<S: Serializer>(error: &Error, serializer: S) -> Result<S::Ok, S
 ///
 /// # Errors
 ///
-/// When there is none.
+/// If the input is not an error.
 pub fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<Error, D::Error> {
     ErrorForm::deserialize(source)
 }
@@ -123,7 +123,7 @@ pub mod optional {
     ///
     /// # Errors
     ///
-    /// When there is something else.
+    /// If the input is neither.
     pub fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Error>, D::Error> {
         let sent = Option::<SentError>::deserialize(source)?;
         Ok(sent.map(|SentError(error)| error))
@@ -134,7 +134,7 @@ pub mod optional {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentError(#[serde(with = "self")] pub Error);
 
-/// Paths travel as text: a name that is not UTF-8 must not keep an error from being told.
+/// Paths travel as text: a name that is not UTF-8 must not prevent an error from being reported.
 mod lossy_path {
     use std::path::{Path, PathBuf};
 

@@ -2,7 +2,7 @@
 
 use crate::Error;
 
-/// The kinds of [`Error`], without what each of them says.
+/// The kinds of [`Error`], without their fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -29,12 +29,12 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The code with which a process ends for such an error: the command line, and a Rust program by
+    /// The exit code of a process for such an error: that of the command line, and of a Rust program by
     /// `fsgather::main`. It is the same on every rank that returns the same error.
     #[must_use]
     pub const fn exit_code(self) -> u8 {
         match self {
-            // A payload above the program's own bound is no fault of set-up or storage.
+            // A payload above the program's own bound is not a failure of set-up or storage.
             Self::TooLarge => 1,
             Self::Config => 2,
             Self::Timeout => 10,
@@ -48,7 +48,7 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// What kind of failure this is; of [`Error::Poisoned`] that of the earlier failure.
+    /// Returns the kind of this failure; for [`Error::Poisoned`] that of the earlier failure.
     ///
     /// ```
     /// # use fsgather_core as fsgather;
@@ -75,19 +75,19 @@ impl Error {
         }
     }
 
-    /// The code with which a process ends for this error, as `docs/reference/errors.md` lists them.
+    /// Returns the exit code of a process for this error, as `docs/reference/errors.md` lists them.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         self.kind().exit_code()
     }
 
-    /// Whether nothing moved for as long as the time-out allows.
+    /// Returns true if nothing moved for as long as the time-out allows.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.kind() == ErrorKind::Timeout
     }
 
-    /// Whether another rank was lost, has failed or has left.
+    /// Returns true if another rank was lost, has failed or has left.
     #[must_use]
     pub fn is_peer_failed(&self) -> bool {
         self.kind() == ErrorKind::PeerFailed

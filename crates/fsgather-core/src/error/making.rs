@@ -20,7 +20,7 @@ impl Error {
         Self::config("this communicator is closed")
     }
 
-    /// A rank that could not go on with what it did.
+    /// A rank that could not continue its work.
     #[must_use]
     pub const fn peer_failed(peer: Peer, activity: Activity, failure: PeerFailure) -> Self {
         Self::PeerFailed {
@@ -30,7 +30,7 @@ impl Error {
         }
     }
 
-    /// A rank's own failure, in its words.
+    /// A failure that a rank reported itself.
     #[must_use]
     pub fn raised(peer: Peer, activity: Activity, message: impl Into<String>) -> Self {
         let message = message.into();
@@ -71,7 +71,8 @@ impl Error {
         }
     }
 
-    /// A wait for `missing` ranks that has taken too long; `stacks` says what they did, `hint` what gives more time.
+    /// A wait for `missing` ranks that has taken too long; `stacks` has their activities, `hint` the setting that gives
+    /// more time.
     #[must_use]
     pub fn timed_out(
         during: impl Into<String>,

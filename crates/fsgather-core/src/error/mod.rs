@@ -21,7 +21,7 @@ mod making;
 
 pub use kind::ErrorKind;
 
-/// How long a text of an error may be, in bytes. Errors travel in one message.
+/// Maximum length of each text of an error, in bytes. An error travels in one message.
 const LONGEST_TEXT: usize = 64 << 10;
 
 /// The reason why a collective call, or the meeting before it, failed.
@@ -40,7 +40,7 @@ pub enum Error {
     #[error("{message}")]
     #[non_exhaustive]
     Config {
-        /// What is wrong and how to mend it.
+        /// The mistake, and its remedy.
         message: String,
     },
 
@@ -48,13 +48,13 @@ pub enum Error {
     #[error("ranks could not meet: {message}")]
     #[non_exhaustive]
     Rendezvous {
-        /// What was tried and what came of it.
+        /// The attempts, and their outcome.
         message: String,
-        /// The rank to which there was no way, where that had joined already.
+        /// The rank that could not be reached, if it had joined already.
         unreached: Option<Rank>,
     },
 
-    /// Nothing moved for as long as the time-out allows. `missing` names everybody we waited for.
+    /// Nothing moved for as long as the time-out allows. `missing` names all ranks that were waited for.
     #[error(
         "timed out after {} without progress in {during}: waiting for {}; {hint}{stacks}",
         duration_text(*.timeout),
@@ -68,9 +68,9 @@ pub enum Error {
         timeout: Duration,
         /// All ranks that were waited for.
         missing: Vec<Missing>,
-        /// Which setting gives more time.
+        /// The setting that gives more time.
         hint: String,
-        /// What those ranks were doing, of those that it is known of.
+        /// The last known activity of those ranks.
         stacks: RollCall,
     },
 
@@ -78,11 +78,11 @@ pub enum Error {
     #[error("{peer} {failure}{}", meanwhile(.failure, .activity))]
     #[non_exhaustive]
     PeerFailed {
-        /// Who.
+        /// The rank that failed.
         peer: Peer,
-        /// What it was last known to be doing.
+        /// Its last known activity.
         activity: Activity,
-        /// What happened to it.
+        /// The kind of failure.
         failure: PeerFailure,
     },
 
@@ -94,17 +94,17 @@ pub enum Error {
     Desync {
         /// The number of the call; see [`Call::number`](crate::Call::number).
         number: u64,
-        /// In what the calls differ.
+        /// The first difference between the calls.
         difference: String,
-        /// One rank,
+        /// One of the two ranks.
         one: Box<Peer>,
-        /// and what it called, and where in its program.
+        /// The call of that rank, and its place in the program.
         one_call: String,
-        /// The other rank,
+        /// The other rank.
         other: Box<Peer>,
-        /// and what it called, and where in its program.
+        /// The call of the other rank, and its place in the program.
         other_call: String,
-        /// What these and others that wait in the call were called from, of those that it is known of.
+        /// The stacks of these ranks and of others that wait in the call, as far as they are known.
         stacks: Box<RollCall>,
     },
 
@@ -114,13 +114,13 @@ pub enum Error {
     Storage {
         /// The file or directory.
         path: PathBuf,
-        /// What was tried, as a verb: `write`, `make directory`.
+        /// The failed operation, as a verb: `write`, `make directory`.
         operation: String,
         /// The reason why it failed.
         cause: StorageCause,
         /// The rank that failed; absent before ranks have met.
         peer: Option<Box<Peer>>,
-        /// What that rank was doing.
+        /// The activity of that rank when the operation failed.
         activity: Option<Activity>,
     },
 
@@ -136,7 +136,7 @@ pub enum Error {
         directory: PathBuf,
         /// Hosts that do not see what the others see.
         hosts: Vec<String>,
-        /// How this was found out.
+        /// The evidence.
         reason: String,
     },
 
@@ -146,11 +146,11 @@ pub enum Error {
     Corrupt {
         /// The file, or `inline` for data that came over the control plane.
         path: PathBuf,
-        /// What was expected and what was found.
+        /// The expected data, and the data that was found.
         reason: String,
-        /// Who wrote it.
+        /// The rank that wrote the data.
         writer: Option<Peer>,
-        /// Who read it.
+        /// The rank that read the data.
         reader: Option<Peer>,
     },
 
@@ -158,11 +158,11 @@ pub enum Error {
     #[error("the payload of {peer} needs {size} bytes, but the call allows {bound}")]
     #[non_exhaustive]
     TooLarge {
-        /// Whose payload.
+        /// The rank whose payload is too large.
         peer: Peer,
         /// Number of bytes that it needs.
         size: u64,
-        /// How many the call allows.
+        /// Maximum number of bytes that the call allows.
         bound: u64,
     },
 
@@ -172,11 +172,11 @@ pub enum Error {
     )]
     #[non_exhaustive]
     Incompatible {
-        /// What was read.
+        /// The thing whose version differs.
         what: String,
-        /// What this build understands.
+        /// The version that this build understands.
         ours: String,
-        /// What was found.
+        /// The version that was found.
         theirs: String,
     },
 
@@ -189,20 +189,20 @@ pub enum Error {
     },
 }
 
-/// What happened to a peer.
+/// The reason why a peer failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerFailure {
     /// The process or its host is gone.
     #[error("was lost ({how})")]
     Lost {
-        /// How that was noticed.
+        /// The evidence of the loss.
         how: String,
     },
     /// The rank itself reported a failure.
     #[error("failed ({message})")]
     Raised {
-        /// What it said.
+        /// The error that the rank reported.
         message: String,
     },
     /// The rank had left the communicator in good order.
@@ -211,19 +211,18 @@ pub enum PeerFailure {
         /// The call that it did not make, and the ranks that were in that call, as far as they are known.
         before: Option<String>,
     },
-    /// Rank 0 is gone, and whether the call succeeded elsewhere is not known.
+    /// Rank 0 is gone, and it is unknown if the call succeeded elsewhere.
     #[error("was lost ({how}), so the outcome of the call is unknown")]
     OutcomeUnknown {
-        /// How that was noticed.
+        /// The evidence of the loss.
         how: String,
     },
-    /// The rank could not go on because the link between it and another rank broke, which rank 0 still
-    /// reaches.
+    /// The rank could not continue because its link to another rank broke. Rank 0 still reaches the other rank.
     #[error("lost its link to {other} ({how})")]
     LinkLost {
         /// The rank at the other end.
         other: Peer,
-        /// How that was noticed.
+        /// The evidence of the broken link.
         how: String,
     },
 }
@@ -233,7 +232,7 @@ pub enum PeerFailure {
 pub struct StorageCause {
     /// The operating system's error number, if it gave one.
     pub os_code: Option<i32>,
-    /// What it means.
+    /// The meaning of the error number.
     pub message: String,
 }
 
@@ -241,7 +240,7 @@ impl PeerFailure {
     /// A rank that has left in good order, without a call that it did not make.
     pub const DEPARTED: Self = Self::Departed { before: None };
 
-    /// Whether the rank had left in good order.
+    /// Returns true if the rank had left in good order.
     #[must_use]
     pub const fn is_departure(&self) -> bool {
         matches!(self, Self::Departed { .. })
@@ -262,7 +261,7 @@ impl StorageCause {
 impl From<&io::Error> for StorageCause {
     fn from(error: &io::Error) -> Self {
         Self {
-            // Files that this process may not make so large are refused before the system is asked.
+            // A file larger than this process may make is refused before the system is asked.
             os_code: error.raw_os_error().or_else(|| {
                 (error.kind() == io::ErrorKind::FileTooLarge).then_some(Errno::FBIG.raw_os_error())
             }),
@@ -278,7 +277,8 @@ impl fmt::Display for StorageCause {
 }
 
 impl Error {
-    /// The same error with rank and activity filled in where they belong and are not known yet.
+    /// Returns the same error, with rank and activity filled in if the error has such fields and they are not known
+    /// yet.
     #[doc(hidden)]
     #[must_use]
     pub fn raised_by(mut self, who: &Peer, doing: Activity) -> Self {
@@ -300,8 +300,8 @@ impl Error {
         self
     }
 
-    /// The rank that the error is about, if it is about one: that was lost or failed, could not read or write a file, or has handed in too
-    /// much. An error that an earlier one has caused is about the same rank.
+    /// Returns the rank that the error is about, if any: the rank that was lost or failed, could not read or write a
+    /// file, or handed in too much. An error that an earlier one caused is about the same rank.
     ///
     /// ```
     /// # use fsgather_core as fsgather;
@@ -319,7 +319,8 @@ impl Error {
         }
     }
 
-    /// All ranks that the error is about: that of [`peer`](Self::peer), those that were waited for in vain, or both whose calls differ.
+    /// Returns all ranks that the error is about: the rank of [`peer`](Self::peer), the ranks that were waited for in
+    /// vain, or the two ranks whose calls differ.
     #[must_use]
     pub fn ranks(&self) -> Vec<Rank> {
         match self.root_cause() {
@@ -329,10 +330,10 @@ impl Error {
         }
     }
 
-    /// Those on whom `teller` puts the blame, by this error: other ranks that it has lost, could not reach or
-    /// waited for in vain. Nobody where it speaks for itself.
+    /// Returns the other ranks that `teller` blames by this error: ranks that it lost, could not reach or waited for in
+    /// vain. The list is empty if `teller` reports its own failure.
     ///
-    /// What a rank says of others is hearsay; what they say of themselves is more to the point.
+    /// Reports of a rank about other ranks are less reliable than the reports of those ranks about themselves.
     #[doc(hidden)]
     #[must_use]
     pub fn blamed_by(&self, teller: Rank) -> Vec<Rank> {
@@ -350,7 +351,7 @@ impl Error {
         blamed
     }
 
-    /// The failure that made everything after it fail: itself, unless it is [`Error::Poisoned`].
+    /// Returns the first failure, which caused all others: the error itself, unless it is [`Error::Poisoned`].
     #[must_use]
     pub fn root_cause(&self) -> &Self {
         match self {
@@ -359,7 +360,7 @@ impl Error {
         }
     }
 
-    /// The same error with texts that fit into a message: longer ones are cut, and say so.
+    /// Returns the same error with texts that fit into a message. Longer texts are cut, and marked as cut.
     #[doc(hidden)]
     #[must_use]
     pub fn cut_to_size(mut self) -> Self {
@@ -378,7 +379,7 @@ impl Error {
                 *path = cut_text(&path.to_string_lossy(), LONGEST_TEXT).into();
             }
         };
-        // Of lists each entry gets its part, but enough to be of use.
+        // Each entry of a list gets its part, but enough to be of use.
         let part = |entries: usize| (LONGEST_TEXT / entries.max(1)).max(256);
         match self {
             Self::Config { message } | Self::Rendezvous { message, .. } => cut(message),
@@ -447,7 +448,7 @@ impl Error {
         }
     }
 
-    /// What later calls return after this error: [`Error::Poisoned`] around its root cause.
+    /// Returns the error of later calls: [`Error::Poisoned`] around the root cause of this error.
     #[doc(hidden)]
     #[must_use]
     pub fn poisoned(&self) -> Self {
@@ -456,7 +457,8 @@ impl Error {
         }
     }
 
-    /// Whether the calls before the failure help to explain it: a rank was lost, did not arrive in time, or made another call.
+    /// Returns true if the calls before the failure help to explain it: a rank was lost, did not arrive in time, or
+    /// made another call.
     ///
     /// All other errors name their cause.
     #[doc(hidden)]
@@ -474,11 +476,11 @@ impl Error {
         }
     }
 
-    /// Whether starting the job again, unchanged, may succeed.
+    /// Returns true if starting the job again, unchanged, may succeed.
     ///
-    /// True for lost peers, time-outs and failed meetings; false where a rank of the program has raised an error or left
-    /// too early, for wrong settings, ranks in different calls, incompatible builds and corrupt data, and for storage
-    /// errors unless space was short.
+    /// It is true for lost peers, time-outs and failed meetings. It is false if a rank of the program raised an error
+    /// or left too early, for wrong settings, ranks in different calls, incompatible builds and corrupt data. For
+    /// storage errors it is true only if space was short.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -491,7 +493,7 @@ impl Error {
                 PeerFailure::Raised { .. } | PeerFailure::Departed { .. } => false,
             },
             Self::Storage { cause, .. } => {
-                // ENOSPC and EDQUOT: somebody may have made room by then.
+                // ENOSPC and EDQUOT: there may be free space by then.
                 matches!(cause.os_code, Some(28 | 122))
             }
             Self::Poisoned { cause } => cause.is_transient(),
@@ -510,7 +512,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Returns what a rank was doing when it failed. A rank that has left had finished its last call.
+/// Returns the activity of a rank when it failed. A rank that left had finished its last call.
 fn meanwhile(failure: &PeerFailure, activity: &Activity) -> String {
     match (failure, &activity.call) {
         (PeerFailure::Departed { .. }, Some(call)) if call.operation.prepares() => {
@@ -541,7 +543,8 @@ fn from_to(writer: Option<&Peer>, reader: Option<&Peer>) -> String {
     writer.unwrap_or_default() + &reader.unwrap_or_default()
 }
 
-/// A path as it stands in a sentence: whoever may make files may call them anything.
+/// Returns a path as it appears in a sentence. Its name may contain any characters, because any user may have made the
+/// file.
 fn in_line(path: &Path) -> String {
     plain_line(&path.to_string_lossy()).into_owned()
 }
