@@ -1,4 +1,4 @@
-//! Many things of which several are alike, said as one line for each kind: [`Alike`].
+//! Groups rows that are alike and shows each group as one line: [`Alike`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,38 +12,38 @@ use crate::{
     table::{Cell, Narrowing, Side, TableStyle, TextTable, plain},
 };
 
-/// So many things are told one by one, whatever they have in common.
+/// Up to this number, all rows are shown one by one.
 const FEW: usize = 12;
 
-/// Of more, so many that are alike are told one by one.
+/// A group of up to this number of rows is shown one by one, even among many.
 const SEVERAL: usize = 5;
 
-/// One of many things.
+/// One row.
 #[derive(Debug)]
 pub(crate) struct One<'a> {
-    /// What happens to it, where that is told.
+    /// The action on the row, if actions are shown.
     pub(crate) fate: Option<&'static str>,
-    /// What it is, in a word or three, and in which colour that is said.
+    /// The kind of the row, in one to three words, and the colour of these words.
     pub(crate) what: &'a str,
     pub(crate) hue: Option<Hue>,
-    /// What it has in common with others.
+    /// The text that it shares with others.
     pub(crate) gist: &'a str,
-    /// Where its owner is, where that is known.
+    /// The host of its owner, if known.
     pub(crate) host: Option<&'a str>,
-    /// How old it is, where that is told,
+    /// Its age, if ages are shown.
     pub(crate) age: Option<Duration>,
-    /// and how large.
+    /// Its size.
     pub(crate) size: Size,
 }
 
-/// How large something is.
+/// The size of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// So many bytes.
+    /// A size in bytes.
     Of(u64),
-    /// That cannot be seen.
+    /// A size that cannot be read.
     Unknown,
-    /// That is not told.
+    /// A size that is not shown.
     Untold,
 }
 
@@ -53,14 +53,14 @@ impl<'a> One<'a> {
     }
 }
 
-/// What things that are alike have in common.
+/// The properties that rows of one group share.
 type AlikeKey<'a> = (Option<&'static str>, &'a str, &'a str);
 
-/// How many of many things are of each kind.
+/// Number of rows of each group.
 pub(crate) struct Counts<'a>(BTreeMap<AlikeKey<'a>, usize>);
 
 impl<'a> Counts<'a> {
-    /// Counts them, unless there are few, or all are asked for.
+    /// Counts the rows, unless there are few, or the caller asks for all of them.
     pub(crate) fn of<'b>(all: impl Iterator<Item = &'b One<'a>>, is_long: bool) -> Self
     where
         'a: 'b,
@@ -77,7 +77,7 @@ impl<'a> Counts<'a> {
         Self(counts)
     }
 
-    /// Whether it is one of so many that they are one line.
+    /// Returns true if the group of this row is large enough to be shown as one line.
     pub(crate) fn has_several(&self, one: &One<'_>) -> bool {
         let count = self.0.get(&one.kind());
         count.is_some_and(|count| *count > SEVERAL)
@@ -93,18 +93,18 @@ struct Group {
     count: u64,
     ages: Option<(Duration, Duration)>,
     bytes: u64,
-    /// How many of them have a size that is known, and how many one that is not.
+    /// Number of rows whose size is known, and of those whose size is not.
     sizes: (u64, u64),
 }
 
-/// Things that are alike, counted.
+/// Rows in groups, counted.
 #[derive(Default)]
 pub(crate) struct Alike {
     groups: Vec<Group>,
 }
 
 impl Alike {
-    /// Takes one more.
+    /// Adds one more row.
     pub(crate) fn add(&mut self, one: &One<'_>) {
         let is_like =
             |group: &Group| (group.fate, group.what.as_str(), group.gist.as_str()) == one.kind();
@@ -144,7 +144,7 @@ impl Alike {
         self.groups.is_empty()
     }
 
-    /// A line for each kind and one for what it has in common, in the order in which the first of each came.
+    /// Renders two lines for each group, the counts and the shared text, in the order of first appearance.
     pub(crate) fn text(&self, look: &TableStyle) -> String {
         let mut table = TextTable::new(&[
             ("PLAN", Side::Left),
@@ -192,7 +192,7 @@ impl Group {
         }
     }
 
-    /// On which hosts, in so many words as fit into a line.
+    /// Names the hosts of the group, as far as they fit into a line.
     fn places(&self) -> String {
         const NAMED: usize = 3;
         let named: Vec<&str> = self.hosts.iter().map(String::as_str).take(NAMED).collect();
@@ -204,7 +204,7 @@ impl Group {
     }
 }
 
-/// Two ages, each in its largest unit.
+/// Renders a range of ages, each in its largest unit.
 fn between((least, most): (Duration, Duration)) -> String {
     let largest = |age: Duration| {
         let text = duration_text(Duration::from_secs(age.as_secs()));

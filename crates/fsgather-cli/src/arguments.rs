@@ -1,7 +1,7 @@
 //! Parses the command line: [`Arguments`], one [`Verb`] each.
 //!
-//! A verb's own arguments live with the verb, as a `clap::Args` with examples in its
-//! `after_long_help`; here are only the list of verbs, and what the help of each ends with ([`command`]).
+//! The arguments of each verb are with the verb, as a `clap::Args` with examples in its `after_long_help`; this module has only the list of
+//! verbs, and the end of the help of each ([`command`]).
 
 use std::ffi::OsString;
 
@@ -75,12 +75,12 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// Whether `--json` has a meaning for it.
+    /// Returns true if `--json` has a meaning for it.
     const fn has_document(&self) -> bool {
         !matches!(self, Self::Completions(_) | Self::Manual(_))
     }
 
-    /// Whether it is done as a member of a world, where a signal may have to end it while it hangs.
+    /// Returns true if it runs as a member of a world, where a signal may have to end it while it hangs.
     pub(crate) const fn may_be_left_behind(&self) -> bool {
         matches!(
             self,
@@ -94,8 +94,7 @@ impl Verb {
     }
 }
 
-/// The whole command line as it is parsed: the help of each verb ends with the variables that it heeds, and with the
-/// exit codes.
+/// The complete command line as it is parsed: the help of each verb ends with the variables that it reads, and the exit codes.
 pub(crate) fn command() -> Command {
     let command = Arguments::command();
     let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set());
@@ -112,7 +111,7 @@ pub(crate) fn command() -> Command {
 }
 
 impl Arguments {
-    /// How much is to be said.
+    /// The verbosity that the options select.
     pub(crate) const fn loudness(&self) -> Loudness {
         match (self.quiet, self.verbose) {
             (true, _) => Loudness::Quiet,
@@ -122,15 +121,14 @@ impl Arguments {
         }
     }
 
-    /// Reads a command line, without the command's own name.
+    /// Parses a command line, without the command's own name.
     ///
     /// # Errors
     ///
-    /// The exit code, when there is nothing more to do: help was asked for and printed, or the
-    /// command line is wrong and the reason was printed.
+    /// Returns the exit code if nothing remains to be done: help was printed, or the command line is wrong and the reason was printed.
     pub(crate) fn read(words: &[OsString]) -> Result<Self, u8> {
         let name = OsString::from("fsgather");
-        // Help and refusals come before anything is known of the other words.
+        // Help and errors are printed before the other words are parsed.
         let command = || command().color(asked_colour(words));
         let words_given = words;
         let words = std::iter::once(&name).chain(words);
@@ -154,7 +152,7 @@ impl Arguments {
                 );
             }
             let refusal = refusal.format(&mut command());
-            // Nothing can be told when the stream for telling it is closed.
+            // A failure to print cannot be reported: the stream for it is the one that failed.
             let _ = refusal.print();
             if refusal.use_stderr() {
                 exit::USAGE
@@ -165,7 +163,7 @@ impl Arguments {
     }
 }
 
-/// The way to write `--concat FILE`, whose file follows an equals sign because it may be left out.
+/// A hint about `--concat FILE`: its file must follow an equals sign because it is optional.
 fn tip_for_concat(words: &[OsString]) -> Option<String> {
     let mut words = words.iter().skip_while(|word| *word != "--concat");
     let file = words

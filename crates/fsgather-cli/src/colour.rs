@@ -1,7 +1,7 @@
-//! Colours text on terminals: [`Hue`] says what for, [`Paint`] whether.
+//! Colours text on terminals: [`Hue`] is the meaning of a colour, [`Paint`] the choice to use colours.
 //!
-//! `--color` goes before everything. Else `NO_COLOR` and `TERM=dumb` mean none, `CLICOLOR_FORCE` means everywhere, and
-//! where nothing is said terminals alone have colours. JSON has none ever.
+//! `--color` takes precedence. Otherwise `NO_COLOR` and `TERM=dumb` turn colours off, `CLICOLOR_FORCE` turns them on everywhere, and by
+//! default only terminals have colours. JSON never has any.
 
 use std::io;
 
@@ -12,20 +12,20 @@ use fsgather::Rank;
 
 use crate::output::Stream;
 
-/// What a colour says.
+/// The meaning of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hue {
-    /// It is well.
+    /// All is well.
     Good,
-    /// It is over, or wants a look.
+    /// Stale, or worth a look.
     Stale,
-    /// Nothing is proved.
+    /// Not proved.
     Doubtful,
-    /// It is wrong.
+    /// Wrong.
     Bad,
-    /// It goes with something else.
+    /// Less important than its surroundings.
     Quiet,
-    /// Whose line it is.
+    /// The line of a rank.
     Of(Rank),
 }
 
@@ -50,7 +50,7 @@ impl Hue {
     }
 }
 
-/// Whether texts are coloured.
+/// True if texts are coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Paint(bool);
 
@@ -58,11 +58,11 @@ impl Paint {
     /// No colours.
     pub(crate) const NONE: Self = Self(false);
 
-    /// Colours, wherever it goes.
+    /// Colours on any output.
     #[cfg(test)]
     pub(crate) const ALL: Self = Self(true);
 
-    /// As it is to be on a stream.
+    /// The choice for a stream.
     pub(crate) fn of(stream: Stream) -> Self {
         let choice = match stream {
             Stream::Stdout => AutoStream::choice(&io::stdout()),
@@ -71,7 +71,7 @@ impl Paint {
         Self(choice != anstream::ColorChoice::Never)
     }
 
-    /// A text in a colour, if there are any.
+    /// A text in a colour, if colours are used.
     pub(crate) fn on(self, hue: Hue, text: &str) -> String {
         if self.0 && !text.is_empty() {
             let style = hue.style();
@@ -82,12 +82,12 @@ impl Paint {
     }
 }
 
-/// Whether terminals here understand more than letters: `TERM` names one, and it is not `dumb`.
+/// Returns true if the terminal understands control sequences: `TERM` names one, and it is not `dumb`.
 pub(crate) fn has_cursor() -> bool {
     anstyle_query::term_supports_color()
 }
 
-/// Notes what the command line says of colours, for this process.
+/// Sets the choice of the command line, for this process.
 pub(crate) fn choose(choice: ColorChoice) {
     let choice = match choice {
         ColorChoice::Auto => anstream::ColorChoice::Auto,

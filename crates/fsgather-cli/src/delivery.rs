@@ -1,4 +1,4 @@
-//! Writing what was received: files that appear whole, or one stream.
+//! Writes received data: to files that appear only when they are complete, or to one stream.
 
 use std::{
     fs::{self, File},
@@ -18,8 +18,7 @@ use crate::{
     output::{self, Stream},
 };
 
-/// A file that appears under its name when it is whole, and not at all before; or what is there and is no file, such as a
-/// device or a FIFO, which takes what comes.
+/// A file that appears under its name only when it is complete; or an existing device or FIFO, which receives bytes as they arrive.
 pub(crate) struct NewFile {
     path: PathBuf,
     force: bool,
@@ -32,7 +31,7 @@ enum DeliveryPlace {
 }
 
 impl NewFile {
-    /// Begins a file; its directory is made if need be.
+    /// Begins a file; its directory is created if necessary.
     pub(crate) fn begin(path: &Path, force: bool) -> Result<Self, Failure> {
         let place = if takes_what_comes(path) {
             DeliveryPlace::There(open_there(path).map_err(Failure::file("open", path))?)
@@ -53,7 +52,7 @@ impl NewFile {
         })
     }
 
-    /// Adds to it.
+    /// Appends bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let written = match &mut self.place {
             DeliveryPlace::Staged(staged) => staged.write_all(bytes),
@@ -62,7 +61,7 @@ impl NewFile {
         written.map_err(Failure::file("write", &self.path))
     }
 
-    /// Lets it appear.
+    /// Completes the file: it appears under its name.
     pub(crate) fn finish(self) -> Result<PathBuf, Failure> {
         let Self { path, force, place } = self;
         if let DeliveryPlace::Staged(staged) = place {
@@ -77,8 +76,8 @@ impl NewFile {
     }
 }
 
-/// Opens what is there and is no file. It is looked at before: another user may have put it there to get what is written, or
-/// to have us wait for somebody who reads.
+/// Opens an existing device or FIFO. It is checked first: another user may have put it there to read the data, or to make this process wait
+/// for a reader.
 fn open_there(path: &Path) -> io::Result<File> {
     let found = File::from(rustix::fs::open(
         path,
@@ -93,7 +92,7 @@ fn open_there(path: &Path) -> io::Result<File> {
         .open(format!("/proc/self/fd/{}", found.as_raw_fd()))
 }
 
-/// Whose it is, if it is another user's: neither root's, nor what this process was given as a standard stream.
+/// Returns the owner if that is another user, neither root nor the source of a standard stream of this process.
 fn stranger(there: &fs::Metadata) -> Option<u32> {
     let is_given = |stream: BorrowedFd<'_>| {
         rustix::fs::fstat(stream)
@@ -113,12 +112,12 @@ fn whose(uid: u32) -> String {
     )
 }
 
-/// Whether something is there that is neither a file nor a directory.
+/// Returns true if a path exists and is neither a file nor a directory.
 fn takes_what_comes(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
-/// The reason why a file must not be written to, if it must not.
+/// The reason why a file must not be written, if there is one.
 pub(crate) fn objection(path: &Path, force: bool) -> Option<String> {
     let name = path.display();
     if path.is_dir() {
@@ -130,12 +129,12 @@ pub(crate) fn objection(path: &Path, force: bool) -> Option<String> {
     {
         return Some(format!("cannot write {name}: {}", whose(uid)));
     }
-    // A link to nothing is in the way as well.
+    // A dangling link counts as an existing file.
     let is_in_the_way = !force && !takes_what_comes(path) && fs::symlink_metadata(path).is_ok();
     is_in_the_way.then(|| format!("{name} exists; use --force to replace it"))
 }
 
-/// Writes to standard output. Binary data is not let loose on a terminal.
+/// Writes to standard output. Binary data is not written to a terminal.
 pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
     if io::stdout().is_terminal() && !is_text(bytes) {
         return Err(Failure::usage(
@@ -145,7 +144,7 @@ pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
     output::write(Stream::Stdout, bytes).map_err(Failure::system("write standard output"))
 }
 
-/// Whether these bytes are a piece of a text; it may begin and end within a character.
+/// Returns true if these bytes are a piece of a text; it may begin and end within a character.
 fn is_text(bytes: &[u8]) -> bool {
     let begun = bytes
         .iter()
@@ -173,7 +172,7 @@ fn parent_of(path: &Path) -> &Path {
     }
 }
 
-/// What the umask leaves of read and write for all, as for any new file.
+/// The permissions of any new file: read and write for all, less the umask.
 fn default_permissions() -> fs::Permissions {
     use std::os::unix::fs::PermissionsExt;
     fs::Permissions::from_mode(0o666)
@@ -194,7 +193,7 @@ mod tests {
         rustix::fs::mkfifoat(CWD, &fifo, Mode::RWXU).unwrap();
         std::os::unix::fs::symlink("/dev/null", &link).unwrap();
         std::os::unix::fs::symlink("/nowhere/at/all", &nowhere).unwrap();
-        // Both ways, so that nobody has to wait for the other side.
+        // Opened for both directions, so that no side has to wait for the other.
         let mut reader = File::options().read(true).write(true).open(&fifo).unwrap();
         for path in [&fifo, &link] {
             for force in [false, true] {
@@ -218,13 +217,13 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let fifo = place.path().join("fifo");
         rustix::fs::mkfifoat(CWD, &fifo, Mode::RWXU).unwrap();
-        // Only root can give one away.
+        // Only root can give a file away.
         if std::os::unix::fs::chown(&fifo, Some(54_342), None).is_err() {
             return;
         }
         let said = objection(&fifo, true).unwrap();
         assert!(said.contains("54342"), "{said}");
-        // Nor is it waited for somebody who reads.
+        // It does not wait for a reader either.
         assert!(NewFile::begin(&fifo, true).is_err());
     }
 

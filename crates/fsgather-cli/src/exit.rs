@@ -1,12 +1,12 @@
-//! The exit codes of the command. [`fsgather::ErrorKind`] says which one an error means.
+//! The exit codes of the command. [`fsgather::ErrorKind`] determines the code of an error.
 
-/// Done.
+/// Success.
 pub(crate) const DONE: u8 = 0;
 /// A failure that has no code of its own.
 pub(crate) const OTHER: u8 = 1;
 /// Wrong usage or configuration.
 pub(crate) const USAGE: u8 = 2;
-/// Nothing moved for as long as the time-out allows.
+/// No progress within the time-out.
 pub(crate) const TIMED_OUT: u8 = 10;
 /// Another rank was lost, or raised an error.
 pub(crate) const PEER_FAILED: u8 = 11;
@@ -51,7 +51,7 @@ pub(crate) fn code_of_signal(signal: i32) -> u8 {
     u8::try_from(signal.saturating_add(128)).unwrap_or(OTHER)
 }
 
-/// All codes and what they mean, for the help.
+/// All codes and their meanings, for the help.
 pub(crate) fn table() -> String {
     let rows = MEANINGS.map(|(code, meaning)| format!("  {code:>3}  {meaning}\n"));
     format!(

@@ -12,23 +12,23 @@ use fsgather_core::{Peer, PeerFailure, sys::explain_denial};
 
 use crate::exit;
 
-/// What ends a verb: an error of the library, or of this machine outside of any gathering.
+/// The error that ends a verb: of the library, or of this machine outside of any call.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The library's.
+    /// An error of the library.
     Library(Error),
-    /// A file or stream of this rank, inside of a call: the library has told all ranks.
+    /// A failure of a file or stream of this rank, inside a call: the library has reported it to all ranks.
     Own(Error),
-    /// A system call's.
+    /// An error of a system call.
     System {
-        /// What was tried, as a verb: `write standard output`.
+        /// The operation that failed, as a verb: `write standard output`.
         operation: &'static str,
         /// The reason why it failed.
         cause: io::Error,
     },
     /// A file that the user named.
     File {
-        /// What was tried, as a verb: `write`.
+        /// The operation that failed, as a verb: `write`.
         operation: &'static str,
         /// The file.
         path: PathBuf,
@@ -37,9 +37,9 @@ pub(crate) enum Failure {
     },
     /// A rank process that was started here.
     Rank {
-        /// Which one.
+        /// Its rank.
         rank: usize,
-        /// How it ended; it has said why itself.
+        /// Its exit status; it has printed the reason itself.
         status: ExitStatus,
     },
     /// Two ranks are in different commands of one job.
@@ -55,7 +55,7 @@ pub(crate) enum Failure {
     },
     /// A signal.
     Signal {
-        /// Which one: `SIGTERM`.
+        /// Its name: `SIGTERM`.
         name: &'static str,
         /// The code to exit with.
         code: u8,
@@ -68,7 +68,7 @@ impl Failure {
         move |cause| Self::System { operation, cause }
     }
 
-    /// The same, with the calls that were made, in case that a sandbox denies one.
+    /// The same, with the names of the system calls, because a sandbox may deny one of them.
     pub(crate) fn denied(
         operation: &'static str,
         calls: &'static str,
@@ -123,7 +123,7 @@ impl From<Error> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Scripts have commands, and no calls.
+            // Scripts have commands, not calls.
             Self::Library(Error::PeerFailed {
                 peer,
                 activity,
@@ -135,7 +135,7 @@ impl fmt::Display for Failure {
                 command.map_or(Ok(()), |command| write!(f, " in {command}"))
             }
             Self::Library(error) => error.fmt(f),
-            // Its user knows which rank this is; the others were told.
+            // The user of this rank knows its number; the others received an error that names it.
             Self::Own(error) => match error.root_cause() {
                 Error::PeerFailed {
                     failure: PeerFailure::Raised { message },

@@ -9,7 +9,7 @@ use std::{
 /// launchers pass on a signal that the whole group has received already. A user takes longer to press a key twice.
 pub(crate) const ECHO: Duration = Duration::from_millis(100);
 
-/// Whether a signal only repeats the earlier one.
+/// Returns true if a signal only repeats the earlier one.
 pub(crate) fn is_echo(signal: i32, (earlier, at): (i32, Instant), now: Instant) -> bool {
     signal == earlier && now.saturating_duration_since(at) < ECHO
 }
@@ -21,7 +21,7 @@ pub(crate) fn heeded(signals: &[i32]) -> Vec<i32> {
     all.filter(|signal| !is_ignored(&status, *signal)).collect()
 }
 
-/// Whether the `/proc` status of a process says that it ignores a signal.
+/// Returns true if the `/proc` status of a process says that it ignores a signal.
 fn is_ignored(status: &str, signal: i32) -> bool {
     status
         .lines()

@@ -1,4 +1,4 @@
-//! Lists the variables that a verb heeds, for its help: [`text`].
+//! Lists the variables that a verb reads, for its help: [`text`].
 
 use fsgather_config::{
     environment::{
@@ -8,13 +8,13 @@ use fsgather_config::{
     settings::variables,
 };
 
-/// Variables of a verb, each with what it does if not what the table of settings says.
+/// Variables of a verb, each with its effect if that differs from the table of settings.
 type Rows = &'static [(&'static str, Option<&'static str>)];
 
-/// Of verbs that look at directories.
+/// Variables of verbs that look at directories.
 const PLACES: Rows = &[(DIR, Some("where to look, if no DIR is given; else EXP_DIR"))];
 
-/// Of verbs that look at one directory as a rank.
+/// Variables of verbs that look at one directory as a rank.
 const DOCTOR: Rows = &[
     (RANK, None),
     (DIR, Some("the directory, if no DIR is given; else EXP_DIR")),
@@ -27,7 +27,7 @@ const DOCTOR: Rows = &[
     (LOG, None),
 ];
 
-/// Of verbs that start ranks in a directory of their own.
+/// Variables of verbs that start ranks in a directory of their own.
 const DEMO: Rows = &[
     (PROGRESS, None),
     (
@@ -36,7 +36,7 @@ const DEMO: Rows = &[
     ),
 ];
 
-/// Of verbs that start ranks.
+/// Variables of verbs that start ranks.
 const STARTING: Rows = &[
     (DIR, None),
     (PROGRESS, None),
@@ -46,7 +46,7 @@ const STARTING: Rows = &[
     ),
 ];
 
-/// Of verbs that are done as a rank.
+/// Variables of verbs that run as a rank.
 const RANKS: Rows = &[
     (RANK, None),
     (DIR, None),
@@ -72,13 +72,13 @@ fn rows(verb: &str) -> Rows {
     }
 }
 
-/// What the table of settings says of a variable.
+/// The help text of a variable in the table of settings.
 fn told(name: &str) -> &'static str {
     let mut known = variables().filter(|variable| variable.name == name);
     known.next().map_or("", |variable| variable.help)
 }
 
-/// The variables of a verb, one a line; nothing where there are none.
+/// The variables of a verb, one per line; empty if it has none.
 pub(crate) fn text(verb: &str) -> String {
     let rows = rows(verb);
     if rows.is_empty() {

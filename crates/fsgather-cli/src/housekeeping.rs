@@ -1,7 +1,6 @@
-//! Looks at what crashes leave in shared directories, and removes it.
+//! Surveys and removes leftovers of crashes in shared directories.
 //!
-//! The commands `inspect` and `clean` are made of this. `docs/guide/administrator.md` says what is removed and
-//! what never is.
+//! The commands `inspect` and `clean` use this. `docs/guide/administrator.md` lists the files that are removed, and those that never are.
 
 use std::path::PathBuf;
 
@@ -11,28 +10,28 @@ use fsgather_store::{Rules, Surveyor};
 
 use fsgather_config::settings::Settings;
 
-/// A surveyor that can tell how many ranks a world that forms is to have.
+/// A surveyor that reads the number of ranks from the record of a forming world.
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] when `/proc` does not show this process.
+/// Returns [`Error::Storage`] if `/proc` does not show this process.
 pub(crate) fn surveyor(rules: Rules) -> Result<Surveyor, Error> {
     let surveyor = Surveyor::new(rules)?;
     Ok(surveyor.reading(expected))
 }
 
-/// How many ranks a record tells of; none where another version has written it, or it is something else.
+/// Number of ranks in a record; none if another version has written it, or it is something else.
 fn expected(record: &[u8]) -> Option<WorldSize> {
     let record = RendezvousRecord::from_bytes(record).ok()?;
     Some(record.world_size)
 }
 
-/// The directories that communicators with these settings use: the one that is named, else the working
-/// directory, and `/tmp/fsgather-<uid>` if it is there.
+/// The directories that communicators with these settings use: the named one, otherwise the working directory, and `/tmp/fsgather-<uid>` if
+/// it exists.
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] when the working directory cannot be found.
+/// Returns [`Error::Storage`] if the working directory cannot be found.
 pub(crate) fn default_directories(settings: &Settings) -> Result<Vec<PathBuf>, Error> {
     if let Some(named) = &settings.directory.value {
         return Ok(vec![named.clone()]);

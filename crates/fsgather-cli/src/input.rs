@@ -1,4 +1,4 @@
-//! Reads what a rank hands over: [`Input`].
+//! Reads the payload of a rank: [`Input`].
 
 use std::{
     ffi::OsStr,
@@ -18,17 +18,16 @@ use crate::{failure::Failure, standard_streams};
 
 /// A file or standard input, opened when it is first read.
 ///
-/// Everything that can go wrong with it goes wrong inside of the call, so that the other ranks are told
-/// instead of being left waiting.
+/// All failures happen inside the call, so that the other ranks get an error instead of waiting.
 pub(crate) struct Input {
     path: Option<PathBuf>,
     /// A reason to fail instead of reading.
     refusal: Option<String>,
-    /// Whether reading has failed, of whatever reason.
+    /// True if reading has failed, for any reason.
     has_failed: bool,
     open: Option<File>,
     read: u64,
-    /// How long the file was when it was opened, if it was an ordinary one: it may grow, but not shrink.
+    /// The length of the file when it was opened, if it was a regular file: it may grow, but not shrink.
     least: u64,
 }
 
@@ -37,7 +36,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// Wrong usage, when there is no file and standard input is a terminal: nobody would type a payload.
+    /// Returns a usage error if there is no file and standard input is a terminal: no user would type a payload.
     pub(crate) fn of(argument: Option<&Path>) -> Result<Self, Failure> {
         let path = argument.filter(|path| *path != Path::new("-"));
         if argument.is_none() && io::stdin().is_terminal() {
@@ -59,18 +58,18 @@ impl Input {
         })
     }
 
-    /// Makes reading fail with this reason.
+    /// Makes reads fail with this reason.
     pub(crate) fn refuse(&mut self, reason: String) {
         self.refusal.get_or_insert(reason);
     }
 
-    /// The file's own name, if it has one.
+    /// The file name without its directory, if there is a file.
     pub(crate) fn file_name(&self) -> Option<&OsStr> {
         self.path.as_ref()?.file_name()
     }
 
-    /// The failure of the call that has read this: the rank's own, if this is why the call has failed. All ranks
-    /// are told the same, but here it was not another rank that failed.
+    /// The failure of the call that has read this input: `Failure::Own` if this input caused it. All ranks get the same error, but on this
+    /// rank no other rank is to blame.
     pub(crate) fn explain(&self, error: Error, me: Rank) -> Failure {
         let is_own = matches!(
             error.root_cause(),
@@ -83,7 +82,7 @@ impl Input {
         }
     }
 
-    /// Number of bytes that have been read so far.
+    /// Number of bytes that have been read.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.read
     }
@@ -136,11 +135,10 @@ impl Read for Input {
     }
 }
 
-/// Reads standard input, or says [`Interrupted`](io::ErrorKind::Interrupted) when there is nothing to
-/// read for a moment: whoever is to write it may take hours, and the library, which then asks again,
-/// has to look in between whether the other ranks are still there.
+/// Reads standard input, or returns [`Interrupted`](io::ErrorKind::Interrupted) if no input arrives for a moment: its writer may take
+/// hours, and the library, which then retries, must check in between that the other ranks are still running.
 fn read_stdin(buffer: &mut [u8]) -> io::Result<usize> {
-    // Unbuffered, so that what `poll` says of the descriptor is all there is.
+    // Unbuffered, so that `poll` on the descriptor sees all remaining input.
     let stdin = io::stdin();
     if !is_ready(&stdin)? {
         return Err(io::ErrorKind::Interrupted.into());

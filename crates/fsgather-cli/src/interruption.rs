@@ -24,27 +24,25 @@ use crate::{
     heeded::{heeded, is_echo},
 };
 
-/// Has a file that would become larger than this process may write be an error of the write, and not the end of
-/// the process.
+/// Makes a write beyond the file-size limit of this process an error of the write instead of the end of the process.
 pub(crate) fn survive_large_files() {
-    // Whoever starts this program may have done so already. Where that fails it stays as it was.
+    // The parent process may have set this already. If it fails, nothing changes.
     let _ = signal_hook::flag::register(rustix::process::Signal::XFSZ.as_raw(), Arc::default());
 }
 
-/// Maximum time that a signalled command may take to tell the others and to clean up.
+/// Maximum time that a command may take after a signal to notify the others and to clean up.
 const LAST_WORDS: Duration = Duration::from_secs(4);
 
 /// Watches for signals that end the command.
 ///
-/// The first one makes all calls fail, so that the other ranks are told and files are removed. If that
-/// takes long, because a file server is away, or if another signal comes that is no echo of the first, the command ends
-/// at once and leaves its verb behind.
+/// The first signal makes all calls fail, so that the other ranks get an error and files are removed. If that takes long, because a file
+/// server is gone, or if another signal arrives that is no echo of the first, the command exits at once and abandons its verb.
 pub(crate) struct Interruption {
     signal: Arc<AtomicI32>,
 }
 
 impl Interruption {
-    /// Starts to watch; `early_end` takes the code with which the command ends at once.
+    /// Starts to watch; `early_end` receives the exit code if the command exits at once.
     pub(crate) fn watch(interrupt: &Interrupt, early_end: &Sender<u8>) -> io::Result<Self> {
         let signal = Arc::new(AtomicI32::new(0));
         let mut signals = Signals::new(heeded(&[SIGINT, SIGTERM, SIGHUP]))?;
@@ -59,7 +57,7 @@ impl Interruption {
                 let _watchdog = end_after(LAST_WORDS, code(first), early_end.clone());
                 let name = signal_name(first).unwrap_or("a signal");
                 interrupt.raise(format!("ended by {name}"));
-                // What has come meanwhile is read only now, however soon it came.
+                // Signals that arrived meanwhile are read only now, however early they arrived.
                 let came = Instant::now();
                 if signals.any(|next| !is_echo(next, (first, came), Instant::now())) {
                     end(code(first), &early_end);
@@ -68,7 +66,7 @@ impl Interruption {
         Ok(Self { signal })
     }
 
-    /// An error as the user has to see it: a signal, if that was the cause.
+    /// The error for the user: a signal, if that was the cause.
     pub(crate) fn explain(&self, error: Error) -> Failure {
         match self.signal() {
             None => Failure::Library(error),
@@ -76,7 +74,7 @@ impl Interruption {
         }
     }
 
-    /// The name of the signal that has come, if one has, and the code to end with.
+    /// The name of the signal that has arrived, if any, and the exit code.
     pub(crate) fn signal(&self) -> Option<(&'static str, u8)> {
         match self.signal.load(Ordering::SeqCst) {
             0 => None,
@@ -85,7 +83,7 @@ impl Interruption {
     }
 }
 
-/// What a shell reports for a command ended by this signal.
+/// The exit code that shells report for a command ended by this signal.
 fn code(signal: i32) -> u8 {
     exit::code_of_signal(signal)
 }
@@ -104,8 +102,8 @@ fn end_after(
     })
 }
 
-/// A call that hangs in the kernel cannot be returned from; the main thread can.
+/// Makes the main thread return: a call that hangs in the kernel cannot return itself.
 fn end(code: u8, early_end: &Sender<u8>) {
-    // Nobody listens when the verb has ended meanwhile.
+    // The receiver is gone if the verb has ended meanwhile.
     let _ = early_end.send(code);
 }

@@ -2,20 +2,20 @@
 
 use std::{ffi::OsString, io, process::Command, sync::mpsc::Sender};
 
-/// How this command was called, and what it takes to call it again or to end it early.
+/// The command line of this process, with the means to run the command again or to end it early.
 #[derive(Debug)]
 pub(crate) struct Invocation {
-    /// The words that start this very command again.
+    /// The words that start this program again.
     program: Vec<OsString>,
-    /// The words that came after them.
+    /// The arguments after them.
     words: Vec<OsString>,
-    /// Takes the code to end with, from whoever cannot wait for the verb.
+    /// Takes the exit code from threads that cannot wait for the verb.
     early_end: Sender<u8>,
-    /// Makes JSON of results that Python has added.
+    /// Converts results that Python has added to JSON.
     result_as_json: Option<ResultAsJson>,
 }
 
-/// Makes JSON of the encoded result of a sample; an error is the reason, for people.
+/// Converts the encoded result of a sample to JSON; an error is a reason for the user.
 pub type ResultAsJson = fn(Vec<u8>) -> Result<String, String>;
 
 impl Invocation {
@@ -33,21 +33,21 @@ impl Invocation {
         }
     }
 
-    /// Makes JSON of results that Python has added, inside of a Python process.
+    /// Converts results that Python has added to JSON, in a Python process.
     pub(crate) const fn result_as_json(&self) -> Option<ResultAsJson> {
         self.result_as_json
     }
 
-    /// The words that start this very command again.
+    /// The words that start this program again.
     pub(crate) fn program(&self) -> &[OsString] {
         &self.program
     }
 
-    /// This very command with other words, as another process.
+    /// This program with other arguments, as a new process.
     ///
     /// # Errors
     ///
-    /// When nobody has said how to start it.
+    /// Returns an error if the words to start it are unknown.
     pub(crate) fn again(&self) -> io::Result<Command> {
         let Some((program, words)) = self.program.split_first() else {
             return Err(io::Error::new(
@@ -60,7 +60,7 @@ impl Invocation {
         Ok(command)
     }
 
-    /// What this rank was asked to do, for messages on other ranks.
+    /// The command line of this rank, for messages on other ranks.
     pub(crate) fn command_line(&self) -> String {
         const LONGEST: usize = 200;
         let words: Vec<String> = self
@@ -74,7 +74,7 @@ impl Invocation {
         format!("`fsgather {cut}{more}`")
     }
 
-    /// Takes the code with which the command ends before its verb is done.
+    /// Takes the exit code if the command ends before its verb is done.
     pub(crate) const fn early_end(&self) -> &Sender<u8> {
         &self.early_end
     }

@@ -1,17 +1,17 @@
-//! Names that ranks have given their files, and that another rank is to use: [`agree`].
+//! File names of ranks that another rank uses for its output: [`agree`].
 
 use std::{collections::BTreeMap, ffi::OsString, os::unix::ffi::OsStringExt};
 
 use crate::failure::Failure;
 
-/// No file system takes longer ones.
+/// Maximum length of a file name in bytes, on any file system.
 const LONGEST: usize = 255;
 
 /// The names of all ranks' files, by rank, from their bytes.
 ///
 /// # Errors
 ///
-/// On all ranks alike: when a name is not that of a file in a directory, or two ranks have the same.
+/// Returns the same error on all ranks if a name is not that of a file in a directory, or two ranks have the same name.
 pub(crate) fn agree(names: Vec<Vec<u8>>) -> Result<Vec<OsString>, Failure> {
     let mut first: BTreeMap<&[u8], usize> = BTreeMap::new();
     for (rank, name) in names.iter().enumerate() {
@@ -31,7 +31,7 @@ pub(crate) fn agree(names: Vec<Vec<u8>>) -> Result<Vec<OsString>, Failure> {
     Ok(names.into_iter().map(OsString::from_vec).collect())
 }
 
-/// Whether it names something in a directory, and nothing above, below or beside it.
+/// Returns true if it names an entry of a directory, and nothing above, below or beside it.
 fn is_plain(name: &[u8]) -> bool {
     let is_dots = matches!(name, b"" | b"." | b"..");
     !is_dots && name.len() <= LONGEST && !name.iter().any(|byte| matches!(byte, b'/' | 0))

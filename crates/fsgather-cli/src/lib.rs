@@ -1,11 +1,11 @@
 //! The `fsgather` command, as a function: starts ranks, gathers files for shell jobs, and
 //! cleans up.
 //!
-//! [`main`] is all of it. The program of this package calls it, and so can programs that bring the command
-//! along, such as an interpreter of another language: each says how to start it again as another process.
+//! [`main`] is the whole interface. The program of this package calls it, and so can other programs that contain the command, such as an
+//! interpreter of another language: each passes the words that start it again as another process.
 //!
-//! Data goes to standard output and everything else to standard error. `arguments` says what can be
-//! asked for, `output` is the only writer, and `exit` lists what the command ends with.
+//! Data goes to standard output and everything else to standard error. `arguments` defines the command line, `output` is the only writer,
+//! and `exit` lists the exit codes.
 
 mod alike;
 mod arguments;
@@ -47,17 +47,15 @@ use fsgather_core::sys::thread::explain_failure;
 use invocation::Invocation;
 pub use invocation::ResultAsJson;
 
-/// Does what the command line says and returns the code to exit with.
+/// Runs the command line and returns the exit code.
 ///
-/// `arguments` are the words after the command's own name. `program` are the words that start the same command
-/// in another process, such as its path, or `python -m fsgather`: ranks of `run`, `demo` and `bench` begin
-/// so.
+/// `arguments` are the words after the command's own name. `program` are the words that start the same command in another process, such as
+/// its path, or `python -m fsgather`: ranks of `run`, `demo` and `bench` start with them.
 ///
-/// `result_as_json` makes JSON of results that Python has added; without it such results cannot be shown.
+/// `result_as_json` converts results that Python has added to JSON; without it such results cannot be shown.
 ///
-/// Meant to be called once, on the main thread of a process that ends with the code that it returns. It
-/// takes the signals that end commands and the standard streams for itself. A call that hangs in the kernel
-/// when a signal ends the command is left behind, on a thread of its own.
+/// Must be called only once, on the main thread of a process that exits with the returned code. It handles the signals that end commands,
+/// and owns the standard streams. If a system call hangs when a signal ends the command, its thread is abandoned.
 pub fn main(
     arguments: impl IntoIterator<Item = OsString>,
     program: Vec<OsString>,
@@ -85,7 +83,7 @@ pub fn main(
         .name("fsgather-verb".into())
         .spawn(move || {
             let end = LastWord(ended);
-            // Nobody listens when the command has ended early.
+            // The receiver is gone if the command has ended early.
             let _ = end.0.send(act(&arguments, &invocation));
         });
     match working {
@@ -98,7 +96,7 @@ pub fn main(
     }
 }
 
-/// Ends the command also when its verb panics, which says so itself.
+/// Ends the command even if its verb panics; the panic prints its own message.
 struct LastWord(mpsc::Sender<u8>);
 
 impl Drop for LastWord {
@@ -107,7 +105,7 @@ impl Drop for LastWord {
     }
 }
 
-/// Does what a verb is there for; the code to exit with.
+/// Runs a verb and returns the exit code.
 fn act(arguments: &Arguments, invocation: &Invocation) -> u8 {
     let json = arguments.json;
     let (verb, result): (_, Result<u8, Failure>) = match &arguments.verb {
@@ -144,7 +142,7 @@ fn act(arguments: &Arguments, invocation: &Invocation) -> u8 {
             "manual",
             verbs::manual::manual(manual, arguments::command()),
         ),
-        // To the user a part of the same command.
+        // For the user, it is part of the same command.
         Verb::BenchRank(rank) => ("bench", verbs::bench::bench_rank(rank, json, invocation)),
         Verb::DemoRank(rank) => ("demo-rank", verbs::demo::demo_rank(rank)),
         Verb::GuardRun => ("guard-run", Ok(run::guard_run())),

@@ -21,33 +21,33 @@ use crate::{
     output::Stream,
 };
 
-/// How much is to be said, as the command line has it.
+/// The verbosity of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loudness {
-    /// Errors alone, and no progress.
+    /// Errors only, and no progress.
     Quiet,
-    /// What `FSGATHER_LOG` asks for.
+    /// The default: `FSGATHER_LOG` decides.
     Usual,
-    /// And what is done.
+    /// Also the actions of the command.
     More,
-    /// And how.
+    /// Also their details.
     Everything,
 }
 
 static LOUDNESS: OnceLock<Loudness> = OnceLock::new();
 
-/// Notes how much is to be said by this process.
+/// Sets the verbosity of this process.
 pub(crate) fn be(loudness: Loudness) {
     LOUDNESS.get_or_init(|| loudness);
 }
 
-/// Whether errors alone are to be said.
+/// Returns true if only errors are printed.
 pub(crate) fn is_quiet() -> bool {
     LOUDNESS.get() == Some(&Loudness::Quiet)
 }
 
 impl Loudness {
-    /// The filter that it stands for, which goes before that of the variable.
+    /// The log filter for this verbosity, which overrides the variable.
     const fn filter(self) -> Option<&'static str> {
         match self {
             Self::Quiet => Some("error"),
@@ -66,13 +66,13 @@ impl Loudness {
     }
 }
 
-/// What ranks have to be told so that they say as much, where their variables do not say it already: names and values.
+/// Environment variables that give ranks the same verbosity, without those that are set already: names and values.
 pub(crate) fn for_ranks(variables: &Variables) -> Vec<(&'static str, &'static str)> {
     let loudness = LOUDNESS.get().copied().unwrap_or(Loudness::Usual);
     loudness.for_ranks(variables)
 }
 
-/// Lines such as `fsgather: rank 3: warning: ...`; where more than warnings is asked for, after the time.
+/// Formats lines such as `fsgather: rank 3: warning: ...`; if the filter includes more than warnings, with the time in front.
 struct Line {
     rank: u32,
     is_timed: bool,
@@ -108,20 +108,20 @@ where
     }
 }
 
-/// Begins to write what `FSGATHER_LOG` asks for.
+/// Begins to write the log that `FSGATHER_LOG` selects.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for a filter or another variable that is not valid.
+/// Returns [`Error::Config`] for a filter or another variable that is not valid.
 pub(crate) fn start() -> Result<(), Error> {
     start_with(&Settings::resolve(&Variables::of_process())?)
 }
 
-/// The same with settings that are known already.
+/// The same with known settings.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for a filter that is not valid.
+/// Returns [`Error::Config`] for a filter that is not valid.
 pub(crate) fn start_with(settings: &Settings) -> Result<(), Error> {
     let asked = LOUDNESS.get().and_then(|loudness| loudness.filter());
     let text = asked.unwrap_or(&settings.log.value);
@@ -140,7 +140,7 @@ pub(crate) fn start_with(settings: &Settings) -> Result<(), Error> {
         .with_writer(|| StandardError)
         .event_format(line)
         .with_filter(filter);
-    // A subscriber that was set before stays.
+    // A subscriber that was set earlier stays.
     let _ = tracing_subscriber::registry().with(layer).try_init();
     Ok(())
 }

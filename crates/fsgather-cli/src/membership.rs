@@ -32,8 +32,8 @@ pub(crate) struct JoinArguments {
 }
 
 impl JoinArguments {
-    /// What a command is for: what it does, and where it wants what it receives. Of that the last
-    /// part of the path counts: directories may be each rank's own.
+    /// The purpose of a command: its verb and its output. Only the last part of the output path counts, since ranks may have different
+    /// directories.
     pub(crate) fn purpose(&self, verb: impl Into<String>, output: Option<&str>) -> CommandPurpose {
         CommandPurpose {
             verb: verb.into(),
@@ -73,7 +73,7 @@ impl Membership {
     ///
     /// # Errors
     ///
-    /// When the ranks do not meet, or a signal ends the meeting.
+    /// Returns an error if the ranks do not meet, or a signal ends the meeting.
     pub(crate) fn join(
         arguments: &JoinArguments,
         invocation: &Invocation,
@@ -85,7 +85,7 @@ impl Membership {
     ///
     /// # Errors
     ///
-    /// When the ranks do not meet, or a signal ends the meeting.
+    /// Returns an error if the ranks do not meet, or a signal ends the meeting.
     pub(crate) fn join_without_payloads(
         arguments: &JoinArguments,
         invocation: &Invocation,
@@ -93,11 +93,11 @@ impl Membership {
         Self::enter(builder(arguments)?.without_payloads(), invocation)
     }
 
-    /// Meets the other ranks as a builder says.
+    /// Meets the other ranks with the settings of a builder.
     ///
     /// # Errors
     ///
-    /// When the ranks do not meet, or a signal ends the meeting.
+    /// Returns an error if the ranks do not meet, or a signal ends the meeting.
     pub(crate) fn enter(builder: Builder, invocation: &Invocation) -> Result<Self, Failure> {
         let interrupt = Interrupt::default();
         let interruption = Interruption::watch(&interrupt, invocation.early_end()).map_err(
@@ -116,11 +116,11 @@ impl Membership {
         }
     }
 
-    /// The same as [`complete`](Self::complete), once it is certain that all ranks are in this command.
+    /// The same as [`complete`](Self::complete), after a check that all ranks are in this command.
     ///
     /// # Errors
     ///
-    /// When they are not, the work's failure, or that of another rank.
+    /// Returns an error if they are not, the failure of the work, or that of another rank.
     pub(crate) fn complete_as<R>(
         self,
         purpose: CommandPurpose,
@@ -138,7 +138,7 @@ impl Membership {
     ///
     /// # Errors
     ///
-    /// The work's failure, or that of another rank.
+    /// Returns the failure of the work, or that of another rank.
     pub(crate) fn complete<R>(
         self,
         work: impl FnOnce(&Communicator) -> Result<R, Failure>,
@@ -166,7 +166,7 @@ impl Membership {
                 })
             }
             Err(failure) => {
-                // Nobody else knows of a failure outside of the library yet.
+                // No other rank knows yet of a failure outside the library.
                 error_file::record_own(&failure.to_string());
                 interrupt.raise(failure.to_string());
                 drop(communicator);
@@ -181,7 +181,7 @@ pub(crate) fn for_rank(template: &str, rank: fsgather::Rank) -> PathBuf {
     PathBuf::from(template.replace("{rank}", &rank.to_string()))
 }
 
-/// Refuses a place without a name.
+/// Refuses an empty path.
 pub(crate) fn needs_name(option: &str, place: Option<&str>) -> Result<(), Failure> {
     match place {
         Some("") => Err(Failure::usage(format!(

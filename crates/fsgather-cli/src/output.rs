@@ -1,8 +1,7 @@
-//! The one owner of standard output and standard error.
+//! The only writer of standard output and standard error.
 //!
-//! Nothing is buffered here, so nothing is lost at the end: a call returns when the system has taken
-//! every byte. What goes to a terminal may be coloured ([`colour`](crate::colour)) and fitted to its width ([`size`]);
-//! in a log file or a pipe it is whole.
+//! Nothing is buffered here, so nothing is lost at the end: a call returns when the system has accepted every byte. Text for a terminal may
+//! be coloured ([`colour`](crate::colour)) and fitted to its width ([`size`]); in a log file or a pipe it is complete.
 
 use std::{
     fmt::Write,
@@ -16,16 +15,16 @@ use serde::Serialize;
 
 use crate::standard_streams;
 
-/// Where bytes go.
+/// A standard stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// Data: what the user asked for.
+    /// Data: the results for the user.
     Stdout,
     /// Everything else.
     Stderr,
 }
 
-/// The version of all JSON documents; raised when a field changes its meaning or goes away.
+/// The version of all JSON documents; it increases when a field changes its meaning or is removed.
 const SCHEMA_VERSION: u32 = 1;
 
 #[derive(Serialize)]
@@ -39,7 +38,7 @@ struct Versioned<'a, T> {
 ///
 /// # Errors
 ///
-/// Whatever the system says but "try again", above all a broken pipe.
+/// Returns any error of the system except `EAGAIN` and `EINTR`, most likely a broken pipe.
 pub(crate) fn write(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     match stream {
         Stream::Stdout => match standard_streams::output_objection() {
@@ -50,31 +49,32 @@ pub(crate) fn write(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Number of columns and rows that the terminal of standard output has; none where it is no terminal, or one that does not tell.
+/// Number of columns and rows of the terminal of standard output; none if it is not a terminal, or its size is unknown.
 pub(crate) fn size() -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     (size.ws_col > 0).then_some((size.ws_col.into(), size.ws_row.into()))
 }
 
-/// Says one line on standard error. When nobody can hear it, that is not a failure.
+/// Prints one line on standard error. A failure to print is ignored.
 ///
-/// Others may have written parts of it: command lines of other ranks, names of files. Nothing in it steers a terminal.
+/// Parts of it may come from others: command lines of other ranks, names of files. Characters that control a terminal are escaped.
 pub(crate) fn say(line: &str) {
     let _ = write(Stream::Stderr, format!("{}\n", plain_text(line)).as_bytes());
 }
 
-/// Writes a document as one line of JSON on standard output, with its `schema_version` first. Nothing in it steers a terminal.
+/// Writes a document as one line of JSON on standard output, with its `schema_version` first. Characters that control a
+/// terminal are escaped.
 ///
 /// # Errors
 ///
-/// When standard output cannot be written.
+/// Returns an error if standard output cannot be written.
 pub(crate) fn json<T: Serialize>(document: &T) -> io::Result<()> {
     let mut line = json_text(document)?;
     line.push('\n');
     write(Stream::Stdout, line.as_bytes())
 }
 
-/// The line, in which what would steer a terminal is written as the JSON escape of the same character.
+/// The line, with characters that control a terminal as JSON escapes.
 fn json_text<T: Serialize>(document: &T) -> serde_json::Result<String> {
     let text = serde_json::to_string(&Versioned {
         schema_version: SCHEMA_VERSION,
@@ -82,9 +82,9 @@ fn json_text<T: Serialize>(document: &T) -> serde_json::Result<String> {
     })?;
     let mut line = String::with_capacity(text.len() + 1);
     for character in text.chars() {
-        // Outside strings there are none, and none of these is longer than one unit.
+        // Outside strings there are none, and each of them is one UTF-16 unit.
         if steers(character) {
-            // Texts take everything.
+            // Writing to a `String` cannot fail.
             let _ = write!(line, "\\u{:04x}", u32::from(character));
         } else {
             line.push(character);
@@ -99,7 +99,7 @@ fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => bytes = &bytes[written..],
             Err(rustix::io::Errno::INTR) => {}
-            // Whoever shares the stream with us may have made it non-blocking.
+            // Another process that shares the stream may have made it non-blocking.
             Err(rustix::io::Errno::AGAIN) => wait_until_writable(fd)?,
             Err(error) => return Err(error.into()),
         }

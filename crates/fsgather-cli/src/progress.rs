@@ -15,7 +15,7 @@ use crate::{colour, log};
 ///
 /// [`Error::Config`] for a variable that is not valid.
 pub(crate) fn bar(length: u64, template: &str) -> Result<ProgressBar, Error> {
-    // This process is no rank: variables of a rank may mean another job.
+    // This process is not a rank: variables of a rank may belong to another job.
     let process = Variables::of_process();
     let value = process.get(environment::PROGRESS);
     let own = value.map(|value| (environment::PROGRESS, value));

@@ -1,7 +1,7 @@
-//! Tells the several commands of one job apart by what they are for: [`CommandPurpose`].
+//! Distinguishes the commands of one job by their purpose: [`CommandPurpose`].
 //!
-//! Commands of one job meet one after the other, each as a world of its own. Where a rank's command has ended before it
-//! met the others, its next one meets theirs, and every later one too: each would take another's data for its own.
+//! Commands of one job meet one after the other, each as a world of its own. If a rank's command ends before it has met the others, the
+//! rank's next command meets their current one, and so on: each rank would take the data of the wrong command.
 
 use fsgather::{Communicator, Rank};
 use fsgather_core::{Peer, sys::process::host_name};
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// What one rank's command is.
+/// The purpose of one rank's command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CommandPurpose {
-    /// The verb and who receives.
+    /// The verb and the ranks that receive.
     pub(crate) verb: String,
-    /// What the user calls it.
+    /// The name that the user gives it.
     pub(crate) name: Option<String>,
-    /// What the file or directory is called in which the user wants what is received.
+    /// The name of the output file or directory.
     pub(crate) output: Option<String>,
 }
 
-/// The same, with who says it.
+/// The purpose, and the process that states it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Said {
     purpose: CommandPurpose,
@@ -30,8 +30,8 @@ struct Said {
 }
 
 impl CommandPurpose {
-    /// Whether both may be of one purpose, this one that of rank `me` and the other that of `they`. Only who receives has to
-    /// say where; what has a name needs no other sign.
+    /// Returns true if both commands may have the same purpose, this one on rank `me`, the other on rank `they`. Only ranks that receive
+    /// need an output; the outputs of commands with a name are not compared.
     fn may_be(&self, me: Rank, other: &Self, they: Rank) -> bool {
         let alike = match (&self.output, &other.output) {
             (Some(mine), Some(theirs)) => are_alike((mine, me), (theirs, they)),
@@ -44,7 +44,7 @@ impl CommandPurpose {
     ///
     /// # Errors
     ///
-    /// On all ranks alike when two are not.
+    /// Returns the same error on all ranks if two commands differ.
     pub(crate) fn agree(self, communicator: &Communicator, line: String) -> Result<(), Failure> {
         let said = communicator.all_gather(&Said {
             purpose: self,
@@ -56,7 +56,7 @@ impl CommandPurpose {
     }
 }
 
-/// Whether two texts are the same but for numbers that are those of the ranks: shells have put them there.
+/// Returns true if two texts are equal except for the numbers of the ranks, which shells have inserted.
 fn are_alike((mine, me): (&str, Rank), (theirs, they): (&str, Rank)) -> bool {
     let (mine, theirs) = (pieces(mine), pieces(theirs));
     let is_rank = |piece: &str, rank: Rank| piece.parse() == Ok(rank.get());
@@ -66,7 +66,7 @@ fn are_alike((mine, me): (&str, Rank), (theirs, they): (&str, Rank)) -> bool {
             .all(|(mine, theirs)| mine == theirs || (is_rank(mine, me) && is_rank(theirs, they)))
 }
 
-/// Its numbers, and what is between them.
+/// The numbers of a text, and the pieces between them.
 fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -80,7 +80,7 @@ fn pieces(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// What to say of two ranks that are in different commands: the first that differ.
+/// The failure for the first two ranks whose commands differ.
 fn different(said: &[Said]) -> Option<Failure> {
     let ranked = || (0..).map(Rank::new).zip(said);
     ranked().find_map(|(rank, one)| {

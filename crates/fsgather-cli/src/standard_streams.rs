@@ -1,9 +1,8 @@
 //! Finds the standard streams that were closed when this program was started.
 //!
-//! A shell closes them with `>&-` and `<&-`. Before `main`, Rust's runtime opens `/dev/null` for each that is closed:
-//! nothing of this program's own can take their numbers any more, and reading then finds nothing, and whatever is
-//! written is gone, without an error. A payload must not end there. A device that a caller has chosen on
-//! purpose looks the same afterwards, so the look is taken before.
+//! A shell closes them with `>&-` and `<&-`. Before `main`, Rust's runtime opens `/dev/null` for each closed one. Then no file of this
+//! program can take their numbers, but reads return nothing and writes are lost without an error. Payloads must not be lost like that. A
+//! device that a caller has chosen on purpose looks the same afterwards, so the check happens before.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -32,7 +31,7 @@ fn was_closed(stream: u8) -> bool {
     CLOSED.load(Ordering::Relaxed) & stream != 0
 }
 
-/// Takes the look.
+/// Checks the streams.
 extern "C" fn look() {
     let mut closed = 0;
     if fcntl_getfd(stdio::stdin()).is_err() {
@@ -44,7 +43,7 @@ extern "C" fn look() {
     CLOSED.store(closed, Ordering::Relaxed);
 }
 
-/// The loader calls what it finds in this section, before the runtime and `main`.
+/// The loader calls the functions in this section, before the runtime and `main`.
 ///
 /// Sound: the section holds pointers to functions of the C calling convention, which is what this is. The loader passes arguments
 /// (on glibc) or none; a function that takes none ignores them. The function needs nothing that the runtime

@@ -1,4 +1,4 @@
-//! Columns that line up and fit a terminal, and texts of others that cannot play tricks on one.
+//! Aligned columns that fit a terminal, and text from other sources, made safe to print.
 
 use std::fmt::Write;
 
@@ -9,24 +9,24 @@ use crate::{
     output::{self, Stream},
 };
 
-/// How texts are to look where they go.
+/// The style of texts, which depends on their output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TableStyle {
-    /// Number of columns; none where any length will do.
+    /// Number of columns; none if lines may have any length.
     pub(crate) width: Option<usize>,
-    /// Whether there are colours.
+    /// The colours to use.
     pub(crate) paint: Paint,
 }
 
 impl TableStyle {
-    /// For what can be read anywhere: whole, and without colours.
+    /// A style for any output: without a width limit and without colours.
     #[cfg(test)]
     pub(crate) const PLAIN: Self = Self {
         width: None,
         paint: Paint::NONE,
     };
 
-    /// For standard output: fitted to a terminal, whole elsewhere.
+    /// The style of standard output: fitted to a terminal, unlimited elsewhere.
     pub(crate) fn of_output() -> Self {
         Self {
             width: output::size().map(|(columns, _)| columns),
@@ -35,25 +35,25 @@ impl TableStyle {
     }
 }
 
-/// Where a column's texts stand.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Words.
+    /// For words.
     Left,
-    /// Figures.
+    /// For numbers.
     Right,
 }
 
-/// What a table does without where the terminal is too narrow for it.
+/// A step that makes a table narrower if it does not fit the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Narrowing {
-    /// The cells of this column say less.
+    /// Shows the short texts of this column.
     Shorten(&'static str),
-    /// This column is left out.
+    /// Leaves this column out.
     Drop(&'static str),
 }
 
-/// What stands in a column of a row.
+/// One cell of a row.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     text: String,
@@ -62,7 +62,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A text that may say less.
+    /// A text with a short form.
     pub(crate) fn or(text: String, short: String) -> Self {
         Self {
             short: Some(short),
@@ -70,7 +70,7 @@ impl Cell {
         }
     }
 
-    /// A word in a colour.
+    /// A word with a colour.
     pub(crate) fn painted(text: &str, hue: Hue) -> Self {
         Self {
             hue: Some(hue),
@@ -101,7 +101,7 @@ struct Column {
     is_short: bool,
 }
 
-/// Rows of columns that line up; each row may have a line of text below it.
+/// Rows of aligned columns; each row may have a line of text below it.
 pub(crate) struct TextTable {
     columns: Vec<Column>,
     rows: Vec<(Vec<Cell>, Option<String>)>,
@@ -124,13 +124,13 @@ impl TextTable {
         }
     }
 
-    /// Adds a row, and what is to stand below it.
+    /// Adds a row, and the text below it.
     pub(crate) fn row(&mut self, cells: Vec<impl Into<Cell>>, below: Option<String>) {
         let cells = cells.into_iter().map(Into::into).collect();
         self.rows.push((cells, below));
     }
 
-    /// The table as text, whole and without colours.
+    /// Renders the table without a width limit and without colours.
     pub(crate) fn text(self) -> String {
         let look = TableStyle {
             width: None,
@@ -139,8 +139,7 @@ impl TextTable {
         self.fitted(&look, &[])
     }
 
-    /// The table as text, indented by two. Where it is too wide, it does without what these ways say, one after the other, as
-    /// far as it has to.
+    /// Renders the table, indented by two. If it is too wide, the steps in `ways` are applied one after the other until it fits.
     pub(crate) fn fitted(mut self, look: &TableStyle, ways: &[Narrowing]) -> String {
         for way in ways {
             let width = self.widths().iter().map(|width| width + 2).sum::<usize>();
@@ -177,7 +176,7 @@ impl TextTable {
         text
     }
 
-    /// Does without what a way says.
+    /// Applies a narrowing step.
     pub(crate) fn go(&mut self, way: Narrowing) {
         match way {
             Narrowing::Shorten(head) => {
@@ -214,8 +213,8 @@ impl Column {
     }
 }
 
-/// A text as one line or several, broken between words where a terminal has so many columns; the first begins with `first`,
-/// the others with `later`. No word is broken.
+/// Breaks a text between words into lines of at most `width` columns; the first begins with `first`, the others with `later`. Words are
+/// never broken.
 pub(crate) fn wrapped(first: &str, later: &str, text: &str, width: Option<usize>) -> String {
     let Some(width) = width else {
         return format!("{first}{text}\n");
@@ -239,7 +238,7 @@ pub(crate) fn wrapped(first: &str, later: &str, text: &str, width: Option<usize>
     lines + line.trim_end() + "\n"
 }
 
-/// A text that others have written, without control characters and what turns writing round.
+/// A text from another source, with control characters and characters that change the writing direction escaped.
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::new();
     for character in text.chars() {

@@ -2,12 +2,11 @@
 //!
 //! # Why no stream does harm
 //!
-//! Each count is compared with the bytes that are left before anything is made of it, and each buffer beside the
-//! stream is used once; so the memory that is used is at most 128 bytes for each byte of the stream (a set takes 232,
-//! and two bytes stand for it), and what the buffers take. What it takes to look keys up is counted (`super::keys`).
-//! Containers do not nest deeper than the encoder nests them. A tuple
-//! can be referred to only when it is finished, and a list that can be referred to while it is being filled
-//! grows by one element at a time, so that nobody sees an empty place.
+//! Each count is compared with the number of remaining bytes before anything is allocated for it, and each buffer beside the stream is used
+//! once; so decoding uses at most 128 bytes of memory for each byte of the stream (a set takes 232, and two bytes stand for it), plus the
+//! buffers. The work of key lookups is counted (`super::keys`). Containers cannot nest deeper than the encoder nests them. A tuple can be
+//! referenced only when it is finished, and a list that can be referenced while it is being filled grows by one element at a time, so that
+//! no code sees an empty slot.
 
 use pyo3::{
     Bound, Py, PyAny, PyResult, Python,
@@ -35,14 +34,13 @@ use crate::buffer::{View, Wanted};
 /// From this length on, pausing the collector takes less time than it saves.
 const WORTH_A_PAUSE: usize = 1024;
 
-/// Makes an object of a stream and the buffers beside it.
+/// Builds an object from a stream and the buffers beside it.
 ///
-/// The buffers are objects with Python's buffer protocol, in the order in which the encoder gave them; arrays
-/// and tensors become views of them.
+/// The buffers are objects with Python's buffer protocol, in the encoder's order; arrays and tensors become views of them.
 ///
 /// # Errors
 ///
-/// `ValueError` if they are not what [`super::encode`] writes; `MemoryError`.
+/// Returns `ValueError` if the input is not the output of [`super::encode`]; `MemoryError`.
 pub fn decode(py: Python<'_>, stream: &[u8], buffers: &[Py<PyAny>]) -> PyResult<Py<PyAny>> {
     let _pause = if stream.len() >= WORTH_A_PAUSE {
         Some(CollectorPause::begin(py)?)
@@ -56,25 +54,25 @@ pub fn decode(py: Python<'_>, stream: &[u8], buffers: &[Py<PyAny>]) -> PyResult<
         .map(Bound::unbind)
 }
 
-/// A decoding under way.
+/// A decoding in progress.
 pub(crate) struct Decoder<'a, 'py> {
     pub(crate) py: Python<'py>,
     pub(crate) reader: PlainReader<'a>,
     buffers: &'a [Py<PyAny>],
-    /// Which of them have been used: a copy of each is made at most once.
+    /// The buffers that have been used: each is copied at most once.
     used: Vec<bool>,
     pub(crate) effort: Effort,
-    /// Objects that can be referred to; none while one is not finished.
+    /// Objects that can be referenced; none for an object that is not finished.
     numbered: Vec<Option<Bound<'py, PyAny>>>,
     shapes: Vec<Shape<'py>>,
     pub(crate) item_types: ReadTypes<'py>,
     pub(crate) tensors: Vec<Bound<'py, PyAny>>,
 }
 
-/// What dictionaries of a shape begin as.
+/// The initial state of dictionaries of a shape.
 struct Shape<'py> {
     keys: Vec<Bound<'py, PyAny>>,
-    /// With all keys, in their order.
+    /// A dictionary with all keys, in order.
     template: Bound<'py, PyDict>,
 }
 
@@ -120,7 +118,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         }
     }
 
-    /// What to raise: an error that Python raised tells what is wrong with the stream.
+    /// The error to raise: errors from Python, except grave ones, become errors about the stream.
     fn judge(&self, error: PyErr) -> PyErr {
         let py = self.py;
         let is_ours = error.is_instance_of::<PyValueError>(py)
@@ -136,7 +134,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         judged
     }
 
-    /// Reads any value; `depth` containers are around it.
+    /// Reads any value inside `depth` containers.
     #[inline]
     pub(crate) fn value(&mut self, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
         let tag = self.reader.byte()?;
@@ -173,7 +171,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         }
     }
 
-    /// Reads what follows a tag. A container that may hold itself is entered under its number at once.
+    /// Reads the object after its tag. A container that may contain itself is entered under its number at once.
     #[inline]
     fn object(
         &mut self,
@@ -261,7 +259,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Ok(View::of(self.buffer()?.bind(self.py), Wanted::Bytes)?)
     }
 
-    /// A buffer beside the stream, which no other object has.
+    /// A buffer beside the stream, which no other object uses.
     pub(crate) fn buffer(&mut self) -> Result<&'a Py<PyAny>, Bad> {
         let index = self.reader.index()?;
         let count = self.buffers.len();
@@ -281,7 +279,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self.value(depth)
     }
 
-    /// Enters a container that is not filled yet under its number.
+    /// Enters an unfinished container under its number.
     fn enter(&mut self, number: Option<usize>, object: &Bound<'py, PyAny>) {
         if let Some(number) = number {
             self.numbered[number] = Some(object.clone());
@@ -436,7 +434,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self.filled(self.shapes.len() - 1, number, depth)
     }
 
-    /// A dictionary of a known shape, with its values, which were announced.
+    /// Reads the announced values of a dictionary of a known shape.
     #[inline]
     fn filled(
         &mut self,

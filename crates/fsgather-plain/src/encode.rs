@@ -1,19 +1,17 @@
 //! From objects to bytes: [`encode`].
 //!
-//! # Objects that are met twice
+//! # Objects that occur twice
 //!
-//! An object that only one container holds is met once, so no table is needed for it: most objects. The others
-//! get numbers, by their addresses, and are held until the end, so that an address stays theirs.
+//! An object that only one container holds occurs once and needs no table entry: most objects. The others get numbers, by their addresses,
+//! and are held until the end, so that their addresses are not reused.
 //!
 //! # Containers that change
 //!
-//! Encoding most built-in types runs no Python code. Copying an array does, and lets other threads run; so does
-//! whatever makes containers, as the collector may then run finalizers: an error is one, and so are a dictionary of
-//! arguments and an iterator. So each element is held before anything of Python's is called with it that can run
-//! code, each container while it is looked at; it is asked for one element at a time, and compared with itself
-//! afterwards. Where elements are
-//! noted before they are used, because that is faster, [`Encoder::disturbed`] counts the occasions on which they
-//! may have gone.
+//! Encoding most built-in types runs no Python code. Copying an array does, and lets other threads run. So does any creation of containers
+//! (an error, a dictionary of arguments, an iterator), as the collector may then run finalizers. Therefore each element is held before it
+//! is passed to any function of Python that can run code, and each container while it is being read; a container is asked for one element
+//! at a time, and compared with itself afterwards. If elements are recorded before they are used, because that is faster,
+//! [`Encoder::disturbed`] counts the occasions on which they may have gone.
 #![expect(
     unsafe_code,
     reason = "elements are borrowed from their containers; the argument is above and at each use"
@@ -43,9 +41,9 @@ use crate::{
 
 /// An object as bytes.
 pub struct Encoded {
-    /// The object, but for what lies beside it.
+    /// The object, except for the contents beside it.
     pub stream: Vec<u8>,
-    /// Large contents, which are read from where they lie.
+    /// Large contents, which are read in place.
     pub buffers: Vec<BorrowedBuffer>,
 }
 
@@ -53,7 +51,7 @@ pub struct Encoded {
 ///
 /// # Errors
 ///
-/// [`Refusal::NotPlain`] for anything that only pickle can do.
+/// Returns [`Refusal::NotPlain`] for anything that only pickle can encode.
 pub fn encode(value: &Bound<'_, PyAny>, like: Like) -> Result<Encoded, Refusal> {
     let mut encoder = Encoder::new(like);
     let written = match Object::of(value.as_borrowed()) {
@@ -66,29 +64,29 @@ pub fn encode(value: &Bound<'_, PyAny>, like: Like) -> Result<Encoded, Refusal> 
     }
 }
 
-/// An encoding under way.
+/// An encoding in progress.
 pub(crate) struct Encoder<'py> {
     pub(crate) like: Like,
     pub(crate) out: PlainWriter,
     pub(crate) buffers: Vec<BorrowedBuffer>,
     numbers: AddressTable,
     numbered: Vec<Bound<'py, PyAny>>,
-    /// Tuples and frozen sets that are not finished: they cannot be referred to yet.
+    /// Tuples and frozen sets that are not finished: they cannot be referenced yet.
     unfinished: Vec<usize>,
     pub(crate) shapes: Shapes<'py>,
     /// Addresses of the keys of the dictionaries that are not finished.
     pub(crate) keys: Vec<usize>,
-    /// The values that belong to `keys`; not to be used once something was disturbed.
+    /// The values that belong to `keys`; they must not be used after a disturbance.
     pub(crate) values: Vec<*mut ffi::PyObject>,
-    /// How many times Python code may have run.
+    /// Number of times that Python code may have run.
     pub(crate) disturbances: u64,
-    /// The list of integers that is being looked at.
+    /// The list of integers that is being read.
     integers: Vec<i64>,
     pub(crate) item_types: WrittenTypes<'py>,
     pub(crate) tensors: WrittenTensors<'py>,
-    /// From the first tensor on.
+    /// Set from the first tensor on.
     pub(crate) modes: Option<ModesOff<'py>>,
-    /// The types beyond the built-in ones, once one of them is met.
+    /// The types beyond the built-in ones, once one of them occurs.
     known: Option<Known>,
 }
 
@@ -124,12 +122,12 @@ impl<'py> Encoder<'py> {
         })
     }
 
-    /// To be called where Python code may run: elements that were borrowed from containers may have gone then.
+    /// Must be called where Python code may run: elements that were borrowed from containers may then be gone.
     pub(crate) fn disturbed(&mut self) {
         self.disturbances += 1;
     }
 
-    /// Writes any value; `depth` containers are around it.
+    /// Writes any value inside `depth` containers.
     #[inline]
     pub(crate) fn value(&mut self, item: Item<'_, 'py>, depth: usize) -> Refused<()> {
         match Object::of(item) {
@@ -163,7 +161,7 @@ impl<'py> Encoder<'py> {
         if depth >= DEEPEST {
             return Err(Refusal::too_deep(&item.to_owned()));
         }
-        // What runs Python code may take it away from where it is.
+        // Python code may remove it from its container.
         let held = item.to_owned();
         match object {
             Object::List(list) => return self.list(list, depth),
@@ -222,8 +220,7 @@ impl<'py> Encoder<'py> {
         Ok(false)
     }
 
-    /// Writes a reference if the object was met before, which ends the matter; else gives it a number if it
-    /// can be met again.
+    /// Writes a reference and returns true if the object occurred before; otherwise numbers the object if it can occur again.
     #[inline]
     fn again(&mut self, item: Item<'_, 'py>) -> Refused<bool> {
         if is_shared(item) {
@@ -255,7 +252,7 @@ impl<'py> Encoder<'py> {
     #[inline]
     fn int(&mut self, int: Int<'_, 'py>) -> Refused<()> {
         let Some(value) = int.get() else {
-            // What runs Python code may take it away from where it is.
+            // Python code may remove it from its container.
             return self.big_int(&int.0.to_owned());
         };
         if (SMALLEST_SMALL..=LARGEST_SMALL).contains(&value) {
@@ -296,13 +293,13 @@ impl<'py> Encoder<'py> {
         Ok(())
     }
 
-    /// A string, by reference if it was met before.
+    /// Writes a string, as a reference if it occurred before.
     #[inline]
     pub(crate) fn text(&mut self, text: Str<'_, 'py>) -> Refused<()> {
         if self.again(text.0)? {
             return Ok(());
         }
-        // To find surrogates makes an error, which may run Python code, and that may take the text away.
+        // Finding surrogates creates an error, which may run Python code that frees the text.
         let held = text.held();
         let Some(utf8) = held.utf8() else {
             return self.text_with_surrogates(&held.0);
@@ -350,7 +347,7 @@ impl<'py> Encoder<'py> {
         Ok(())
     }
 
-    /// A content that does not lie in the stream: which buffer it is.
+    /// Writes the index of a buffer whose content is not in the stream.
     pub(crate) fn beside(&mut self, tag: u8, buffer: BorrowedBuffer) {
         self.out.byte(tag);
         self.out.length(self.buffers.len());
@@ -377,7 +374,7 @@ impl<'py> Encoder<'py> {
         Ok(())
     }
 
-    /// Writes a list whose entries have nothing in common, although the same object may be in several.
+    /// Writes a list whose entries are independent, although the same object may be in several.
     fn entries(&mut self, list: List<'_, 'py>) -> Refused<()> {
         let length = list.len();
         self.out.byte(tag::LIST);
@@ -388,7 +385,7 @@ impl<'py> Encoder<'py> {
             let item = item.ok_or_else(|| Refusal::changed("list"))?;
             self.value(item, 1)
                 .map_err(|refusal| refusal.below(format_args!("[{index}]")))?;
-            // What was met keeps its number, and is not found again.
+            // Recorded objects keep their numbers, but are not found again.
             self.numbers = AddressTable::default();
         }
         if list.len() != length {
@@ -397,7 +394,7 @@ impl<'py> Encoder<'py> {
         Ok(())
     }
 
-    /// Writes a list that holds nothing but floats; writes nothing for any other.
+    /// Writes a list that contains only floats; writes nothing for any other.
     #[inline]
     fn floats(&mut self, list: List<'_, 'py>, length: usize) -> bool {
         let start = self.out.bytes.len();
@@ -418,7 +415,7 @@ impl<'py> Encoder<'py> {
         length > 0
     }
 
-    /// Writes a list that holds nothing but integers of up to 64 bits; writes nothing for any other.
+    /// Writes a list that contains only integers of up to 64 bits; writes nothing for any other.
     #[inline]
     fn integers(&mut self, list: List<'_, 'py>, length: usize) -> bool {
         if length < 2 {

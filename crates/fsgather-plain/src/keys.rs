@@ -1,11 +1,10 @@
-//! Bounds the work of looking keys up, while decoding: [`Effort`], [`Keys`].
+//! Bounds the work of key lookups while decoding: [`Effort`], [`Keys`].
 //!
-//! Sets and dictionaries compare a new key with those of the same hash, so that many keys of one hash take a time that
-//! grows with their square: integers that differ by multiples of 2^61 - 1 have one, and tuples of -1 and -2. The hash
-//! of a tuple is computed anew each time, from all that lies in it; and as a tuple may lie in another one twice, a few
-//! bytes can stand for more elements than there is time for, or for more levels than there is stack. All of that
-//! happens within the interpreter, which nothing interrupts. So what it takes is counted beforehand, and bounded by the
-//! length of the stream.
+//! Sets and dictionaries compare a new key with those of the same hash, so that many keys with one hash take quadratic time: integers that
+//! differ by multiples of 2^61 - 1 have the same hash, and so do tuples of -1 and -2. The hash of a tuple is computed each time, over
+//! everything in it; and as a tuple may occur twice in another one, a few bytes can stand for more elements than there is time for, or for
+//! more levels than the stack allows. All of that happens within the interpreter, where it cannot be interrupted. So the work is counted
+//! beforehand, and bounded by the length of the stream.
 
 use std::collections::HashMap;
 
@@ -17,35 +16,35 @@ use super::{
     stream::Bad,
 };
 
-/// The steps that keys of a stream may take in any case, of some 10 ns each.
+/// Number of steps that the keys of any stream may take, of about 10 ns each.
 const STEPS_ANYWAY: usize = 1 << 24;
 
-/// And for each byte of the stream.
+/// Number of additional steps for each byte of the stream.
 const STEPS_PER_BYTE: usize = 64;
 
-/// Containers of so many keys are not worth a table: each key counts as compared with all.
+/// Containers with at most this number of keys need no table of hashes: each key counts as compared with all.
 const FEW: usize = 64;
 
-/// Number of tuples that a key may have in each other: references allow for more than containers do.
+/// Maximum nesting depth of tuples in a key: references allow for deeper ones than containers do.
 const DEEPEST_KEY: usize = 500;
 
-/// The steps that are left.
+/// The remaining steps.
 pub(crate) struct Effort(usize);
 
 impl Effort {
-    /// What a stream of this length may take.
+    /// The steps for a stream of this length.
     pub(crate) fn for_stream(length: usize) -> Self {
         Self(length.saturating_mul(STEPS_PER_BYTE) + STEPS_ANYWAY)
     }
 
-    /// None when that is too much.
+    /// Returns none if too few steps remain.
     fn spend(&mut self, steps: usize) -> Option<()> {
         self.0 = self.0.checked_sub(steps)?;
         Some(())
     }
 
-    /// The steps to hash a key that lies in so many tuples, or to compare it with an equal one; none when they are too
-    /// many. It takes as many to find out.
+    /// The steps to hash a key inside `depth` tuples, or to compare it with an equal one; none if they are too many. Counting them takes as
+    /// many steps.
     fn steps(&mut self, key: Item<'_, '_>, depth: usize) -> PyResult<Option<usize>> {
         if depth > DEEPEST_KEY || self.spend(1).is_none() {
             return Ok(None);
@@ -67,7 +66,7 @@ impl Effort {
                 let bits: usize = key.call_method0("bit_length")?.extract()?;
                 steps += bits / 64;
             }
-            // What lies in it has its hash already.
+            // The hashes of its elements are stored.
             Object::FrozenSet => steps += key.len()?,
             _ => {}
         }
@@ -77,14 +76,14 @@ impl Effort {
 
 /// The keys of one set or dictionary so far.
 pub(crate) struct Keys {
-    /// How many there will be.
+    /// The final number of keys.
     count: usize,
-    /// How many have which hash.
+    /// Number of keys with each hash.
     hashes: HashMap<isize, usize>,
 }
 
 impl Keys {
-    /// The keys of a container that will have so many.
+    /// The keys of a container that will have `count` of them.
     pub(crate) fn of(count: usize) -> Self {
         Self {
             count,
@@ -94,11 +93,11 @@ impl Keys {
 }
 
 impl<'py> Decoder<'_, 'py> {
-    /// Counts what it takes to look up one more key, which is about to happen.
+    /// Counts the work of looking up one more key, which is about to happen.
     #[inline]
     pub(crate) fn key(&mut self, keys: &mut Keys, key: &Bound<'py, PyAny>) -> Result<(), Bad> {
         match Object::of(key.as_borrowed()) {
-            // Their hashes are secret, or few can have the same.
+            // Their hashes are secret, or few of them can share one.
             Object::Str(_)
             | Object::Float(_)
             | Object::Bytes(_)

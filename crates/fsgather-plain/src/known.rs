@@ -7,17 +7,17 @@ use pyo3::{
     types::{PyComplex, PyDict, PyType},
 };
 
-/// The types beyond the built-in ones that plain data may have.
+/// The types of plain data beyond the built-in ones.
 ///
-/// Those that the program has registered with `copyreg` are not among them: how they are pickled is the program's own.
+/// Types that the program has registered with `copyreg` are excluded: the program defines how they are pickled.
 ///
-/// Modules are never imported for this: an object of a type of theirs is only there once they are.
+/// Modules are never imported for this: an object of their types exists only if they were imported.
 #[derive(Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) dates: Option<&'static DateTypes>,
     pub(crate) arrays: Option<&'static ArrayTypes>,
     pub(crate) tensors: Option<&'static TensorTypes>,
-    /// Whether `complex` numbers are nothing but their value.
+    /// True if `complex` numbers are pickled by their value alone.
     pub(crate) complex: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct TensorTypes {
 }
 
 impl Known {
-    /// What is there by now.
+    /// The types that exist by now.
     pub(crate) fn by_now(py: Python<'_>) -> PyResult<Self> {
         static DATES: PyOnceLock<DateTypes> = PyOnceLock::new();
         static ARRAYS: PyOnceLock<ArrayTypes> = PyOnceLock::new();
@@ -77,7 +77,7 @@ fn kept<T>(
     })
 }
 
-/// How types are to be pickled by the program's own will: `copyreg.dispatch_table`.
+/// The pickling functions that the program has registered: `copyreg.dispatch_table`.
 struct Registered<'py> {
     module: Bound<'py, PyModule>,
     table: Bound<'py, PyDict>,
@@ -113,7 +113,7 @@ impl<'py> Registered<'py> {
         Ok(true)
     }
 
-    /// Python itself has an entry for `complex`.
+    /// Returns true if the entry for `complex` is Python's own.
     fn complex_is_as_ever(&self) -> PyResult<bool> {
         let py = self.table.py();
         let found = self.table.get_item(py.get_type::<PyComplex>())?;
@@ -125,7 +125,7 @@ impl<'py> Registered<'py> {
     }
 }
 
-/// What a module offers, if it is imported; a module of that name without it is as good as none.
+/// The types of a module, if it is imported. A module of that name without these types does not count.
 fn found<T: Send + Sync>(
     known: &'static PyOnceLock<T>,
     modules: &Bound<'_, PyDict>,

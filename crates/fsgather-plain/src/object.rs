@@ -1,14 +1,14 @@
 //! Objects whose exact type is known: [`Object`].
 //!
-//! The calls are those of the C API, because the conversions of `PyO3` check again what is known here, which
-//! takes as long as the rest.
+//! The functions are those of the C API, because the conversions of `PyO3` check again facts that are known here, which takes as long as
+//! the rest.
 //!
 //! # Why this is sound
 //!
-//! A `'py` proves that the interpreter's lock is held. [`Object::of`] alone makes the types below, having
-//! compared the object's type, so each call gets what it asks for. None of them runs code of Python's, except
-//! where it says so, and but for errors: to make one may start the collector, which runs finalizers. Where a call can
-//! fail, what it works on is held by the caller, and nothing that was borrowed before is used after.
+//! A `'py` proves that the interpreter's lock is held. Only [`Object::of`] creates the types below, after it has compared the type of the
+//! object, so each function gets the type it expects. None of them runs Python code, except where noted and except for errors: creating one
+//! may start the collector, which runs finalizers. If a function can fail, the caller holds its object, and uses nothing afterwards that
+//! was borrowed before.
 #![expect(
     unsafe_code,
     reason = "the C API is called directly; the argument is above"
@@ -26,7 +26,7 @@ unsafe extern "C" {
     ) -> *const c_char;
 }
 
-/// An object that somebody else holds.
+/// An object that its container or caller holds.
 pub(crate) type Item<'a, 'py> = Borrowed<'a, 'py, PyAny>;
 
 /// An object by its exact type: subclasses are [`Object::Other`].
@@ -71,7 +71,7 @@ pub(crate) struct Tuple<'a, 'py>(pub(super) Item<'a, 'py>);
 pub(crate) struct Dict<'a, 'py>(pub(super) Item<'a, 'py>);
 
 impl<'a, 'py> Object<'a, 'py> {
-    /// Tells what `item` is.
+    /// Classifies `item`.
     #[inline]
     pub(crate) fn of(item: Item<'a, 'py>) -> Self {
         let object = item.as_ptr();
@@ -117,7 +117,7 @@ impl<'a, 'py> Object<'a, 'py> {
     }
 }
 
-/// Whether the object can be met a second time: whoever holds it counts.
+/// Returns true if the object can occur a second time: every reference counts.
 #[inline]
 pub(crate) fn is_shared(item: Item<'_, '_>) -> bool {
     // SAFETY: an object has a count. Releases from 3.12 on keep a mark of immortality in it, which reads as a
@@ -145,11 +145,11 @@ impl Int<'_, '_> {
     }
 }
 
-/// A `str` that cannot go away.
+/// A `str` that is held.
 pub(crate) struct HeldStr<'py>(pub(super) Bound<'py, PyAny>);
 
 impl HeldStr<'_> {
-    /// The text, unless it has surrogates or there is no memory: to find that out may run Python code.
+    /// The text, unless it has surrogates or memory runs out: finding that out may run Python code.
     #[inline]
     pub(crate) fn utf8(&self) -> Option<&[u8]> {
         let mut length = 0;
@@ -166,13 +166,13 @@ impl HeldStr<'_> {
 }
 
 impl<'py> Str<'_, 'py> {
-    /// The same one, held.
+    /// The same string, held.
     #[inline]
     pub(crate) fn held(self) -> HeldStr<'py> {
         HeldStr(self.0.to_owned())
     }
 
-    /// Whether both are the same text.
+    /// Returns true if both have the same text.
     #[inline]
     pub(crate) fn equals(self, other: Str<'_, '_>) -> bool {
         // SAFETY: both are str, for which this cannot fail.
@@ -199,12 +199,12 @@ impl<'py> List<'_, 'py> {
         unsafe { ffi::PyList_Size(self.0.as_ptr()).cast_unsigned() }
     }
 
-    /// An element; none where the list has ended.
+    /// An element; none if the list has ended.
     ///
     /// # Safety
     ///
-    /// The list holds the element, and Python code may take it out: it must not be used any more after something that
-    /// runs Python code, nor by it, unless somebody else holds it then.
+    /// The list holds the element, and Python code may remove it: the caller must not use it after running Python code, or while running
+    /// it, unless it is held elsewhere.
     #[inline]
     pub(crate) unsafe fn item<'b>(self, index: usize) -> Option<Item<'b, 'py>> {
         // SAFETY: it is a list, and the index is checked by it.
@@ -271,7 +271,7 @@ impl<'py> Dict<'_, 'py> {
     }
 }
 
-/// The next element of an iterator over `set`, in the order of the set; none at its end.
+/// The next element of an iterator over `set`, in the order of the set; none at the end.
 ///
 /// # Errors
 ///
@@ -285,8 +285,8 @@ pub(crate) unsafe fn next_of_set<'b, 'py>(
     iterator: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Item<'b, 'py>>> {
     let py = iterator.py();
-    // SAFETY: it is an iterator. What it gives is ours and the set's, and is the set's alone after that: a count
-    // that includes ours would make each element look shared.
+    // SAFETY: it is an iterator. It gives a reference that is ours in addition to that of the set. Ours is dropped, since a count that
+    // includes it would make each element look shared.
     unsafe {
         let item = ffi::PyIter_Next(iterator.as_ptr());
         if item.is_null() {

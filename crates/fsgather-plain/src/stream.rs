@@ -1,33 +1,33 @@
-//! The bytes of the format: [`PlainWriter`], [`PlainReader`], and the numbers that both know.
+//! The bytes of the format: [`PlainWriter`], [`PlainReader`], and the numbers that both use.
 //!
 //! `docs/design/plain-data.md` describes the format.
 
 use pyo3::{PyErr, exceptions::PyValueError};
 
-/// The first byte of a stream.
+/// The first byte of a stream: the version of the format.
 ///
-/// 1: the first one.
+/// 1: the first version.
 pub(crate) const VERSION: u8 = 1;
 
-/// How deep containers may lie in each other.
+/// Maximum nesting depth of containers.
 pub(crate) const DEEPEST: usize = 200;
 
-/// From this length on, bytes do not lie in the stream but beside it.
+/// Bytes of at least this length are stored beside the stream, not in it.
 pub(crate) const OUT_OF_BAND: usize = 64 << 10;
 
-/// The largest number of keys that a shape has.
+/// Maximum number of keys of a shape.
 pub(crate) const LARGEST_SHAPE: usize = 64;
 
-/// The largest number of shapes in a stream.
+/// Maximum number of shapes in a stream.
 pub(crate) const MOST_SHAPES: usize = 1 << 16;
 
-/// The bytes before the first object: version and flags.
+/// Number of bytes before the first object: version and flags.
 pub(crate) const HEADER: usize = 2;
 
 /// A flag: the stream ends with a table of tensors.
 pub(crate) const HAS_TENSORS: u8 = 1;
 
-/// What an object begins with.
+/// First bytes of objects.
 pub(crate) mod tag {
     pub(crate) const NONE: u8 = 0;
     pub(crate) const FALSE: u8 = 1;
@@ -70,7 +70,7 @@ pub(crate) mod tag {
     pub(crate) const AGAIN: u8 = 35;
     /// A string of 0 to 63 bytes of UTF-8: the length is in the lower bits.
     pub(crate) const SHORT_STR: u8 = 0x40;
-    /// The integers from -16 to 111, each by itself.
+    /// The integers from -16 to 111, one tag for each.
     pub(crate) const SMALL_INT: u8 = 0x80;
 }
 
@@ -86,13 +86,13 @@ pub(crate) struct PlainWriter {
 }
 
 impl PlainWriter {
-    /// A single byte.
+    /// Writes a single byte.
     #[inline]
     pub(crate) fn byte(&mut self, byte: u8) {
         self.bytes.push(byte);
     }
 
-    /// A byte and what follows it, at once.
+    /// Writes a tag and its content together.
     #[inline]
     pub(crate) fn tagged<const N: usize>(&mut self, tag: u8, content: [u8; N]) {
         self.bytes.reserve(N + 1);
@@ -100,7 +100,7 @@ impl PlainWriter {
         self.bytes.extend_from_slice(&content);
     }
 
-    /// A number in groups of seven bits, the lowest first.
+    /// Writes a number in groups of seven bits, the lowest first.
     #[inline]
     pub(crate) fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
@@ -110,13 +110,13 @@ impl PlainWriter {
         self.bytes.push(number.to_le_bytes()[0]);
     }
 
-    /// A length, as [`PlainWriter::number`].
+    /// Writes a length, like [`PlainWriter::number`].
     #[inline]
     pub(crate) fn length(&mut self, length: usize) {
         self.number(length as u64);
     }
 
-    /// A length and the bytes.
+    /// Writes a length and the bytes.
     #[inline]
     pub(crate) fn counted(&mut self, content: &[u8]) {
         self.length(content.len());
@@ -124,17 +124,17 @@ impl PlainWriter {
     }
 }
 
-/// A stream that is being read, of which nothing is believed.
+/// A stream that is being read, and is not trusted.
 pub(crate) struct PlainReader<'a> {
     stream: &'a [u8],
     at: usize,
-    /// Number of bytes that the elements take at least that were announced and have not begun.
+    /// Minimum number of bytes that the announced elements take that have not begun.
     owed: usize,
 }
 
-/// What is wrong with a stream.
+/// An error about a stream.
 ///
-/// Boxed, so that results stay small where every nanosecond counts.
+/// Boxed, so that results stay small where every nanosecond matters.
 pub(crate) type Bad = Box<PyErr>;
 
 impl<'a> PlainReader<'a> {
@@ -219,7 +219,7 @@ impl<'a> PlainReader<'a> {
         usize::try_from(number).map_err(|_| self.bad("a number too large for this machine"))
     }
 
-    /// The number of things that follow, each of which takes at least `least` bytes: of those that nothing around them needs.
+    /// The number of items that follow, each of which takes at least `least` bytes. Bytes that surrounding containers need do not count.
     #[inline]
     pub(crate) fn count(&mut self, least: usize) -> Result<usize, Bad> {
         let count = self.index()?;
@@ -230,8 +230,8 @@ impl<'a> PlainReader<'a> {
         Ok(count)
     }
 
-    /// The number of elements, or of groups of `size` elements, that follow; [`begin_element`](Self::begin_element) stands before
-    /// each. So containers in containers do not take room for the same bytes again and again.
+    /// The number of elements, or of groups of `size` elements, that follow. The caller calls [`begin_element`](Self::begin_element) before
+    /// each, so that nested containers cannot claim the same bytes again and again.
     #[inline]
     pub(crate) fn elements(&mut self, size: usize) -> Result<usize, Bad> {
         let count = self.count(size)?;
@@ -239,7 +239,7 @@ impl<'a> PlainReader<'a> {
         Ok(count)
     }
 
-    /// The same for elements whose number is known.
+    /// The same for a known number of elements.
     #[inline]
     pub(crate) fn expect_elements(&mut self, count: usize) -> Result<(), Bad> {
         if count > self.left().saturating_sub(self.owed) {
@@ -249,7 +249,7 @@ impl<'a> PlainReader<'a> {
         Ok(())
     }
 
-    /// One of the elements that were announced is about to be read.
+    /// Must be called before an announced element is read.
     #[inline]
     pub(crate) fn begin_element(&mut self) {
         self.owed = self.owed.saturating_sub(1);
@@ -263,7 +263,7 @@ impl<'a> PlainReader<'a> {
     }
 }
 
-/// What messages about streams begin with.
+/// The beginning of messages about streams.
 pub(crate) const BAD: &str = "bad plain data at byte";
 
 /// A `ValueError` about byte `at` of a stream.

@@ -1,4 +1,4 @@
-//! The options of one call: [`How`], and what its words mean.
+//! The options of one call: [`How`], and the meaning of their values.
 
 use std::ffi::OsString;
 
@@ -15,7 +15,7 @@ use fsgather_plain::Like;
 
 use crate::{errors, object::Pickling, told::Told};
 
-/// What is said of a call, as `fsgather.Communicator` hands it over: a dictionary.
+/// The options of a call, which `fsgather.Communicator` passes as a dictionary.
 pub(crate) struct How {
     site: Option<Told>,
     tag: Option<String>,
@@ -28,7 +28,7 @@ pub(crate) struct How {
 impl FromPyObject<'_, '_> for How {
     type Error = PyErr;
 
-    // By hand, since what is derived makes the names anew for each call, which takes longer than all else.
+    // Written by hand, since the derived code creates the names for each call, which takes longer than all other steps.
     fn extract(how: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         let py = how.py();
         let how = how.cast::<PyDict>()?;
@@ -43,7 +43,7 @@ impl FromPyObject<'_, '_> for How {
     }
 }
 
-/// What is said by this name, if anything.
+/// The option of this name, if it is set.
 fn said<'py, T: FromPyObjectOwned<'py>>(
     how: &Bound<'py, PyDict>,
     name: &Bound<'py, PyString>,
@@ -54,7 +54,7 @@ fn said<'py, T: FromPyObjectOwned<'py>>(
     }
 }
 
-/// How an object is carried.
+/// The encoding of an object.
 #[derive(Clone, Copy)]
 pub(crate) struct Carrying {
     pub(crate) pickling: Pickling,
@@ -62,7 +62,7 @@ pub(crate) struct Carrying {
 }
 
 impl How {
-    /// The same for the library, and for objects.
+    /// Splits the options into those of the library, and those of objects.
     pub(crate) fn take(self) -> PyResult<(Carrying, Options)> {
         let mut options = Options::new();
         if let Some(said) = self.timeout {
@@ -87,7 +87,7 @@ impl How {
     }
 }
 
-/// What a program says of an argument: a number, or a text.
+/// The value of an argument: a number, or a text.
 #[derive(FromPyObject)]
 pub(crate) enum Said {
     Number(u64),
@@ -105,7 +105,7 @@ impl From<Said> for Word {
     }
 }
 
-/// What the argument of this name means.
+/// Parses the argument of this name.
 pub(crate) fn word<T: FromWord>(name: &str, said: Said) -> PyResult<T> {
     T::from_word(name, said.into()).map_err(|error| Python::attach(|py| errors::raise(py, &error)))
 }

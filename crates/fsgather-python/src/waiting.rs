@@ -1,9 +1,8 @@
 //! Waiting for other ranks without keeping other Python threads from running: [`Waiter`].
 //!
-//! Calls of the library run on the thread that calls, without the interpreter's lock. While such a call waits
-//! it asks ten times a second whether a signal has come, takes the lock for that, and forwards what has
-//! been logged. So Ctrl-C ends a wait, on all ranks, and the exception that a signal handler has raised is the
-//! one that the caller gets. SIGTERM, which would end the process, ends the call before: see `_terminating.py`.
+//! Calls of the library run on the calling thread, without the interpreter's lock. While such a call waits, it checks ten times a second
+//! for signals, for which it takes the lock, and forwards log records. So Ctrl-C ends a wait, on all ranks, and the caller gets the
+//! exception that the signal handler has raised. SIGTERM, which would end the process, ends the call first: see `_terminating.py`.
 
 use fsgather_core::{Rank, RankNames, lock};
 use std::{
@@ -22,10 +21,10 @@ use crate::{
     errors, logging,
 };
 
-/// Maximum time that a call that has been interrupted may take to come back before it is left to itself.
+/// Maximum time that an interrupted call may take to return before it is abandoned.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Interval at which a thread that waits for another one looks for signals.
+/// Interval at which a thread that waits for another thread checks for signals.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Ends the waits of one communicator.
@@ -35,20 +34,20 @@ pub(crate) struct Waiter {
     raised: Raised,
     /// The names of ranks in errors.
     names: RankNames,
-    /// The same by their places in the group that calls are made on.
+    /// The same, by their places in the group of the calls.
     members: RankNames,
 }
 
 thread_local! {
-    /// Whether this thread may look for signals. One that meets for another leaves it to that one: it would have to ask for the
-    /// interpreter's lock, and may outlive the interpreter.
+    /// True if this thread may check for signals. A thread that meets on behalf of another leaves that to the other: it would have to take
+    /// the interpreter's lock, and may outlive the interpreter.
     static LISTENS: Cell<bool> = const { Cell::new(true) };
 }
 
 /// The exception that a signal handler has raised, and its thread.
 type Raised = Arc<Mutex<Option<(ThreadId, PyErr)>>>;
 
-/// Ends what another thread waits for: meeting, and whatever is done in the world that comes of it.
+/// Ends the waits of another thread: for the meeting, and in the world that results from it.
 #[pyclass(frozen, module = "fsgather._fsgather")]
 #[derive(Default)]
 pub(crate) struct Stop {
@@ -62,14 +61,14 @@ impl Stop {
         Self::default()
     }
 
-    /// Ends it, for a reason that other ranks are told.
+    /// Ends the waits, with a reason that other ranks receive.
     fn end(&self, reason: &str) {
         self.waiting.interrupt.raise(reason);
     }
 }
 
 impl Stop {
-    /// What it ends.
+    /// The waiter whose waits it ends.
     pub(crate) fn waiting(&self) -> Waiter {
         self.waiting.clone()
     }
@@ -94,7 +93,7 @@ impl Waiter {
         }
     }
 
-    /// The same where errors call the ranks so.
+    /// The same waiter, with these names of ranks in errors.
     pub(crate) fn naming_ranks(self, names: RankNames) -> Self {
         let members = names.clone();
         Self {
@@ -104,7 +103,7 @@ impl Waiter {
         }
     }
 
-    /// The same for calls on a group of these ranks of the world.
+    /// The same waiter, for calls on a group of these ranks of the world.
     pub(crate) fn in_group(&self, members: &[Rank]) -> Self {
         let members = RankNames::new(members.iter().map(|rank| self.names.of(*rank)));
         Self {
@@ -136,11 +135,11 @@ impl Waiter {
                 let ran = py.detach(|| catch_unwind(AssertUnwindSafe(call)));
                 (is_minded, self.settle_ran(py, ran))
             }
-            // It has come before the call began: there is nothing to end but what was begun.
+            // The signal arrived before the call began: only `begin` must be undone.
             Err(raised) => (true, Err(raised)),
         };
         if is_minded {
-            // What another signal's handler raises there may keep it from its work, so that it is asked once more.
+            // An exception from another signal's handler may interrupt `end`, so that it is called a second time.
             for _ in 0..2 {
                 match module.call_method0(intern!(py, "end")) {
                     Ok(_) => break,
@@ -158,8 +157,8 @@ impl Waiter {
         }
     }
 
-    /// Runs a wait that cannot ask for signals, such as meeting, on its own thread. If none can be started, it runs
-    /// here, so that the library tells the other ranks what this one lacks.
+    /// Runs a wait that cannot check for signals, such as the meeting, on its own thread. If no thread can be started, the wait runs here,
+    /// so that the library reports to the other ranks that this rank lacks threads.
     pub(crate) fn run_elsewhere<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -176,7 +175,7 @@ impl Waiter {
         let started = thread.spawn(move || {
             LISTENS.set(false);
             if let Some(call) = taken() {
-                // Nobody listens any more after an interruption.
+                // The receiver is gone after an interruption.
                 let _ = sender.send(catch_unwind(AssertUnwindSafe(call)));
             }
         });
@@ -213,8 +212,8 @@ impl Waiter {
         }
     }
 
-    /// What the caller gets. What a signal handler has raised goes before everything, also before a result that came
-    /// at the same moment: the communicator is of no use any more.
+    /// The result for the caller. An exception from a signal handler takes precedence, even over a result that arrived at the same moment:
+    /// the communicator is unusable from then on.
     fn settle<T>(&self, py: Python<'_>, result: Result<T, Error>) -> PyResult<T> {
         let forwarded = logging::forward(py);
         match self.take_raised() {
@@ -224,7 +223,7 @@ impl Waiter {
         }
     }
 
-    /// What was raised in this thread; others, whose calls fail for the same reason, get the call's own error.
+    /// The exception that was raised in this thread. Other threads, whose calls fail for the same reason, get the error of the call.
     fn take_raised(&self) -> Option<PyErr> {
         let mut raised = lock(&self.raised);
         let own = raised.take_if(|(thread, _)| *thread == thread::current().id());
@@ -254,8 +253,7 @@ pub(crate) fn reason_of(py: Python<'_>, raised: &PyErr) -> String {
     }
 }
 
-/// Lets Python's signal handlers run, if this is the thread for it. What they raise is kept for the caller;
-/// its text is what the other ranks are told.
+/// Runs Python's signal handlers, if this is the thread for them. Their exception is kept for the caller; other ranks receive its text.
 fn look_for_signals(raised: &Raised) -> Option<String> {
     if !LISTENS.get() || ending::is_over_here() {
         return None;

@@ -1,26 +1,26 @@
-//! Checks what ranks get of one call: [`check_bodies`], [`check_verdict`].
+//! Checks the results of one call on its ranks: [`check_bodies`], [`check_verdict`].
 //!
-//! Every simulation of a world judges its calls by these.
+//! Every simulation of a world checks its calls with these.
 
 use std::fmt::Display;
 
 use bytes::Bytes;
 use fsgather_core::Rank;
 
-/// What a rank has to do with a call.
+/// The part of a rank in a call.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
-    /// It has handed this in.
+    /// The rank has contributed this body.
     Contributed(&'a Bytes),
-    /// It has not come to the call.
+    /// The rank has not reached the call.
     Missing,
 }
 
-/// Checks what a successful call has given to one rank: if it receives anything, the bodies of all ranks in rank order.
+/// Checks the result of a successful call on one rank: if it receives anything, the bodies of all ranks in rank order.
 ///
 /// # Errors
 ///
-/// If it is anything else, or a rank has not come to the call.
+/// Returns an error if the result differs, or a rank has not reached the call.
 pub fn check_bodies<'a>(
     parts: impl IntoIterator<Item = Part<'a>>,
     receives: bool,
@@ -49,7 +49,7 @@ pub fn check_bodies<'a>(
 ///
 /// # Errors
 ///
-/// If it has.
+/// Returns an error otherwise.
 pub fn check_verdict<E: Display>(
     succeeded: impl IntoIterator<Item = Rank>,
     failed: impl IntoIterator<Item = (Rank, E)>,

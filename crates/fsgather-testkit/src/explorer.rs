@@ -1,9 +1,9 @@
-//! Visits every state that can be reached from a first one: [`explore`].
+//! Visits every state that is reachable from an initial one: [`explore`].
 //!
-//! Breadth first, so that what is found is found by a shortest way. A state is known again by a hash, of 128 bits, of
-//! its `Debug` text, which has to say everything that later steps depend on; derived, it does. Each state is visited
-//! once, whatever ways lead to it. So what is to hold of a way, and not of a state alone, has to be noted in the
-//! state; then no way that breaks a promise hides behind one that does not.
+//! The search is breadth first, so that a counterexample is a shortest one. States are recognized by a 128-bit hash of their `Debug` text,
+//! which must include everything that later steps depend on; derived, it does. Each state is visited once, no matter how many paths lead to
+//! it. A promise about a path, not about a state alone, must therefore be recorded in the state; then a path that breaks it cannot hide
+//! behind one that does not.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,44 +12,44 @@ use std::{
 
 use fsgather_core::hash::Hash128;
 
-/// Something that goes on in steps, of which there may be several to choose from.
+/// A process that advances in steps, possibly with several to choose from.
 pub trait Explored: Clone + fmt::Debug {
-    /// One of them.
+    /// A step.
     type Step: Copy + fmt::Debug;
 
-    /// All that can happen next; nothing at the end.
+    /// All steps that can happen next; none at the end.
     fn steps(&mut self) -> Vec<Self::Step>;
 
-    /// Lets one of it happen.
+    /// Takes one of these steps.
     ///
     /// # Errors
     ///
-    /// When that breaks a promise: which, and how.
+    /// Returns the promise that the step breaks, and how.
     fn take(&mut self, step: Self::Step) -> Result<(), String>;
 
-    /// Checks what must hold at the end, and says what the end is an example of.
+    /// Checks the promises that must hold at the end, and returns the labels of this end.
     ///
     /// # Errors
     ///
-    /// When a promise is broken.
+    /// Returns an error if a promise is broken.
     fn end(&self) -> Result<Vec<&'static str>, String>;
 }
 
-/// What an exploration has come to.
+/// The statistics of an exploration.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Number of states.
     pub states: usize,
-    /// Number of steps from one to another.
+    /// Number of transitions between states.
     pub transitions: usize,
-    /// The longest of all shortest ways.
+    /// The length of the longest of all shortest paths.
     pub depth: usize,
-    /// How many final states are an example of what.
+    /// Number of final states with each label.
     pub ends: BTreeMap<&'static str, usize>,
 }
 
 impl Counts {
-    /// Adds those of another exploration.
+    /// Adds the counts of another exploration.
     pub fn add(&mut self, other: &Self) {
         self.states += other.states;
         self.transitions += other.transitions;
@@ -77,21 +77,20 @@ impl fmt::Display for Counts {
     }
 }
 
-/// A promise that was not kept, and the choices that lead there.
+/// A broken promise, and the choices that lead to it.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Which promise, and how.
+    /// The broken promise, and how it is broken.
     pub broken: String,
-    /// Which of the possible steps was taken, each time.
+    /// The index of the chosen step, each time.
     pub way: Vec<usize>,
 }
 
-/// Visits every state that can be reached from `first`, and checks that none can be reached again from itself: what
-/// happens has to come to an end.
+/// Visits every state that is reachable from `first`, and checks that no state is reachable from itself: every run must end.
 ///
 /// # Errors
 ///
-/// The first promise that is not kept.
+/// Returns the first promise that is broken.
 pub fn explore<S: Explored>(mut first: S) -> Result<Counts, Found> {
     let mut visits = Visits::default();
     let mut counts = Counts::default();
@@ -113,7 +112,7 @@ pub fn explore<S: Explored>(mut first: S) -> Result<Counts, Found> {
                 let mut after = state.clone();
                 let taken = after.take(step);
                 taken.map_err(|broken| visits.found(broken, number, Some(choice)))?;
-                // It may note since when something is possible, which belongs to the state.
+                // Computing the steps may record since when a step is possible, which is part of the state.
                 let steps = after.steps();
                 let (target, is_new) = visits.enter(&after, (number, choice));
                 targets.push(target);
@@ -137,11 +136,11 @@ pub fn explore<S: Explored>(mut first: S) -> Result<Counts, Found> {
     }
 }
 
-/// Goes one way again: each step as text, and the state that it ends in.
+/// Replays one path: returns each step as text, and the final state.
 ///
 /// # Errors
 ///
-/// What a promise on the way is broken by, and when there is no such way.
+/// Returns the promise that the path breaks, or that there is no such path.
 pub fn follow<S: Explored>(mut state: S, way: &[usize]) -> (String, Result<S, String>) {
     let mut told = String::new();
     for choice in way {
@@ -156,25 +155,25 @@ pub fn follow<S: Explored>(mut state: S, way: &[usize]) -> (String, Result<S, St
             return (told, Err(broken));
         }
     }
-    // As for who explores.
+    // As in `explore`: computing the steps may change the state.
     let is_end = state.steps().is_empty();
     let end = if is_end { state.end() } else { Ok(Vec::new()) };
     (told, end.map(|_| state))
 }
 
-/// What is known of the states that were come to; each has a number.
+/// The states that were reached, by number.
 #[derive(Default)]
 struct Visits {
     known: HashMap<u128, usize>,
-    /// From which state each was first come to, and by which of the steps there.
+    /// The previous state of each, and the index of the step that first led to it.
     origins: Vec<(usize, usize)>,
-    /// Where the steps of each state lead that was visited.
+    /// The numbers of the states that the steps of each visited state lead to.
     targets: Vec<Vec<usize>>,
     text: String,
 }
 
 impl Visits {
-    /// The number of a state, and whether it is new.
+    /// Returns the number of a state, and whether it is new.
     fn enter(&mut self, state: &impl fmt::Debug, origin: (usize, usize)) -> (usize, bool) {
         self.text.clear();
         // Writing to a string cannot fail.
@@ -188,7 +187,7 @@ impl Visits {
         (number, number == next)
     }
 
-    /// What was found in a state, or by a choice there.
+    /// A broken promise in a state, or in a step from there.
     fn found(&self, broken: String, mut number: usize, choice: Option<usize>) -> Found {
         let mut way: Vec<usize> = choice.into_iter().collect();
         while number > 0 {
@@ -200,8 +199,8 @@ impl Visits {
         Found { broken, way }
     }
 
-    /// A state that can be come to again from itself, if there is one: one that is left when all to which nothing
-    /// leads are taken away, again and again.
+    /// Returns a state that is reachable from itself, if there is one: one that remains after states without a predecessor are removed
+    /// until there is none.
     fn first_on_a_cycle(&self) -> Option<usize> {
         let mut leading = vec![0_usize; self.targets.len()];
         for target in self.targets.iter().flatten() {

@@ -13,24 +13,23 @@ use fsgather_core::{
 };
 use uuid::Uuid;
 
-/// ENOSPC: passes, as errors of the store go.
+/// ENOSPC: the store treats it as temporary.
 const NO_SPACE: i32 = 28;
 
 /// ENOENT.
 const NOT_THERE: i32 = 2;
 
-/// A touch of a directory within this time after a change does not show.
+/// A touch of a directory within this time after a change is not noticed.
 const TICK: Duration = Duration::from_millis(4);
 
-/// How soon and how seldom boxes look.
+/// The shortest and the longest interval at which boxes look for messages.
 const PACE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
-/// Places for messages in memory, for ranks that are threads of one process.
+/// A mailbox in memory, for ranks that are threads of one process.
 ///
-/// It keeps the promises of [`Mailbox`] and, with a seed, no more than those: messages become visible
-/// late, to each reader in another order; one in six stays invisible to a reader until its writer tends
-/// it; a listing misses what an earlier one has shown, which is handed out twice then; one `send` in ten
-/// fails, half of them although the message is there.
+/// It keeps the promises of [`Mailbox`] and, with a seed, no more than those: messages become visible late, and to each reader in another
+/// order; one in six stays invisible to a reader until its writer tends it; a listing misses messages that an earlier one has shown, which
+/// are then returned twice; one `send` in ten fails, half of them although the message was written.
 #[derive(Debug, Default)]
 pub struct MemoryMailbox {
     seed: Option<u64>,
@@ -45,17 +44,17 @@ struct State {
     dead: Vec<ProcessId>,
     /// Processes that see no message for now.
     blind: Vec<ProcessId>,
-    /// Processes that cannot send: with which error number, and how often.
+    /// Processes that cannot send: each with the error number and the number of failures.
     mute: Vec<(ProcessId, i32, u32)>,
 }
 
-/// Where one world leaves its messages.
+/// The place for the messages of one world.
 #[derive(Debug, Default)]
 struct Place {
-    /// In the order in which they were left; never used twice.
+    /// Messages in the order in which they were sent; no number is used twice.
     messages: BTreeMap<u64, Message>,
     left: u64,
-    /// By box.
+    /// The last sign of each box.
     signs: BTreeMap<u64, Sign>,
     is_gone: bool,
 }
@@ -79,13 +78,13 @@ struct Sign {
 }
 
 impl MemoryMailbox {
-    /// A post on which everything is seen at once.
+    /// A mailbox in which every message is visible at once.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// A post with all faults that boxes may have, drawn from a seed.
+    /// A mailbox with all faults that boxes may have, drawn from a seed.
     #[must_use]
     pub fn with_faults(seed: u64) -> Arc<Self> {
         Arc::new(Self {
@@ -103,17 +102,17 @@ impl MemoryMailbox {
         })
     }
 
-    /// Kills a process: from here on its calls do nothing and never return.
+    /// Kills a process: from now on its calls do nothing and never return.
     pub fn kill(&self, process: &ProcessId) {
         self.lock().dead.push(process.clone());
     }
 
-    /// Whether a process was not killed.
+    /// Returns true if a process was not killed.
     pub fn is_running(&self, process: &ProcessId) -> bool {
         !self.lock().dead.contains(process)
     }
 
-    /// Shows a process no messages, or all of them again.
+    /// Hides all messages from a process, or shows them again.
     pub fn set_blind(&self, process: &ProcessId, is_blind: bool) {
         let mut state = self.lock();
         state.blind.retain(|other| other != process);
@@ -122,19 +121,19 @@ impl MemoryMailbox {
         }
     }
 
-    /// Lets the next sends of a process fail.
+    /// Makes the next sends of a process fail.
     pub fn refuse_sends(&self, process: &ProcessId, os_code: i32, times: u32) {
         self.lock().mute.push((process.clone(), os_code, times));
     }
 
-    /// Number of messages that are in all places that are not gone.
+    /// Number of messages in all places that still exist.
     pub fn held(&self) -> usize {
         let state = self.lock();
         let places = state.places.iter().filter(|place| !place.is_gone);
         places.map(|place| place.messages.len()).sum()
     }
 
-    /// Number of places that are not gone.
+    /// Number of places that still exist.
     pub fn places(&self) -> usize {
         let state = self.lock();
         state.places.iter().filter(|place| !place.is_gone).count()
@@ -144,7 +143,7 @@ impl MemoryMailbox {
         lock(&self.state)
     }
 
-    /// A number that depends on the seed and these; `None` without faults.
+    /// A number that depends on the seed and on `parts`; `None` without faults.
     fn draw(&self, parts: &[u64]) -> Option<u64> {
         let mix = |before: u64, part: &u64| {
             // One step of splitmix64.
@@ -160,7 +159,7 @@ impl MemoryMailbox {
         self.draw(parts).is_some_and(|drawn| drawn % count == 0)
     }
 
-    /// How late something is seen by a reader: often at once, now and then very late.
+    /// The delay after which a reader sees something: often none, now and then a very long one.
     fn delay(&self, parts: &[u64]) -> Duration {
         let Some(drawn) = self.draw(parts) else {
             return Duration::ZERO;
@@ -246,7 +245,7 @@ struct Own {
     looks: u64,
     sends: u64,
     beats: u64,
-    /// What the last listing has shown.
+    /// The messages of the last listing.
     read: BTreeSet<u64>,
     /// Hosts that are known to write.
     hosts: BTreeSet<u64>,
@@ -257,7 +256,7 @@ impl MemoryBox {
         lock(&self.own)
     }
 
-    /// All places, for the living.
+    /// Locks all places, for processes that were not killed.
     fn enter(&self) -> MutexGuard<'_, State> {
         let state = self.post.lock();
         if !state.dead.contains(&self.process) {
@@ -430,7 +429,7 @@ impl Mailbox for MemoryBox {
         let place = &mut state.places[self.place];
         match how {
             Retirement::Over if self.role.is_none() => place.is_gone = true,
-            // Whoever goes in good order stays until its last message can be seen.
+            // A rank that leaves in good order stays until its last message is visible.
             Retirement::Over => self.touch(place, Instant::now() + TICK),
             Retirement::InUse => {}
             Retirement::Deserted | Retirement::Withdrawn => {

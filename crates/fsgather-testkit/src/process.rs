@@ -1,11 +1,11 @@
-//! Processes that tests start: none of them outlives its limit, and all of them begin with the signals of a terminal.
+//! Processes that tests start: none of them outlives its limit, and all of them start with the signals of a terminal.
 //!
-//! **Limits.** A process that has a handle of ours is killed when its time is over, so that whoever waits for it, or for what
-//! it says, fails instead of waiting for ever.
+//! **Limits.** A process with a handle of ours is killed at its time limit, so that a test that waits for the process or its output fails
+//! instead of hanging.
 //!
-//! **Signals.** `nohup`, and shells for what they run in the background, have a program ignore `SIGHUP` or `SIGINT`, and all that it
-//! starts inherits that. A test that sends such a signal would wait in vain. A signal that has a handler, however, is back at its
-//! default in a program that is started. So the test program takes the signals that it was told to ignore, and does nothing.
+//! **Signals.** `nohup`, and shells for their background processes, make a program ignore `SIGHUP` or `SIGINT`, and all its children
+//! inherit that. A test that sends such a signal would wait in vain. A signal with a handler, however, has its default action again in a
+//! child. So the test program installs handlers that do nothing for the signals that it was started to ignore.
 
 use std::{
     fs, io,
@@ -27,17 +27,17 @@ use signal_hook::{
     flag,
 };
 
-/// No wait takes longer on a machine that works, however busy it is. No promise is measured by this.
+/// Maximum time of any wait on a working machine, however busy. No promise is measured by this.
 pub const TIME_LIMIT: Duration = Duration::from_secs(180);
 
-/// No process that a test has started in the background lives longer.
+/// Maximum lifetime of a process that a test has started in the background.
 pub const LIFETIME: Duration = Duration::from_secs(600);
 
-/// A process that is killed when its time is over.
+/// A process that is killed at its time limit.
 #[derive(Debug)]
 pub struct Started {
     child: Child,
-    /// Whoever watches the time goes once this is dropped.
+    /// The thread that watches the time ends when this is dropped.
     _watch: Sender<()>,
 }
 
@@ -56,11 +56,11 @@ impl DerefMut for Started {
 }
 
 impl Started {
-    /// [`Child::wait_with_output`], while the time is watched.
+    /// [`Child::wait_with_output`], with the time limit.
     ///
     /// # Errors
     ///
-    /// Those of that function.
+    /// Returns the errors of that function.
     pub fn wait_with_output(self) -> io::Result<Output> {
         self.child.wait_with_output()
     }
@@ -70,16 +70,16 @@ impl Started {
 ///
 /// # Errors
 ///
-/// Those of that function.
+/// Returns the errors of that function.
 pub fn spawn(command: &mut Command) -> io::Result<Started> {
     spawn_within(command, LIFETIME)
 }
 
-/// [`Command::output`] within [`TIME_LIMIT`]; without input.
+/// [`Command::output`] within [`TIME_LIMIT`], without input.
 ///
 /// # Errors
 ///
-/// Those of that function.
+/// Returns the errors of that function.
 pub fn output(command: &mut Command) -> io::Result<Output> {
     output_within(command, TIME_LIMIT)
 }
@@ -88,7 +88,7 @@ pub fn output(command: &mut Command) -> io::Result<Output> {
 ///
 /// # Errors
 ///
-/// Those of [`output`].
+/// Returns the errors of [`output`].
 pub fn output_within(command: &mut Command, limit: Duration) -> io::Result<Output> {
     command
         .stdin(Stdio::null())
@@ -101,7 +101,7 @@ pub fn output_within(command: &mut Command, limit: Duration) -> io::Result<Outpu
 ///
 /// # Errors
 ///
-/// Those of that function.
+/// Returns the errors of that function.
 pub fn status(command: &mut Command) -> io::Result<ExitStatus> {
     status_within(command, TIME_LIMIT)
 }
@@ -110,7 +110,7 @@ pub fn status(command: &mut Command) -> io::Result<ExitStatus> {
 ///
 /// # Errors
 ///
-/// Those of [`status`].
+/// Returns the errors of [`status`].
 pub fn status_within(command: &mut Command, limit: Duration) -> io::Result<ExitStatus> {
     spawn_within(command, limit)?.wait()
 }
@@ -132,7 +132,7 @@ fn spawn_within(command: &mut Command, limit: Duration) -> io::Result<Started> {
     }
 }
 
-/// Kills a process when its time is over, unless what is returned has been dropped.
+/// Kills a process at its time limit, unless the returned sender has been dropped.
 fn watch(child: &Child, limit: Duration, name: String) -> io::Result<Sender<()>> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let process: OwnedFd = pidfd_open(pid.expect("a pid"), PidfdFlags::empty())?;
@@ -141,7 +141,7 @@ fn watch(child: &Child, limit: Duration, name: String) -> io::Result<Sender<()>>
         .name("time limit".into())
         .spawn(move || {
             if dropped.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                // One that has ended meanwhile needs no signal.
+                // A process that has ended meanwhile needs no signal.
                 if pidfd_send_signal(&process, Signal::KILL).is_ok() {
                     eprintln!("killed after {limit:?}: {name}");
                 }
@@ -150,8 +150,8 @@ fn watch(child: &Child, limit: Duration, name: String) -> io::Result<Sender<()>>
     Ok(watch)
 }
 
-/// Has programs that are started from now on begin with the default for signals that this program was told to ignore.
-/// It goes on ignoring them itself.
+/// Resets the signals that this program was started to ignore to their defaults in programs that it starts from now on. This program
+/// continues to ignore them.
 fn heed_signals_in_children() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -165,7 +165,7 @@ fn heed_signals_in_children() {
     });
 }
 
-/// Whether the `/proc` status of a process says that it ignores a signal.
+/// Returns true if the `/proc` status of a process says that it ignores a signal.
 fn is_ignored(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
@@ -178,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// What a program sees that this one starts.
+    /// The status of a child, as the child sees it.
     fn seen_by_a_child() -> String {
         let seen = output(Command::new("cat").arg("/proc/self/status")).unwrap();
         String::from_utf8(seen.stdout).unwrap()

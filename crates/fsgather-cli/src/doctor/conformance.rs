@@ -1,9 +1,9 @@
 //! Calls through the directory, with every byte compared: [`try_directory`] and [`run`].
 //!
-//! One gather shows whether all ranks can use the directory. Many calls, by each way that messages can go, show whether a file
-//! system that was not tried before keeps what jobs rely on, and how fast it is. For each way a world of its own meets in the
-//! directory. Results go to rank 0 through the world that has met for the diagnosis, which uses no file. It stays connected
-//! meanwhile, so the other worlds use neither its address nor its only port.
+//! One gather shows whether all ranks can use the directory. Many calls, over each carrier of messages, show whether an untested file
+//! system keeps the guarantees that jobs rely on, and how fast it is. For each carrier, a world of its own meets in the directory. Results
+//! go to rank 0 through the world that has met for the diagnosis, which uses no file. It stays connected meanwhile, so the other worlds use
+//! neither its address nor its only port.
 //!
 //! No two payloads are equal, so that old data is never taken for new.
 
@@ -28,27 +28,27 @@ use serde::{Deserialize, Serialize};
 
 use super::facts::{ConformanceFacts, RankFacts, WayFacts, is_on_one_host_only};
 
-/// The sizes of payloads in turn: the first travel inside messages, the second in files.
+/// The payload sizes, which alternate: the first travel inside messages, the second in files.
 const LENGTHS: [u32; 2] = [1000, 1_500_000];
 
-/// The largest payload that travels inside messages, whatever a job's settings say.
+/// The largest payload that travels inside messages, whichever settings a job has.
 const INLINE_LIMIT: u64 = 64 << 10;
 
-/// Time for which ranks wait for each other to meet: longer than any known file system shows an old list of names.
+/// Time for which ranks wait for each other to meet: longer than any known file system shows stale listings.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Time for which a call may wait while nothing moves.
+/// Time for which a call may wait without progress.
 const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Maximum time that files of the calls may take to disappear: clients of some file systems hold on to removed files.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What rank 0 asks all ranks to try.
+/// The tests that rank 0 asks all ranks to run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Plan {
     #[serde(with = "fsgather::bindings::exact_path")]
     pub(super) directory: PathBuf,
-    /// How many calls by each way; 0 without `--conformance`.
+    /// Number of calls over each carrier; 0 without `--conformance`.
     pub(super) calls: u32,
     /// The beginning of the job names of the worlds that meet in the directory.
     job: String,
@@ -76,16 +76,16 @@ impl Plan {
     }
 }
 
-/// The results of one rank by one way.
+/// The results of one rank over one carrier.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Found {
     meeting_seconds: Option<f64>,
-    /// Time that each call took that has ended.
+    /// The duration of each call that has ended.
     call_seconds: Vec<f64>,
-    /// Calls with another result than the ranks had given.
+    /// Calls whose result differs from the data that the ranks sent.
     wrong: Vec<u32>,
     problem: Option<String>,
-    /// Whether settings do not allow this way.
+    /// True if the settings exclude this carrier.
     is_refused: bool,
 }
 
@@ -107,7 +107,7 @@ pub(super) fn try_directory(world: &Communicator, plan: &Plan) -> Result<(), Err
     Ok(())
 }
 
-/// Makes the calls of a plan by each way; returns their results on rank 0. All ranks call this.
+/// Makes the calls of a plan over each carrier; returns their results on rank 0. All ranks call this.
 pub(super) fn run(
     world: &Communicator,
     plan: &Plan,
@@ -189,7 +189,7 @@ fn make_calls(
     for (call, length) in (0..plan.calls).zip(LENGTHS.into_iter().cycle()) {
         let own = payload(call, world.rank().get(), length);
         let since = Instant::now();
-        // Each fifth call is for all; of the others, each five in a row are for another root.
+        // Each fifth call is an all-gather; the root of the others changes after each such group.
         let parts = if call % 5 == 4 {
             Some(world.all_gather(Pieces::from(&own))?)
         } else {
@@ -221,7 +221,7 @@ fn payload(call: u32, rank: u32, length: u32) -> Vec<u8> {
     bytes
 }
 
-/// The results of all ranks by one way. Pure.
+/// The results of all ranks over one carrier. Pure.
 fn together(carrier: &str, calls: u32, all: &[Found]) -> WayFacts {
     // A call takes as long as its slowest rank.
     let ended = all.iter().map(|found| found.call_seconds.len()).min();
@@ -246,7 +246,7 @@ fn together(carrier: &str, calls: u32, all: &[Found]) -> WayFacts {
             Some((rank, problem))
         })
     };
-    // The others have waited for a rank that is not allowed to.
+    // The other ranks have waited for the rank whose settings exclude the carrier.
     let problem = problem(|found| found.is_refused).or_else(|| problem(|_| true));
     let meetings = all
         .iter()
@@ -265,7 +265,7 @@ fn together(carrier: &str, calls: u32, all: &[Found]) -> WayFacts {
     }
 }
 
-/// What these calls have left in the directory, after a limited time; or why that is not known.
+/// The files that these calls have left in the directory, after a limited time; or the reason why they are unknown.
 #[expect(
     clippy::disallowed_methods,
     reason = "no file system tells when another host's change arrives"
@@ -286,7 +286,7 @@ fn left(plan: &Plan) -> (Vec<String>, Option<String>) {
     }
 }
 
-/// Gather directories of jobs whose name begins like this.
+/// Gather directories of jobs whose names begin with `job`.
 fn look(directory: &Path, job: &str) -> Result<Vec<String>, Error> {
     let survey = Surveyor::new(Rules::default())?.survey(directory)?;
     let ours = survey.gathers.iter().filter(|gather| {

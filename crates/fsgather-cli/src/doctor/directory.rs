@@ -25,21 +25,21 @@ use fsgather::bindings::LocalContext;
 /// Maximum time that the file system may take to answer.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// How long a payload is that is published for trial, in bytes: more than one chunk, and no burden.
+/// Length of the trial payload in bytes: more than one chunk, but no burden.
 const TRIAL_BYTES: usize = 3 << 19;
 
-/// How closely to look.
+/// The extent of an examination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// Attributes, and a small file.
+    /// Reads attributes, and writes a small file.
     Brief,
-    /// Also a payload.
+    /// Also publishes a payload.
     Thorough,
-    /// The same, and `all_gather_via_filesys/` is removed again if it was not there.
+    /// The same, and removes `all_gather_via_filesys/` again if it was not there before.
     Alone,
 }
 
-/// What a directory is like and can do, as this rank sees it.
+/// Collects the facts about a directory, as this rank sees it.
 pub(super) fn examine(
     path: &Path,
     origin: String,
@@ -65,7 +65,7 @@ pub(super) fn examine(
                 look.record(|facts| facts.problem = Some(error.to_string()));
             }
             look.record(|facts| facts.stuck_at = None);
-            // Nobody waits any more where this took too long.
+            // The receiver is gone if this took too long.
             let _ = done.send(());
         });
     if let Err(error) = started {
@@ -75,7 +75,7 @@ pub(super) fn examine(
     lock(&noted).clone()
 }
 
-/// A look at a directory that is under way.
+/// An examination in progress.
 struct DirectoryLook {
     path: PathBuf,
     context: LocalContext,

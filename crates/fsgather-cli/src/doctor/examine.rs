@@ -73,7 +73,7 @@ fn origin_text(origin: Origin) -> String {
     }
 }
 
-/// Settings that are understood each, but cannot be used, or not together.
+/// Settings that are valid on their own, but cannot be used, alone or together.
 fn wrong_settings(settings: &Settings) -> Vec<String> {
     let mut wrong = Vec::new();
     if let Some(RendezvousSetting::Tcp { .. }) = &settings.rendezvous.value {
@@ -119,7 +119,7 @@ fn network(settings: &Settings) -> NetworkFacts {
     }
 }
 
-/// The directory that these settings use, as far as one rank can know; none where they use none.
+/// The directory of these settings, as far as one rank can know; none if they use none.
 fn directory_facts(settings: &Settings, context: &LocalContext) -> Option<DirectoryFacts> {
     let named = settings.directory.origin == Origin::Argument;
     let meets_elsewhere = matches!(

@@ -24,52 +24,52 @@ const MOUNT_OPTIONS: [&str; 15] = [
     "proto=",
 ];
 
-/// What one rank has found out.
+/// The facts that one rank has collected.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RankFacts {
-    /// Which rank.
+    /// Its rank.
     pub(crate) rank: u32,
-    /// How many there are.
+    /// Number of ranks of the world.
     pub(crate) world_size: u32,
-    /// Its host.
+    /// The name of its host.
     pub(crate) host: String,
-    /// Its process id there.
+    /// Its process id on that host.
     pub(crate) pid: u32,
-    /// The release of the kernel: `6.1.0-18-amd64`.
+    /// The kernel release: `6.1.0-18-amd64`.
     pub(crate) kernel: String,
-    /// Who it is and how it knows.
+    /// The identity of the rank, and its source.
     pub(crate) launcher: LauncherFacts,
     /// Every setting, in the order of the reference page.
     pub(crate) settings: Vec<SettingFact>,
-    /// Variables with names like ours that are not known, each with the nearest known name.
+    /// Unknown variables with names like ours, each with the nearest known name.
     pub(crate) unknown_variables: Vec<String>,
-    /// Settings that cannot be used, or not together.
+    /// Settings that cannot be used, alone or together.
     pub(crate) wrong_settings: Vec<String>,
-    /// What this process may use of its host.
+    /// Resource limits of this process.
     pub(crate) limits: LimitFacts,
-    /// How it can be reached.
+    /// Addresses of this rank.
     pub(crate) network: NetworkFacts,
-    /// The directory; none when these settings use none.
+    /// The directory; none if these settings use none.
     pub(crate) directory: Option<DirectoryFacts>,
 }
 
-/// Who a rank is, by which launcher.
+/// The identity of a rank, and the launcher that set it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LauncherFacts {
     /// The launcher that was believed, as one word: `slurm`, `torchrun`, `fsgather`, `none`.
     pub(crate) family: String,
-    /// The rank and how it is known.
+    /// The chosen rank and its source.
     pub(crate) chosen: String,
-    /// What was passed over, or was there too.
+    /// Sources that were passed over, or were there too.
     pub(crate) notes: Vec<String>,
-    /// How many ranks are on this host, if the launcher says so.
+    /// Number of ranks on this host, if the launcher says so.
     pub(crate) local_size: Option<u32>,
-    /// Number of hosts that the launcher names; 0 when it names none.
+    /// Number of hosts that the launcher names; 0 if it names none.
     pub(crate) hosts: u32,
 }
 
 impl LauncherFacts {
-    /// Whether the launcher says that ranks run on several hosts.
+    /// Returns true if the launcher says that ranks run on several hosts.
     pub(crate) fn spans_hosts(&self, world_size: u32) -> bool {
         self.hosts > 1 || self.local_size.is_some_and(|size| size < world_size)
     }
@@ -80,31 +80,31 @@ impl LauncherFacts {
 pub(crate) struct SettingFact {
     /// The variable that sets it.
     pub(crate) name: String,
-    /// What holds.
+    /// The value in effect.
     pub(crate) value: String,
-    /// Who said so: `argument`, a variable, a launcher or `default`.
+    /// The source of the value: `argument`, a variable, a launcher or `default`.
     pub(crate) origin: String,
 }
 
 /// Limits of the process; none where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LimitFacts {
-    /// Number of files that it may have open (`ulimit -Hn`).
+    /// Maximum number of open files (`ulimit -Hn`).
     pub(crate) open_files: Option<u64>,
-    /// How many rank 0 of this world needs.
+    /// Number of open files that rank 0 of this world needs.
     pub(crate) open_files_needed: u64,
-    /// How long a file may become (`ulimit -f`).
+    /// Maximum length of a file (`ulimit -f`).
     pub(crate) file_bytes: Option<u64>,
-    /// Address space that it may use (`ulimit -v`).
+    /// Maximum size of the address space (`ulimit -v`).
     pub(crate) address_bytes: Option<u64>,
 }
 
-/// How a rank can be reached.
+/// The addresses of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NetworkFacts {
-    /// Addresses that it would publish, loopback ones last.
+    /// Addresses that it would publish, loopback addresses last.
     pub(crate) addresses: Vec<String>,
-    /// The reason why it cannot publish or listen.
+    /// The reason why it cannot publish an address or listen.
     pub(crate) problem: Option<String>,
 }
 
@@ -113,34 +113,34 @@ pub(crate) struct NetworkFacts {
 pub(crate) struct DirectoryFacts {
     /// The directory, as it was named.
     pub(crate) path: String,
-    /// Who named it: `argument`, a variable or `default`.
+    /// The source of the path: `argument`, a variable or `default`.
     pub(crate) origin: String,
     /// The reason why it cannot be used.
     pub(crate) problem: Option<String>,
-    /// What did not come back from the file system in reasonable time.
+    /// The file-system operation that did not return in reasonable time.
     pub(crate) stuck_at: Option<String>,
     /// The type of file system, by its magic number: `nfs`.
     pub(crate) file_system: Option<String>,
-    /// Whether its data is on this host alone: `local`, `network` or `unknown`.
+    /// The location of its data: `local` (this host alone), `network` or `unknown`.
     pub(crate) class: Option<String>,
-    /// Where it is mounted from.
+    /// The mount that it is on.
     pub(crate) mount: Option<MountFacts>,
-    /// Whose it is.
+    /// Its owner and permissions.
     pub(crate) access: Option<AccessFacts>,
     /// The uid of this process.
     pub(crate) effective_uid: u32,
-    /// The uid that the file server shows for its files.
+    /// The uid that the file server shows for files of this process.
     pub(crate) own_uid: Option<u32>,
-    /// Time that it took to write, sync, close and remove a small file.
+    /// Seconds to write, sync, close and remove a small file.
     pub(crate) write_seconds: Option<f64>,
-    /// Room.
+    /// Free space and inodes.
     pub(crate) capacity: Option<Capacity>,
-    /// What a payload met with, where this rank has tried one.
+    /// The results of a trial payload, if this rank has published one.
     pub(crate) payload: Option<PayloadFacts>,
 }
 
 impl DirectoryFacts {
-    /// Describes where the directory is mounted from, with the options that matter.
+    /// Describes the mount of the directory, with the options that matter.
     pub(super) fn mounted(&self, file_system: &str) -> String {
         let Some(mount) = &self.mount else {
             return format!("on {file_system}");
@@ -166,12 +166,12 @@ impl DirectoryFacts {
     }
 }
 
-/// Where a directory is mounted from.
+/// The mount that a directory is on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MountFacts {
-    /// Where it is mounted.
+    /// The mount point.
     pub(crate) point: String,
-    /// What is mounted there: `server:/export`.
+    /// The mounted source: `server:/export`.
     pub(crate) source: String,
     /// The type: `nfs4`, `fuse.glusterfs`.
     pub(crate) kind: String,
@@ -180,13 +180,13 @@ pub(crate) struct MountFacts {
 }
 
 impl MountFacts {
-    /// Whether it has an option without a value.
+    /// Returns true if it has an option without a value.
     pub(super) fn has(&self, option: &str) -> bool {
         self.options.iter().any(|known| known == option)
     }
 }
 
-/// Whose a directory is and who may do what in it.
+/// The owner and the permissions of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AccessFacts {
     /// The owner.
@@ -195,40 +195,40 @@ pub(crate) struct AccessFacts {
     pub(crate) gid: u32,
     /// The permission bits: `2775`.
     pub(crate) mode: String,
-    /// Whether anybody may remove what others have in it.
+    /// True if any user may remove files of other users in it.
     pub(crate) is_open_to_all: bool,
 }
 
-/// What a payload met with that was published for trial, and read.
+/// The results of publishing and reading a trial payload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PayloadFacts {
     /// How files get their final names: `rename`, `link` or `direct`.
     pub(crate) publish: String,
-    /// Whether hard links can be made; they are not needed where renaming works.
+    /// True if hard links can be made. They are not needed if renaming works.
     pub(crate) has_links: bool,
-    /// Its length.
+    /// The length of the payload.
     pub(crate) bytes: u64,
-    /// Time that it took to write and publish it.
+    /// Seconds to write and publish it.
     pub(crate) write_seconds: f64,
-    /// How it was read.
+    /// The results of reading it.
     pub(crate) read: Option<ReadFacts>,
     /// The reason why it could not be published or read.
     pub(crate) problem: Option<String>,
 }
 
-/// How a payload was read.
+/// The results of reading a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ReadFacts {
-    /// Time that it took to open, read and verify it.
+    /// Seconds to open, read and verify it.
     pub(crate) seconds: f64,
-    /// Whether it was mapped rather than read into memory.
+    /// True if it was mapped instead of being read into memory.
     pub(crate) mapped: bool,
 }
 
-/// What all ranks together have found.
+/// The facts that all ranks together have collected.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WorldFacts {
-    /// Time that rank 0 took to meet the others.
+    /// Seconds that rank 0 took to meet the others.
     pub(crate) met_seconds: f64,
     /// The results of the calls of `--conformance`; none without it, or if the directory cannot be used.
     pub(crate) conformance: Option<ConformanceFacts>,
@@ -237,36 +237,36 @@ pub(crate) struct WorldFacts {
 /// The results of the calls of `--conformance`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ConformanceFacts {
-    /// About how many bytes each rank handed over, in turn.
+    /// The payload sizes in bytes, which alternate from call to call.
     pub(crate) payload_bytes: [u32; 2],
-    /// By each way that messages can go.
+    /// The results for each carrier of messages.
     pub(crate) ways: Vec<WayFacts>,
-    /// What they have left in the directory.
+    /// Files that the calls have left in the directory.
     pub(crate) left: Vec<String>,
-    /// The reason why that is not known.
+    /// The reason why the leftovers are unknown.
     pub(crate) left_problem: Option<String>,
 }
 
-/// The results of the calls by one way that messages can go.
+/// The results of the calls over one carrier of messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WayFacts {
-    /// The way: `tcp` or `markers`.
+    /// The carrier: `tcp` or `markers`.
     pub(crate) carrier: String,
-    /// Time that the last rank took to meet the others; none where some have not.
+    /// Seconds that the last rank took to meet the others; none if some ranks have not.
     pub(crate) meeting_seconds: Option<f64>,
-    /// Number of calls that were to be made.
+    /// Number of calls that were planned.
     pub(crate) calls: u32,
-    /// How many ended on all ranks, with exactly what was handed over.
+    /// Number of calls that ended on all ranks with exactly the data that was sent.
     pub(crate) right: u32,
-    /// The median of the calls that ended, each taking as long as its slowest rank.
+    /// Median duration of the calls that ended, each as long as its slowest rank.
     pub(crate) median_seconds: Option<f64>,
-    /// The slowest of them.
+    /// Duration of the slowest of these calls.
     pub(crate) slowest_seconds: Option<f64>,
-    /// The reason why a rank could not go on.
+    /// The reason why a rank could not continue.
     pub(crate) problem: Option<String>,
     /// The first such rank.
     pub(crate) problem_rank: Option<u32>,
-    /// Whether the settings do not allow this way: then nothing is known of the file system.
+    /// True if the settings exclude this carrier, so that nothing is known of the file system.
     pub(crate) is_refused: bool,
 }
 
@@ -286,7 +286,7 @@ pub(super) fn numbers(ranks: &[RankFacts]) -> Vec<u32> {
     ranks.iter().map(|facts| facts.rank).collect()
 }
 
-/// Whether the directory is on a file system of one host, but ranks run on several.
+/// Returns true if the directory is on a file system of one host, but ranks run on several.
 pub(super) fn is_on_one_host_only(ranks: &[RankFacts]) -> bool {
     let first = ranks.first().and_then(|facts| facts.directory.as_ref());
     let is_local = first.is_some_and(|directory| directory.class.as_deref() == Some("local"));

@@ -4,54 +4,54 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
-    /// As it should be.
+    /// Nothing is wrong.
     Ok,
-    /// Good to know.
+    /// Useful to know.
     Note,
-    /// It works, but less well than it might, or not always.
+    /// It works, but worse than it could, or not always.
     Warning,
     /// It does not work.
     Problem,
 }
 
-/// What a finding is about.
+/// The subject of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Topic {
     /// Variables and arguments.
     Settings,
-    /// Who this rank is, by which launcher.
+    /// The identity of this rank, and the launcher that set it.
     Launcher,
-    /// What this process may use of its host.
+    /// Resource limits of this process.
     Limits,
-    /// Whether ranks find each other.
+    /// The rendezvous of the ranks.
     Meeting,
-    /// Addresses and ways between hosts.
+    /// Addresses, and connections between hosts.
     Network,
     /// The shared directory.
     Directory,
-    /// What earlier runs have left in it.
+    /// Leftovers of earlier runs in the shared directory.
     Leftovers,
 }
 
-/// One thing that was found out.
+/// One result of a diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Finding {
-    /// How much it matters.
+    /// Its severity.
     pub(crate) level: Level,
-    /// What it is about.
+    /// Its subject.
     pub(crate) topic: Topic,
-    /// The ranks that it holds for, in order.
+    /// The ranks that it concerns, in order.
     pub(crate) ranks: Vec<u32>,
-    /// What was found.
+    /// The text of the result.
     pub(crate) text: String,
-    /// What to do about it; there for every warning and every problem.
+    /// The remedy. Every warning and every problem has one.
     pub(crate) advice: Option<String>,
-    /// Whether that holds for every file system of this kind, and belongs into a table of them.
+    /// True if the finding holds for every file system of this kind, and belongs in a table of them.
     #[serde(skip)]
     pub(crate) is_for_table: bool,
 }
@@ -84,7 +84,7 @@ impl Finding {
         Self::new(Level::Problem, topic, text).advise(advice)
     }
 
-    /// A problem told by an error message, which may end with what to do after a semicolon or a full stop.
+    /// A problem described by an error message, which may end with its own advice after a semicolon or a full stop.
     pub(super) fn error(topic: Topic, message: &str, advice: &str) -> Self {
         let end = message.rfind("; ").max(message.rfind(". "));
         match end.and_then(|end| Some((message.get(..end)?, message.get(end + 2..)?))) {
@@ -113,7 +113,7 @@ impl Finding {
         self
     }
 
-    /// What it does to the use of the directory.
+    /// Its effect on the conclusion.
     fn conclusion(&self) -> Conclusion {
         match (self.level, self.topic) {
             (Level::Problem, Topic::Settings | Topic::Launcher | Topic::Limits) => {
@@ -126,23 +126,23 @@ impl Finding {
     }
 }
 
-/// Whether a job could run like this, and if not, what is in the way.
+/// Whether a job could run with these settings, and if not, the obstacle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Conclusion {
-    /// It could.
+    /// A job could run.
     Usable,
-    /// Ranks cannot meet.
+    /// The ranks cannot meet.
     NoMeeting,
     /// The directory cannot be used, or not by all ranks.
     BadDirectory,
-    /// Settings are wrong or do not go together.
+    /// Settings are wrong or contradict each other.
     WrongSettings,
 }
 
 impl Conclusion {
-    /// The conclusion over these findings. Where there are several problems, the one that may have caused the
-    /// others counts: settings before the directory, the directory before the meeting.
+    /// The conclusion over these findings. If there are several problems, the one that may have caused the others counts: settings before
+    /// the directory, the directory before the meeting.
     pub(crate) fn over(findings: &[Finding]) -> Self {
         let conclusions = findings.iter().map(Finding::conclusion);
         conclusions.max().unwrap_or(Self::Usable)

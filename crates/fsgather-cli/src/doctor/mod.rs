@@ -1,7 +1,7 @@
 //! Finds what is wrong with the settings, the directory or the network of a job before the job is started: [`diagnose`].
 //!
-//! Each rank collects facts by itself. Then the ranks meet as a job does, rank 0 gathers the facts of all and judges them, and
-//! one gather goes through the directory. If the ranks cannot meet, each judges its own facts.
+//! Each rank collects facts on its own. Then the ranks meet as a job does, rank 0 gathers and judges the facts of all, and one gather goes
+//! through the directory. If the ranks cannot meet, each judges its own facts.
 //!
 //! | module | contents |
 //! |---|---|
@@ -38,35 +38,35 @@ pub(crate) use judge::counted;
 
 use conformance::Plan;
 
-/// Time for which ranks wait for each other by default: long enough for a launcher to start all of them, and for ranks that cannot
-/// reach rank 0 to be sure of it.
+/// Time for which ranks wait for each other by default: long enough for a launcher to start all of them, and for a rank that cannot reach
+/// rank 0 to be certain of that.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The same if the directory in which they are to meet is on a file system of one host, but ranks run on several.
+/// The same if the directory of the meeting is on a file system of one host, but ranks run on several.
 const NOT_SHARED_JOIN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Time for which nothing may move after that, by default.
+/// Time for which calls may then wait without progress, by default.
 const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The place of the calls in messages.
+/// The call site that messages show.
 const CALL_SITE: &str = "`fsgather doctor`";
 
 /// The result of a diagnosis.
 #[derive(Clone, Debug)]
 pub(crate) struct Diagnosis {
-    /// What was found, in the order of [`Topic`](finding::Topic).
+    /// The findings, in the order of [`Topic`](finding::Topic).
     pub(crate) findings: Vec<Finding>,
-    /// Whether a job could run like this; the same on all ranks that have met.
+    /// The conclusion about the job; the same on all ranks that have met.
     pub(crate) conclusion: Conclusion,
-    /// The facts behind the findings: of all ranks on rank 0 if they have met, else of this one.
+    /// The facts behind the findings: those of all ranks on rank 0 if they have met, otherwise those of this rank.
     pub(crate) ranks: Vec<RankFacts>,
-    /// What ranks have found together; on rank 0 if they have met.
+    /// Facts that the ranks have found together; on rank 0 if they have met.
     pub(crate) world: Option<WorldFacts>,
-    /// Whether this rank reports: rank 0, and every rank if they have not met.
+    /// True if this rank reports: on rank 0, and on every rank if they have not met.
     pub(crate) is_reported_here: bool,
     /// The reason why ranks could not meet, or lost each other.
     pub(crate) failure: Option<Error>,
-    /// Whether ranks have met.
+    /// True if the ranks have met.
     pub(crate) has_met: bool,
 }
 
@@ -94,13 +94,13 @@ impl Diagnosis {
     }
 }
 
-/// Finds out whether a job could run with the settings of this process and these arguments.
+/// Diagnoses whether a job could run with the settings of this process and these arguments.
 ///
-/// Under a launcher all ranks call this. They meet as a job does, within 30 seconds unless another time-out is set, and leave
-/// nothing in the directory but `all_gather_via_filesys/`, and not even that if this process is alone. With `calls`, they make
-/// that number of calls by each way that messages can go, and compare every byte; the number on rank 0 counts.
+/// Under a launcher all ranks call this. They meet as a job does, within 30 seconds unless another time-out is set, and leave nothing in
+/// the directory except `all_gather_via_filesys/`, and not even that if this process is alone. With `calls`, they make that number of calls
+/// over each carrier of messages, and compare every byte; the number on rank 0 counts.
 ///
-/// Problems are findings, not errors. A file system that does not answer is one after 20 seconds. The interrupt ends waiting
+/// Problems are findings, not errors. A file system that does not answer becomes a finding after 20 seconds. The interrupt ends the wait
 /// for other ranks, and is then the [failure](Diagnosis::failure).
 pub(crate) fn diagnose(
     arguments: &Arguments,
@@ -128,7 +128,7 @@ pub(crate) fn diagnose(
     }
     let directory = facts.directory.as_ref();
     if directory.is_some_and(|directory| directory.stuck_at.is_some()) {
-        // A rank that meets the others in it would hang too.
+        // A rank that meets the others in this directory would hang too.
         return Diagnosis::of_one(facts, None, false);
     }
     let since = Instant::now();

@@ -166,7 +166,7 @@ impl RunArguments {
 ///
 /// # Errors
 ///
-/// [`Error::Config`] when this process may not have as many open files as that takes.
+/// Returns [`Error::Config`] if this process may not open enough files.
 pub(crate) fn allow_open_files(ranks: WorldSize) -> Result<(), Error> {
     let needed = 2 * u64::from(ranks.get()) + OTHER_FILES;
     match raise_open_files(needed) {

@@ -12,7 +12,7 @@ pub(super) const PIECE_BYTES: usize = 64 * 1024;
 /// Time for which the beginning of a line is held back: most lines are complete by then, and a prompt is seen in time.
 const PARTIAL_LINE_DELAY: Duration = Duration::from_millis(100);
 
-/// Where the cursor of a terminal is after the bytes passed on so far.
+/// The position of a terminal's cursor after the bytes passed on so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cursor {
     /// At the start of a new line.
@@ -89,7 +89,7 @@ impl Lines {
         }
     }
 
-    /// When the beginning of a line has to be passed on with [`flush`](Self::flush).
+    /// The time at which the beginning of a line must be passed on with [`flush`](Self::flush).
     pub(super) fn flush_at(&self) -> Option<Instant> {
         self.partial_since.map(|since| since + PARTIAL_LINE_DELAY)
     }
@@ -114,7 +114,7 @@ impl Lines {
         self.partial.clear();
     }
 
-    /// Appends to `out` the rest when no more bytes will arrive.
+    /// Appends the rest to `out` after the last bytes.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         self.flush(out);
         if self.is_in_line() {
@@ -122,7 +122,7 @@ impl Lines {
         }
     }
 
-    /// Whether a line was begun and not ended in the bytes passed on so far.
+    /// Returns true if the bytes passed on so far end within a line.
     pub(super) fn is_in_line(&self) -> bool {
         self.cursor != Cursor::LineStart
     }

@@ -66,27 +66,27 @@ use signal_watch::SignalWatch;
 use supervision::{Action, Policy, Supervision};
 use variables::Job;
 
-/// What ranks execute, and how their output is forwarded.
+/// The program that the ranks execute, and the forwarding of their output.
 #[derive(Debug)]
 struct Task<'a> {
     /// The verb that starts them, for our own lines.
     verb: &'static str,
     invocation: &'a Invocation,
     command: &'a [OsString],
-    /// Whether rank 0 has our standard input.
+    /// True if rank 0 has our standard input.
     with_stdin: bool,
-    /// Where their standard output goes.
+    /// The destination of their standard output.
     data: Stream,
-    /// Whether lines of their standard output, and of their standard error, begin with the rank.
+    /// True if lines of their standard output, and of their standard error, begin with the rank.
     is_prefixed: (bool, bool),
-    /// Whether a terminal shows a progress line.
+    /// True if a terminal shows a progress line.
     shows_progress: bool,
     policy: Policy,
     /// Time without a sign of work after which a rank is reported to those that wait for it to join.
     idle_limit: Duration,
 }
 
-/// How ranks that a verb has started for itself are ended if one fails.
+/// The time limits for ranks that a verb has started for itself.
 const OWN_POLICY: Policy = Policy {
     grace: Duration::from_secs(5),
     kill_after: Duration::from_secs(5),
@@ -158,7 +158,7 @@ pub(crate) fn run_own(
         with_stdin: false,
         data: Stream::Stdout,
         is_prefixed: (false, true),
-        // They do so themselves.
+        // The ranks draw it themselves.
         shows_progress: false,
         policy: OWN_POLICY,
         idle_limit: IDLE_LIMIT,
@@ -191,7 +191,7 @@ fn execute(task: &Task<'_>, job: &Job, json: bool) -> Result<u8, Failure> {
     Ok(run.supervision.exit_code())
 }
 
-/// Ranks that have been started, and what supervises them.
+/// The ranks that have been started, and their supervision.
 struct Run {
     supervision: Supervision,
     processes: Processes,
@@ -199,12 +199,12 @@ struct Run {
     relay: Relay,
     errors: ErrorFile,
     idle: IdleRanks,
-    /// Whether the user did not want to wait until all output was delivered.
+    /// True if the user did not want to wait until all output was delivered.
     is_abandoned: bool,
 }
 
 impl Run {
-    /// Starts the ranks, until one cannot be started or a signal comes.
+    /// Starts the ranks, until one cannot be started or a signal arrives.
     fn start(
         task: &Task<'_>,
         job: &Job,
@@ -294,7 +294,7 @@ impl Run {
                     self.supervision.on_deadline(now);
                     self.act();
                 }
-                // All threads have ended, which they do only on our order.
+                // All threads have ended, which they only do when ordered.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }

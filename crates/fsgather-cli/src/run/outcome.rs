@@ -8,12 +8,12 @@ use signal_hook::low_level::signal_name;
 
 use crate::exit;
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RankOutcome {
-    /// By itself, with an exit code.
+    /// It exited with a code.
     Code(i32),
-    /// By a signal.
+    /// A signal ended it.
     Signal(i32),
 }
 

@@ -54,7 +54,7 @@ impl RankEnds {
         &self.pids
     }
 
-    /// How a rank ended; `None` if it has not.
+    /// The end of a rank; `None` if it is running.
     pub(super) fn outcome(&self, rank: Rank) -> Option<RankOutcome> {
         let end = self.ends.get(rank.index()).copied().flatten();
         end.map(|(outcome, _)| outcome)
@@ -79,7 +79,7 @@ impl RankEnds {
         errors.find(|reported| reported.error.rank == rank.get())
     }
 
-    /// How a rank has ended, with its last error, or else with what another rank reports about it.
+    /// A sentence about the end of a rank, with its last error, or else with the report of another rank about it.
     pub(super) fn sentence(&self, rank: Rank, outcome: RankOutcome) -> String {
         let how = format!("rank {rank} (pid {}) {outcome}", self.pids[rank.index()]);
         if let Some(own) = self.last_error(rank) {
@@ -113,7 +113,7 @@ impl RankEnds {
         text
     }
 
-    /// Whether a rank says by its exit code, or by its last error, that it failed because of another one.
+    /// Returns true if a rank says by its exit code, or by its last error, that it failed because of another one.
     pub(super) fn blames_another(&self, rank: Rank, outcome: RankOutcome) -> bool {
         let last = self.final_error(rank);
         let blames = last.map(|reported| !reported.error.blames.is_empty());
@@ -133,7 +133,7 @@ impl RankEnds {
             .is_some_and(|reported| reported.blames(rank))
     }
 
-    /// How long before the end of a rank an error was reported.
+    /// The time from the report of an error to the end of a rank.
     fn age_at_end(&self, reported: &ReportedError, rank: Rank) -> Duration {
         let end = self.ends.get(rank.index()).copied().flatten();
         end.map_or(Duration::ZERO, |(_, ended)| {

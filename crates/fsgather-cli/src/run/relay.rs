@@ -32,7 +32,7 @@ use super::{
 };
 use crate::output::{self, Stream};
 
-/// How much is read at once.
+/// Maximum number of bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
 
 /// Number of times that everything is read once more after the order to stop: enough for the usual capacity of a pipe several times
@@ -43,16 +43,16 @@ const MAX_LAST_ROUNDS: u32 = 16;
 #[derive(Debug)]
 pub(super) struct OutputSource {
     pub(super) fd: OwnedFd,
-    /// Where it goes.
+    /// The destination of its output.
     pub(super) stream: Stream,
-    /// How it is cut into lines.
+    /// The line splitter for its output.
     pub(super) lines: Lines,
 }
 
 /// The relay of a run.
 ///
-/// Our own lines go through it too. They appear after what ranks have printed on standard error before, and saying them
-/// never blocks.
+/// Our own lines go through it too. They appear after the lines that ranks have printed on standard error before, and printing them never
+/// blocks.
 #[derive(Debug)]
 pub(super) struct Relay {
     own_lines: UnixStream,
@@ -101,7 +101,7 @@ impl Relay {
             io::stderr().is_terminal(),
         );
         stderr.progress = progress;
-        // Standard error ends last, so that lines can be said while a reader of standard output delays the end.
+        // Standard error ends last, so that lines can be printed while a reader of standard output delays the end.
         let last = own_lines.try_clone()?;
         let stdout = thread::Builder::new()
             .name("stdout".into())
@@ -122,7 +122,7 @@ impl Relay {
         })
     }
 
-    /// Says a line on standard error, after what ranks have printed there until now.
+    /// Prints a line on standard error, after the output of the ranks until now.
     pub(super) fn say(&mut self, line: &str) {
         // Our few lines fit into the socket even if standard error takes none of them.
         let _ = self.own_lines.write_all(format!("{line}\n").as_bytes());
@@ -220,7 +220,7 @@ impl Pump {
                 self.sources.push(source);
             }
         }
-        // Last, so that what a rank has printed comes before what we say about it.
+        // Last, so that the output of a rank comes before our lines about it.
         if is_ready.next().unwrap_or(false) {
             let control = self.control.take();
             self.control = control.and_then(|mut own| self.read(&mut own).then_some(own));
@@ -288,7 +288,7 @@ impl Pump {
         };
         if let Err(error) = written {
             self.is_broken = true;
-            // Without standard error a job still has its data.
+            // Without standard error, a job still has its data.
             if self.stream == Stream::Stdout {
                 self.send(Event::OutputFailed(error));
             }

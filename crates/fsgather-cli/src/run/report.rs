@@ -1,4 +1,4 @@
-//! Reports the end of a run to people and programs: [`RunReport`].
+//! Reports the end of a run to users and programs: [`RunReport`].
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{
     variables::Job,
 };
 
-/// The document that `--json` asks for.
+/// The document that `--json` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct RunReport<'a> {
     job: &'a str,

@@ -14,12 +14,12 @@ use rustix::fs::{MemfdFlags, OFlags, fcntl_setfl, memfd_create};
 
 use super::variables::Variable;
 
-/// A file in memory without a place in a directory. It ends with this process, however that ends.
+/// A file in memory without a name in a directory. It ends with this process, however that ends.
 #[derive(Debug)]
 pub(super) struct RunFile(File);
 
 impl RunFile {
-    /// Makes a file. Returns `None` where the system has no such files; a run can do without.
+    /// Creates a file. Returns `None` if the system has no such files; a run works without.
     pub(super) fn create(name: &str) -> Option<Self> {
         let create = || {
             let file = memfd_create(name, MemfdFlags::CLOEXEC)?;

@@ -1,4 +1,5 @@
-//! Decides what to do during a run, and why it failed: [`Supervision`]. Pure: events and the time go in, actions come out.
+//! Decides on the actions during a run, and on the reason why it failed: [`Supervision`]. Pure: events and the time go in, actions come
+//! out.
 
 use std::{
     io,
@@ -16,7 +17,7 @@ use super::{
 };
 use crate::{exit, heeded::is_echo};
 
-/// Time for which a run waits after the last rank before it says for what.
+/// Time that a run waits after the end of the last rank before it reports the reason for the wait.
 const NOTICE_DELAY: Duration = Duration::from_secs(1);
 
 /// Maximum time that ranks may take to end.
@@ -31,13 +32,13 @@ pub(super) struct Policy {
 /// An action to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Say a line.
+    /// Print a line.
     Say(String),
     /// Send a signal to the ranks that run, and all in their groups.
     SignalRunning(Signal),
-    /// Send a signal to the groups of all ranks, also to what ended ranks have left behind.
+    /// Send a signal to the groups of all ranks, and so to processes that ended ranks have left behind.
     SignalAll(Signal),
-    /// Let the relay deliver what can be read now, and end.
+    /// Let the relay deliver the output that can be read now, and end.
     StopRelay,
     /// Do not wait for the relay.
     Abandon,
@@ -52,21 +53,21 @@ pub(super) enum Cause {
     NotStarted {
         /// The exit code for it.
         code: u8,
-        /// Why, as a sentence.
+        /// The reason, as a sentence.
         reason: String,
     },
     /// Our standard output failed.
     Output {
-        /// Its kind,
+        /// The kind of the error,
         kind: io::ErrorKind,
-        /// and the system's words.
+        /// and its text.
         text: String,
     },
-    /// This signal came before all ranks were started, or another one after it.
+    /// This signal arrived before all ranks were started, or a different one after it.
     Interrupted(Signal),
 }
 
-/// How far the run has come.
+/// The stage of a run.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     /// No rank has failed.
@@ -77,9 +78,9 @@ enum Stage {
     Terminated(Deadline),
     /// They got SIGKILL.
     Killed,
-    /// All ranks have ended. What they have left behind got SIGTERM, and is reported at the deadline.
+    /// All ranks have ended. Processes that they left behind got SIGTERM, and are reported at the deadline.
     Leftovers(Deadline),
-    /// The same, and it was reported. It gets SIGKILL at the deadline.
+    /// The same, and they were reported. They get SIGKILL at the deadline.
     ReportedLeftovers(Deadline),
     /// Output is being delivered, which is reported at the deadline.
     Delivering(Deadline),
@@ -98,7 +99,7 @@ pub(super) struct Supervision {
     cause: Option<Cause>,
     /// Ranks that failed by themselves after the first one, and were not reported.
     also_failed: Vec<(Rank, RankOutcome)>,
-    /// The first signal that was passed on, the last one, and when that came.
+    /// The first signal that was passed on, the last one, and the time of the last one.
     passed_on: Option<(Signal, Signal, Instant)>,
     is_drained: bool,
     actions: Vec<Action>,
@@ -119,12 +120,12 @@ impl Supervision {
         }
     }
 
-    /// Takes what is to be done.
+    /// Takes the actions that are due.
     pub(super) fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
 
-    /// When to call [`on_deadline`](Self::on_deadline).
+    /// The time at which [`on_deadline`](Self::on_deadline) must be called.
     pub(super) const fn deadline(&self) -> Option<Deadline> {
         match self.stage {
             Stage::Grace(deadline)
@@ -136,7 +137,7 @@ impl Supervision {
         }
     }
 
-    /// Whether the run is over.
+    /// Returns true if the run is over.
     pub(super) const fn is_finished(&self) -> bool {
         matches!(self.stage, Stage::Finished)
     }
@@ -156,7 +157,7 @@ impl Supervision {
         }
     }
 
-    /// The sentence that says why the run failed, if it did.
+    /// The sentence about the reason why the run failed, if it did.
     pub(super) fn reason(&self) -> Option<String> {
         self.cause.as_ref().map(|cause| match cause {
             Cause::Rank(rank, outcome) => self.ends.sentence(*rank, *outcome),
@@ -174,7 +175,7 @@ impl Supervision {
         }
     }
 
-    /// How the ranks ended.
+    /// The ends of the ranks.
     pub(super) const fn ends(&self) -> &RankEnds {
         &self.ends
     }
@@ -184,7 +185,7 @@ impl Supervision {
         &self.also_failed
     }
 
-    /// Ends those ranks that were started before one that could not be.
+    /// Ends the ranks that were started before the one that could not be started.
     pub(super) fn on_start_failure(&mut self, now: Instant, code: u8, reason: String) {
         self.say(reason.clone());
         self.cause = Some(Cause::NotStarted { code, reason });
@@ -195,7 +196,7 @@ impl Supervision {
         }
     }
 
-    /// Notes that a signal came before all ranks were started. Those that were get it by [`on_signal`](Self::on_signal).
+    /// Records that a signal arrived before all ranks were started. The started ranks get it by [`on_signal`](Self::on_signal).
     pub(super) fn on_start_interrupted(&mut self, signal: Signal) {
         self.cause.get_or_insert(Cause::Interrupted(signal));
     }
@@ -395,7 +396,7 @@ impl Supervision {
         self.actions.push(Action::SignalRunning(Signal::KILL));
     }
 
-    /// All ranks have ended: ends what they have left behind.
+    /// All ranks have ended: ends the processes that they left behind.
     fn clear_up(&mut self, now: Instant) {
         self.actions.push(Action::SignalAll(Signal::TERM));
         let delay = NOTICE_DELAY.min(self.policy.kill_after);

@@ -36,7 +36,7 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// When this machine has no free port.
+    /// Returns an error if this machine has no free port.
     pub(super) fn new(
         world: WorldSize,
         timeout: Option<Duration>,

@@ -1,4 +1,4 @@
-//! The verb `clean`: removes what crashes have left in shared directories.
+//! The verb `clean`: removes leftovers of crashes from shared directories.
 
 use std::{
     fmt::Write,
@@ -80,7 +80,7 @@ pub(crate) struct CleanArguments {
 }
 
 impl CleanArguments {
-    /// The options that choose what is removed, as a command line has them, each with a space after it.
+    /// The options that choose the items to remove, as words of a command line, each with a space after it.
     fn repeated(&self) -> String {
         let named = self.directories.iter();
         let mut words: String = named
@@ -122,15 +122,15 @@ struct KeptReport {
     path: String,
     what: String,
     reason: String,
-    /// The other user who could remove it, perhaps.
+    /// The other user who may be able to remove it.
     user: Option<String>,
 }
 
-/// Removes what crashes have left, or shows it.
+/// Removes leftovers of crashes, or shows them.
 ///
 /// # Errors
 ///
-/// When the plan cannot be made or not be shown.
+/// Returns an error if the plan cannot be made or shown.
 pub(crate) fn clean(
     arguments: &CleanArguments,
     json: bool,
@@ -190,17 +190,17 @@ pub(crate) fn clean(
     })
 }
 
-/// A cleaning as it goes on.
+/// A cleaning in progress.
 struct Course<'a> {
     invocation: &'a Invocation,
-    /// Whether each removal is told as it happens.
+    /// True if each removal is printed as it happens.
     tells: bool,
     lines: Lines,
     has_said: bool,
     interrupt: Interrupt,
-    /// Signals are watched for once something may have been removed: until then they end the command as any other.
+    /// Watches signals once something may have been removed. Until then, signals end the command.
     interruption: Option<Interruption>,
-    /// Whether standard output has taken everything so far.
+    /// The first error of writing to standard output.
     shown: io::Result<()>,
 }
 
@@ -214,7 +214,7 @@ impl Course<'_> {
                     Err(error) => tracing::debug!("signals are not watched: {error}"),
                 }
             }
-            // A log or a mail from cron is to hold what needs a reader.
+            // Logs and mails from cron should contain only lines that need a reader.
             CleaningStep::Watching
                 if !std::mem::replace(&mut self.has_said, true) && io::stderr().is_terminal() =>
             {
@@ -223,7 +223,7 @@ impl Course<'_> {
                     "fsgather clean: watching for {watch} whether heartbeats change, where it is not known if the owner is gone"
                 ));
             }
-            // Who does not read any more has not asked to stop.
+            // A reader that has closed the pipe has not asked to stop.
             CleaningStep::Removed(item) if self.tells && self.shown.is_ok() => {
                 let line = self
                     .lines
@@ -245,10 +245,10 @@ fn bytes_of(items: &[Planned]) -> u64 {
     bytes.fold(0, u64::saturating_add)
 }
 
-/// Lines about one thing each.
+/// Formats lines about one item each.
 struct Lines {
     look: TableStyle,
-    /// The directory that the ones before were about, where a terminal is told of it once.
+    /// The directory of the previous items, which a terminal shows only once.
     parent: Option<PathBuf>,
 }
 
@@ -262,7 +262,7 @@ impl Lines {
         let size = size.map_or(String::new(), |size| format!("  {}", bytes_text(size)));
         let mut text = String::new();
         let mut shown = path;
-        // Whole paths are for programs, and hardly fit a terminal.
+        // Whole paths are for programs. They rarely fit a terminal.
         if self.look.width.is_some()
             && let (Some(parent), Some(name)) = (path.parent(), path.file_name())
         {
@@ -279,8 +279,8 @@ impl Lines {
     }
 }
 
-/// What is planned and what is kept, and whether each of them is told: what several have in common is one line where there is
-/// much, unless all are asked for.
+/// Renders the planned and the kept items, and returns whether each of them is shown: if there are many, items that are alike become one
+/// line, unless the caller asks for all.
 fn items(planned: &[Planned], kept: &[Kept], is_long: bool, lines: &mut Lines) -> (String, bool) {
     let planned = planned.iter().map(|item| {
         let one = one("would remove", &item.what, &item.gist, Size::Of(item.bytes));
@@ -322,7 +322,7 @@ fn one<'a>(fate: &'static str, what: &'a str, gist: &'a str, size: Size) -> One<
     }
 }
 
-/// What has not been told yet: the plan, or what has stayed; and what it comes to.
+/// Renders the part that has not been printed yet: the plan, or the items that were kept, and the total.
 fn text(
     done: &Cleaning,
     arguments: &CleanArguments,

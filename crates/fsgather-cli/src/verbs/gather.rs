@@ -1,4 +1,4 @@
-//! The verb `gather`: everybody's bytes for one rank, or for all.
+//! The verb `gather`: collects the bytes of all ranks on one rank, or on all.
 
 use std::{
     ffi::OsString,
@@ -91,9 +91,9 @@ pub(crate) struct GatherArguments {
     join: JoinArguments,
 }
 
-/// Where a recipient's bytes go.
+/// The destination of the received bytes.
 enum Destination {
-    /// A file for each rank, by rank.
+    /// One file for each rank, by rank.
     Files(Vec<PathBuf>),
     /// One file.
     File(PathBuf),
@@ -116,7 +116,7 @@ struct GatherReport {
 ///
 /// # Errors
 ///
-/// When the ranks do not meet, one is lost or late, or something cannot be read or written.
+/// Returns an error if the ranks do not meet, a rank is lost or late, or a file or stream cannot be read or written.
 pub(crate) fn gather(
     arguments: &GatherArguments,
     json: bool,
@@ -133,7 +133,7 @@ pub(crate) fn gather(
         let names = arguments.names(communicator, &input)?;
         let destination = arguments.destination(rank, communicator, names);
         if receives && let Some(objection) = destination.objection(arguments.force) {
-            // Told inside of the call, so that nobody waits for this rank.
+            // Reported inside the call, so that no rank waits for this one.
             input.refuse(objection);
         }
         let mut sink = Sink::new(&destination, arguments.force, progress);
@@ -149,7 +149,7 @@ pub(crate) fn gather(
             .gather(Stream::new(&mut input), arguments.root)
             .map_err(|error| input.explain(error, rank))?
         {
-            // As streams: nobody has to hold the largest of them in memory.
+            // Read as streams, so that the largest part need not fit into memory.
             sink.progress.set_length(parts.bytes_left());
             for (index, part) in parts.into_readers().enumerate() {
                 let mut part = part?;
@@ -222,7 +222,7 @@ impl GatherArguments {
         Ok(())
     }
 
-    /// What each rank calls its file, if names are to be kept.
+    /// The file name of each rank, if names are kept.
     fn names(
         &self,
         communicator: &Communicator,
@@ -279,7 +279,7 @@ impl Destination {
     }
 }
 
-/// Takes payloads in rank order to where they go.
+/// Writes payloads to their destination, in rank order.
 struct Sink<'a> {
     progress: ProgressBar,
     destination: &'a Destination,
@@ -333,7 +333,7 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Takes a stream to where it goes, piece by piece.
+/// Copies a stream to its destination, piece by piece.
 fn copy(
     stream: &mut dyn Read,
     progress: &ProgressBar,

@@ -22,7 +22,7 @@ use super::{
     site, wait_for_failure, with_short_timeout,
 };
 
-/// On worlds of any size.
+/// Checks for worlds of any size.
 pub(super) const ALONE: &[Check] = &[
     a_group_has_its_own_numbers_in_its_own_order,
     groups_may_be_made_of_groups,
@@ -35,7 +35,7 @@ pub(super) const ALONE: &[Check] = &[
     payloads_of_a_group_are_reclaimed,
 ];
 
-/// On worlds of several ranks.
+/// Checks for worlds of several ranks.
 pub(super) const TOGETHER: &[Check] = &[
     closing_a_group_waits_until_all_has_been_read,
     who_drops_a_group_is_named_and_the_world_goes_on,
@@ -45,10 +45,10 @@ pub(super) const TOGETHER: &[Check] = &[
     a_late_member_of_a_group_is_named_by_its_rank_in_the_world,
 ];
 
-/// On worlds of three ranks and more.
+/// Checks for worlds of at least three ranks.
 pub(super) const OF_THREE: &[Check] = &[a_group_needs_neither_rank_0_nor_the_others];
 
-/// A group of these ranks of `exchange`, used for the `use_number`th time.
+/// Makes a group of these ranks of `exchange`; `use_number` is the number of earlier uses.
 fn group(exchange: &RankExchange, members: &[u32], use_number: u64) -> RankExchange {
     try_group(exchange, members, use_number).unwrap()
 }
@@ -68,7 +68,7 @@ fn try_group(
     exchange.group(channel, &ranks)
 }
 
-/// All ranks, and the same the other way round.
+/// All ranks in order, and in reverse order.
 fn everybody(ranks: u32) -> (Vec<u32>, Vec<u32>) {
     ((0..ranks).collect(), (0..ranks).rev().collect())
 }
@@ -81,7 +81,7 @@ fn a_group_has_its_own_numbers_in_its_own_order(make: &MakeWorld<'_>, ranks: u32
         assert_ne!(group.channel(), exchange.channel());
         assert_eq!(group.rank().get(), ranks - 1 - own.get());
         assert_eq!(group.world_size(), exchange.world_size());
-        // Peers have the numbers by which errors name them.
+        // Peers have the numbers that errors use.
         let mut peers = exchange.peers().to_vec();
         peers.reverse();
         assert_eq!(group.peers(), peers);
@@ -92,7 +92,7 @@ fn a_group_has_its_own_numbers_in_its_own_order(make: &MakeWorld<'_>, ranks: u32
         let call = Call::new(Operation::Gather, site("here")).with_root(Rank::ZERO);
         let table = group.exchange(call, body(own)).unwrap();
         assert_eq!(table.is_some(), own.get() == ranks - 1);
-        // Calls are numbered for each channel.
+        // Each channel numbers its own calls.
         let ticket = exchange.begin(all_gather("first")).unwrap();
         assert_eq!(ticket.epoch, Epoch::FIRST);
         exchange
@@ -109,7 +109,7 @@ fn groups_may_be_made_of_groups(make: &MakeWorld<'_>, ranks: u32) {
     on_all(make(ranks, patience()), |exchange| {
         let own = exchange.rank();
         let outer = group(&exchange, &backwards, 0);
-        // The even and the odd numbers of the outer group, each with the last one first.
+        // The even or the odd numbers of the outer group, the last one first.
         let parity = outer.rank().get() % 2;
         let members: Vec<u32> = (0..ranks).filter(|r| r % 2 == parity).rev().collect();
         let inner = group(&outer, &members, 0);
@@ -119,7 +119,7 @@ fn groups_may_be_made_of_groups(make: &MakeWorld<'_>, ranks: u32) {
             .map(|member| body(Rank::new(ranks - 1 - member)))
             .collect();
         assert_eq!(table.unwrap().bodies, expected);
-        // The outer one can go before the inner one.
+        // The outer group may be dropped before the inner one.
         outer.barrier(site("both")).unwrap();
         drop(outer);
         inner.barrier(site("inner")).unwrap();
@@ -176,7 +176,7 @@ fn each_channel_fails_on_its_own(make: &MakeWorld<'_>, ranks: u32) {
         exchange.barrier(site("the world")).unwrap();
         fails(&exchange, me);
         other.barrier(site("a group of a failed world")).unwrap();
-        // The survivors of a failure may make a new start.
+        // Survivors of a failure may start again.
         let new = group(&exchange, &forwards, 1);
         new.barrier(site("a new group")).unwrap();
         assert!(new.close(site("end")).is_ok());
@@ -205,7 +205,7 @@ fn an_interrupted_world_takes_its_groups_along(make: &MakeWorld<'_>, ranks: u32)
         }
         assert_eq!(exchange.barrier(site("here")).unwrap_err(), all);
         assert_eq!(group_2.barrier(site("here")).unwrap_err(), all);
-        // Groups that are made later as well, since there may be no end of them.
+        // Groups that are made later fail as well, since more could always be made.
         let group_3 = group(&exchange, &forwards, 2);
         assert_eq!(group_3.barrier(site("here")).unwrap_err(), all);
     });
@@ -228,7 +228,7 @@ fn channels_may_be_used_at_the_same_time(make: &MakeWorld<'_>, ranks: u32) {
                 assert!(table.bodies.iter().all(|body| body.as_ref() == [number]));
             }
         };
-        // Each rank starts its threads in another order.
+        // Each rank starts its threads in a different order.
         let mut exchanges: Vec<(&RankExchange, u8)> =
             vec![(&one, 10), (&other, 15), (&exchange, 5)];
         exchanges.rotate_left(me.index() % 3);
@@ -249,7 +249,7 @@ fn who_drops_a_group_is_named_and_the_world_goes_on(make: &MakeWorld<'_>, ranks:
     let leaver = Rank::ZERO;
     on_all(make(ranks, patience()), |exchange| {
         let group = group(&exchange, &backwards, 0);
-        // It has done its part in this call, and leaves without waiting for it.
+        // It has contributed to this call, and leaves without waiting for it.
         let ticket = start(&group, all_gather("decided"), Contribution::default());
         if exchange.rank() == leaver {
             drop(group);
@@ -299,7 +299,7 @@ fn a_group_needs_neither_rank_0_nor_the_others(make: &MakeWorld<'_>, ranks: u32)
     on_all(make(ranks, patience()), |exchange| {
         let me = exchange.rank();
         if me == Rank::ZERO {
-            // It computes, and serves them all the same.
+            // It computes, and still serves them.
             until(|| finished.load(Ordering::SeqCst) == ranks - 1);
         } else {
             let members: Vec<u32> = (1..ranks).collect();
@@ -361,7 +361,7 @@ fn closing_a_group_while_others_call_is_told(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 fn a_late_member_of_a_group_is_named_by_its_rank_in_the_world(make: &MakeWorld<'_>, ranks: u32) {
-    // The first of the group.
+    // The first rank of the group.
     let late = Rank::new(ranks - 1);
     let (_, backwards) = everybody(ranks);
     with_short_timeout(late, |timeout| {
@@ -395,7 +395,7 @@ fn closing_a_group_waits_until_all_has_been_read(make: &MakeWorld<'_>, ranks: u3
         group.wait(&ticket, Round::VERDICT).unwrap();
         thread::scope(|scope| {
             let reading = scope.spawn(|| {
-                // Long after all have come to close.
+                // Long after all ranks have called `close`.
                 exchange.barrier(site("all close")).unwrap();
                 exchange.barrier(site("all have come")).unwrap();
                 read.fetch_add(1, Ordering::SeqCst);
@@ -455,7 +455,7 @@ fn groups_come_and_go(make: &MakeWorld<'_>, ranks: u32) {
 fn payloads_of_a_group_are_reclaimed(make: &MakeWorld<'_>, ranks: u32) {
     let (_, backwards) = everybody(ranks);
     let reclaimed = Arc::default();
-    // By channel, for who leaves before it has read.
+    // Reclaims of each channel, for the rank that leaves before it has read.
     let hasty = Rank::new(ranks / 2);
     on_all(make(ranks, patience()), |exchange| {
         record_reclaims(&exchange, &reclaimed);

@@ -1,7 +1,7 @@
-//! Tests what every [`Exchange`] must do, whatever it is made of: [`run`].
+//! Tests the requirements on every implementation of [`Exchange`]: [`run`].
 //!
-//! Each check gets a fresh world and runs every rank on a thread of its own. Checks name the promise
-//! they hold; a failing one panics with the rank concerned.
+//! Each check gets a fresh world and runs every rank on a thread of its own. Checks are named after the promise they test; a failing check
+//! panics with the rank concerned.
 
 mod groups;
 mod pending;
@@ -27,13 +27,12 @@ use crate::pace::{cases, patience, rest, within_patience};
 /// One rank's exchange.
 pub type RankExchange = Box<dyn Exchange>;
 
-/// Makes a world of so many ranks whose time-out is so long.
+/// Makes a world with this number of ranks and this time-out.
 pub type MakeWorld<'a> = dyn Fn(u32, Duration) -> Vec<RankExchange> + Sync + 'a;
 
-/// Runs a check with a short time-out, and with longer ones while ranks that should be in time are not, as on a
-/// busy machine.
+/// Runs a check with a short time-out, and with longer ones as long as punctual ranks are missing too, as on a busy machine.
 ///
-/// The check returns which ranks were missing when the time was over; in the end that is only `late`.
+/// The check returns the ranks that were missing at the time-out; in the end that must be only `late`.
 fn with_short_timeout(late: Rank, check: impl Fn(Duration) -> Vec<Rank>) {
     let mut timeout = Duration::from_millis(200);
     loop {
@@ -55,19 +54,19 @@ fn missing_ranks(error: &Error) -> Vec<Rank> {
     missing.iter().map(|missing| missing.rank).collect()
 }
 
-/// One thing that is checked, on a world of so many ranks.
+/// A check, on a world with this number of ranks.
 type Check = fn(&MakeWorld<'_>, u32);
 
-/// How many are checked at a time: most wait for something most of the time.
+/// Number of checks that run at the same time: most of them spend most of their time waiting.
 const AT_ONCE: usize = 6;
 
-/// Runs all checks on worlds of 1 to `largest` ranks; quick tests are content with 2.
+/// Runs all checks on worlds of 1 to `largest` ranks; quick tests use at most 2.
 ///
-/// Several worlds are there at the same time.
+/// Several worlds exist at the same time.
 pub fn run(make: &MakeWorld<'_>, largest: u32) {
     let largest = largest.min(cases(2, largest));
     let mut checks: Vec<(Check, u32)> = Vec::new();
-    // Takes seconds whatever the size.
+    // It takes seconds with any number of ranks.
     if largest > 1 && cases(false, true) {
         checks.push((progress_postpones_the_time_out, largest));
     }
@@ -97,7 +96,7 @@ pub fn run(make: &MakeWorld<'_>, largest: u32) {
     });
 }
 
-/// On worlds of any size.
+/// Checks for worlds of any size.
 const ALONE: &[Check] = &[
     a_barrier_holds_everybody_until_the_last_has_come,
     an_exchange_delivers_all_bodies_in_rank_order,
@@ -113,7 +112,7 @@ const ALONE: &[Check] = &[
     a_time_out_may_be_as_long_as_durations_go,
 ];
 
-/// On worlds of several ranks.
+/// Checks for worlds of several ranks.
 const TOGETHER: &[Check] = &[
     a_text_of_any_length_reaches_all_ranks,
     different_calls_are_told_with_both_sites,
@@ -169,7 +168,7 @@ fn a_barrier_holds_everybody_until_the_last_has_come(make: &MakeWorld<'_>, ranks
 }
 
 fn a_time_out_may_be_as_long_as_durations_go(make: &MakeWorld<'_>, ranks: u32) {
-    // The last one is the longest that a user can write out.
+    // The last time-out is the longest that a user can write out.
     let years = Duration::from_secs(584_000_000_000 * 8_766 * 3600);
     let clock = Duration::from_secs(i64::MAX.unsigned_abs());
     for timeout in [Duration::MAX, Duration::MAX / 2, clock, years] {
@@ -197,7 +196,7 @@ fn a_text_of_any_length_reaches_all_ranks(make: &MakeWorld<'_>, ranks: u32) {
             let cause = Error::config("x".repeat(9 << 20));
             return exchange.fail(&ticket, Phase::Publishing, cause);
         }
-        // It may have failed before this rank begins.
+        // The call may have failed before this rank begins.
         let part = body(exchange.rank());
         exchange.exchange(all_gather("here"), part).unwrap_err()
     });
@@ -325,7 +324,7 @@ fn a_failure_is_the_same_on_all_ranks_and_poisons(make: &MakeWorld<'_>, ranks: u
             let ticket = exchange.begin(all_gather("here")).unwrap();
             exchange.fail(&ticket, Phase::Publishing, Error::config("no room"))
         } else {
-            // Wherever in the call the failure is met, it is the same.
+            // The failure is the same, wherever in the call it is noticed.
             exchange
                 .exchange(all_gather("here"), Bytes::new())
                 .unwrap_err()
@@ -423,7 +422,7 @@ fn a_late_rank_is_named_by_all_others(make: &MakeWorld<'_>, ranks: u32) {
     with_short_timeout(late, |timeout| {
         let errors = on_all(make(ranks, timeout), |exchange| {
             if exchange.rank() == late {
-                // Comes when the others have given up: it is told what they were told.
+                // It begins after the others have given up, and gets the same error.
                 let ticket = wait_for_failure(&exchange);
                 return ticket.expect_err("the time-out came");
             }
@@ -436,7 +435,7 @@ fn a_late_rank_is_named_by_all_others(make: &MakeWorld<'_>, ranks: u32) {
     });
 }
 
-/// Calls nothing until the world has failed.
+/// Makes no call until the world has failed.
 fn wait_for_failure(exchange: &RankExchange) -> Result<(), Error> {
     let ticket = exchange.begin(Call::new(Operation::Barrier, site("here")))?;
     let deadline = Instant::now() + patience();
@@ -498,7 +497,7 @@ fn who_leaves_stays_until_others_have_read(make: &MakeWorld<'_>, ranks: u32) {
         let verdict = exchange.wait(&ticket, Round::VERDICT).unwrap();
         assert!(verdict.table.is_some_and(|table| table.acknowledge));
         if exchange.rank() == late {
-            // Fails because the others have left, and does not disturb what was decided before.
+            // It fails because the others have left, and does not affect earlier decisions.
             let left = exchange.barrier(site("later")).unwrap_err();
             assert!(matches!(
                 left,

@@ -1,4 +1,4 @@
-//! Calls that are under way at the same time, and what becomes of those that nobody waits for.
+//! Calls that are pending at the same time, and abandoned calls.
 
 use std::{
     sync::{
@@ -21,7 +21,7 @@ use super::{
     with_short_timeout,
 };
 
-/// On worlds of any size.
+/// Checks for worlds of any size.
 pub(super) const ALONE: &[Check] = &[
     several_calls_may_be_pending,
     several_threads_may_wait_at_once,
@@ -33,7 +33,7 @@ pub(super) const ALONE: &[Check] = &[
     a_payload_for_one_reader_is_reclaimed_by_its_owner,
 ];
 
-/// On worlds of several ranks.
+/// Checks for worlds of several ranks.
 pub(super) const TOGETHER: &[Check] = &[
     a_limit_that_passes_changes_nothing,
     abandoning_what_others_still_need_fails_the_call,
@@ -41,7 +41,7 @@ pub(super) const TOGETHER: &[Check] = &[
     a_late_rank_fails_only_what_it_is_late_for,
 ];
 
-/// Waits for something that is certain to come.
+/// Waits for a condition that is certain to become true.
 pub(super) fn until(mut it_is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + patience();
     while !it_is_so() {
@@ -50,7 +50,7 @@ pub(super) fn until(mut it_is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Starts a call and hands in a part of it.
+/// Starts a call and contributes to it.
 pub(super) fn start(exchange: &RankExchange, call: Call, part: Contribution) -> Ticket {
     let ticket = exchange.begin(call).unwrap();
     exchange.contribute(&ticket, Round::VERDICT, part).unwrap();
@@ -65,7 +65,7 @@ fn several_calls_may_be_pending(make: &MakeWorld<'_>, ranks: u32) {
                 (start(&exchange, all_gather("here"), part), number)
             })
             .collect();
-        // The last one first, then the first, and so on.
+        // In a mixed order.
         let mut order: Vec<_> = tickets.iter().collect();
         order.sort_by_key(|(_, number)| number.wrapping_add(1) * 5 % 7);
         for (ticket, number) in order {
@@ -149,7 +149,7 @@ fn a_limit_that_passes_changes_nothing(make: &MakeWorld<'_>, ranks: u32) {
     });
 }
 
-/// Notes what is reclaimed from here on: epoch and owner.
+/// Records all reclaims from here on: epoch and owner.
 pub(super) fn record_reclaims(exchange: &RankExchange, reclaimed: &Arc<Mutex<Vec<(Epoch, Rank)>>>) {
     let reclaimed = Arc::clone(reclaimed);
     exchange.set_reclaim_sink(Arc::new(move |_, epoch, owner| {
@@ -171,7 +171,7 @@ fn an_abandoned_call_counts_for_the_others(make: &MakeWorld<'_>, ranks: u32) {
     on_all(make(ranks, patience()), |exchange| {
         record_reclaims(&exchange, &reclaimed);
         let own = exchange.rank();
-        // One is dropped before its verdict can be there, the other when it is.
+        // One call is dropped before its verdict can be known, the other one afterwards.
         let early = start(&exchange, all_gather("early"), payload(own));
         if own == careless {
             exchange.abandon(&early);
@@ -180,7 +180,7 @@ fn an_abandoned_call_counts_for_the_others(make: &MakeWorld<'_>, ranks: u32) {
         exchange.barrier(site("all are decided")).unwrap();
         if own == careless {
             exchange.abandon(&late);
-            // Once is enough.
+            // Abandoning it once is enough.
             exchange.abandon(&late);
         } else {
             for ticket in [early, late] {
@@ -216,7 +216,7 @@ fn an_abandoned_call_goes_on_in_further_rounds(make: &MakeWorld<'_>, ranks: u32)
             further_rounds,
         };
         if own == careless {
-            // Before its verdict, and between two rounds.
+            // One is abandoned before its verdict, the other between two rounds.
             let first = start(&exchange, all_gather("here"), part(0));
             exchange.abandon(&first);
             let second = start(&exchange, all_gather("there"), part(0));
@@ -253,7 +253,7 @@ fn abandoning_what_others_still_need_fails_the_call(make: &MakeWorld<'_>, ranks:
             exchange.abandon(&ticket);
             exchange.barrier(site("after")).unwrap_err()
         } else {
-            // Wherever in the call the failure is met.
+            // The failure may be noticed at any of these steps.
             let call = || {
                 let ticket = exchange.begin(all_gather("here"))?;
                 exchange.contribute(&ticket, Round::VERDICT, part.clone())?;
@@ -307,7 +307,7 @@ fn a_failure_ends_all_pending_calls(make: &MakeWorld<'_>, ranks: u32) {
             );
             return;
         }
-        // Those that are started after the failure are told of it at once.
+        // Calls that are started after the failure fail at once.
         let tickets: Vec<_> = (0..3)
             .map_while(|_| {
                 let ticket = exchange.begin(all_gather("pending")).ok()?;
@@ -382,7 +382,7 @@ fn a_late_rank_fails_only_what_it_is_late_for(make: &MakeWorld<'_>, ranks: u32) 
                 panic!("{error}");
             };
             assert_eq!(during, "all_gather #2 at second");
-            // What was decided before stays good.
+            // Earlier decisions remain valid.
             let verdict = exchange.wait(&first, Round::VERDICT).unwrap();
             assert!(verdict.table.is_some());
             missing_ranks(&error)

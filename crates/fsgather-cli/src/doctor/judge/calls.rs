@@ -6,20 +6,20 @@ use crate::doctor::{
     finding::{Finding, Level, Topic},
 };
 
-/// What to do about results that are wrong.
+/// The advice for wrong results.
 const WRONG: &str = "keep jobs off this directory: set FSGATHER_TRANSPORT=memory. Nothing that a job can do mends it";
 
-/// What to do where only marker files fail.
+/// The advice if only marker files fail.
 const NO_MARKERS: &str = "keep messages off it: ranks that can connect to each other use TCP by themselves; FSGATHER_CONTROL=tcp makes \
      it sure";
 
-/// What to do where only TCP fails.
+/// The advice if only TCP fails.
 const NO_TCP: &str = "ranks that cannot connect use marker files by themselves; FSGATHER_CONTROL=markers makes it sure";
 
-/// What to do where settings allow neither way.
+/// The advice if the settings exclude both carriers.
 const ALLOW: &str = "start it with settings that allow calls through files in this directory";
 
-/// The finding for one process alone, which cannot make calls.
+/// The finding for a single process, which cannot make calls.
 pub(super) fn alone() -> Finding {
     Finding::problem(
         Topic::Settings,

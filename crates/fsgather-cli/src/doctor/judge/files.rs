@@ -1,4 +1,4 @@
-//! Judges the file system of the directory by the facts of all ranks: room and speed.
+//! Judges the file system of the directory by the facts of all ranks: free space and speed.
 
 use fsgather_core::bytes_text;
 use fsgather_store::Capacity;
@@ -10,16 +10,16 @@ use crate::doctor::{
     finding::{Finding, Topic},
 };
 
-/// Less room than this is worth a warning, in bytes.
+/// Free space below this is worth a warning, in bytes.
 const LITTLE_ROOM: u64 = 64 << 20;
 
-/// Fewer inodes than this are: a gather takes some for each rank.
+/// A smaller number of free inodes is worth a warning: a gather uses some for each rank.
 const FEW_INODES: u64 = 1000;
 
 pub(super) fn findings(ranks: &[RankFacts]) -> Vec<Finding> {
     let all = || ranks.iter().filter_map(|facts| facts.directory.as_ref());
     let mut findings: Vec<Finding> = Vec::new();
-    // What cannot be used has no room.
+    // Free space in an unusable directory does not matter.
     let usable = || all().filter(|facts| facts.problem.is_none());
     findings.extend(room(usable()));
     findings.extend(writing(all()));
@@ -33,7 +33,7 @@ pub(super) fn findings(ranks: &[RankFacts]) -> Vec<Finding> {
 fn room<'a>(mut all: impl Iterator<Item = &'a DirectoryFacts>) -> Option<Finding> {
     let first = all.next()?;
     let source = |facts: &DirectoryFacts| facts.mount.as_ref().map(|mount| mount.source.clone());
-    // What others have free somewhere else is of no use.
+    // Free space on other file systems does not count.
     let same = all.filter(|facts| source(facts) == source(first));
     let capacities = std::iter::once(first)
         .chain(same)
@@ -44,7 +44,7 @@ fn room<'a>(mut all: impl Iterator<Item = &'a DirectoryFacts>) -> Option<Finding
         total_inodes,
         free_inodes,
     } = capacities.min_by_key(|capacity| capacity.free_bytes)?;
-    // Some mounts count none as free and make files all the same.
+    // Some mounts report no free inodes, but create files all the same.
     let is_counted = total_inodes > 0 && (free_inodes > 0 || first.write_seconds.is_none());
     let inodes = if is_counted {
         format!("{free_inodes} of {total_inodes} inodes")

@@ -1,23 +1,23 @@
-//! Judges a mount by what is known of file systems of its name, and says what to set on them: [`findings`].
+//! Judges a mount by known facts about its type of file system, with advice on mount options: [`findings`].
 //!
-//! Whether a directory can be used is tried and never concluded from a name. This says what makes it slow, or fills it, where
-//! a mount option or a command would cure that.
+//! A trial decides whether a directory can be used, never a name. These facts explain why it is slow or fills up, if a mount option or a
+//! command would cure that.
 
 use crate::doctor::{
     facts::{DirectoryFacts, MountFacts},
     finding::{Finding, Topic},
 };
 
-/// Something that is known of mounts.
+/// A known fact about mounts.
 struct Known {
-    /// What begins the type of such a mount, as the kernel has it, or its source.
+    /// Prefixes of the type of such a mount, as the kernel names it, or of its source.
     names: &'static [&'static str],
-    /// Whether it holds for a mount.
+    /// Returns true if the fact applies to a mount.
     applies: fn(&MountFacts) -> bool,
-    /// Whether it keeps jobs from being what users expect; else it is a note.
+    /// True if jobs behave differently from what users expect; otherwise the finding is a note.
     is_warning: bool,
     text: &'static str,
-    /// What to do; `DIR` is the directory.
+    /// The advice; `DIR` stands for the directory.
     advice: &'static str,
 }
 
@@ -54,7 +54,7 @@ const KNOWN: [Known; 7] = [
     },
     Known {
         names: &["fuse.sshfs"],
-        // Which options its daemon was given is not to be seen.
+        // The options of its daemon cannot be seen.
         applies: |_| true,
         is_warning: false,
         text: "sshfs remembers listings for 20 s unless told otherwise: ranks may take that long to meet, and each call over marker files does",
@@ -91,7 +91,7 @@ const KNOWN: [Known; 7] = [
     },
 ];
 
-/// What is known of the mount that a directory is on.
+/// The known facts that apply to the mount of a directory.
 pub(super) fn findings(facts: &DirectoryFacts) -> Vec<Finding> {
     let Some(mount) = &facts.mount else {
         return Vec::new();
@@ -115,7 +115,7 @@ pub(super) fn findings(facts: &DirectoryFacts) -> Vec<Finding> {
         .collect()
 }
 
-/// What an option is set to, by its beginning up to the equals sign.
+/// The value of an option, given its name with the equals sign.
 fn value_of<'a>(mount: &'a MountFacts, option: &str) -> Option<&'a str> {
     mount
         .options

@@ -1,4 +1,4 @@
-//! Judges facts, and says what to do. Pure: facts in, findings out.
+//! Judges facts, and gives advice. Pure: facts in, findings out.
 //!
 //! A finding that holds for several ranks in the same words is reported once, with all of them.
 
@@ -36,7 +36,7 @@ pub(super) fn wrong_settings(errors: &[Error], unknown: &[String]) -> Vec<Findin
         .collect()
 }
 
-/// Judges a process that is alone.
+/// Judges a process that runs alone.
 pub(super) fn alone(facts: &RankFacts, is_to_make_calls: bool) -> Vec<Finding> {
     let ranks = std::slice::from_ref(facts);
     let mut findings = of_ranks(ranks);
@@ -68,7 +68,7 @@ pub(super) fn alone(facts: &RankFacts, is_to_make_calls: bool) -> Vec<Finding> {
     in_order(findings)
 }
 
-/// Judges a rank that could not meet the others, or lost them, and the failure if there was one.
+/// Judges a rank that could not meet the others or lost them, and the failure if there was one.
 pub(super) fn one_of_several(
     facts: &RankFacts,
     failure: Option<&Error>,
@@ -103,7 +103,7 @@ pub(super) fn one_of_several(
     in_order(findings)
 }
 
-/// Adds to a failed meeting that the directory may differ from host to host.
+/// Adds to a failed meeting that the directory may differ between hosts.
 fn in_doubt(finding: Finding, facts: &RankFacts) -> Finding {
     let Some(directory) = &facts.directory else {
         return finding;
@@ -168,7 +168,7 @@ pub(super) fn shared(ranks: &[RankFacts], directory: &Path) -> Finding {
     Finding::ok(Topic::Directory, text).of(numbers(ranks))
 }
 
-/// Judges the facts that ranks know by themselves.
+/// Judges the facts that each rank finds on its own.
 fn of_ranks(ranks: &[RankFacts]) -> Vec<Finding> {
     let of_rank = |facts: &RankFacts| {
         let (rank, findings) = (facts.rank, rank::findings(facts));

@@ -43,7 +43,7 @@ pub(super) fn unknown_variable(warning: &str) -> Finding {
 fn launcher(facts: &RankFacts) -> Vec<Finding> {
     let launcher = &facts.launcher;
     let is_alone = launcher.family == "none";
-    // Who is which of them differs from rank to rank, and is said elsewhere.
+    // The rank differs from process to process, and is reported elsewhere.
     let chosen = match launcher.chosen.split_once(", ") {
         Some((who, by)) if who.starts_with("rank ") => {
             let ranks = super::text::counted(facts.world_size as usize, "rank");
@@ -67,7 +67,7 @@ fn limits(facts: &RankFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
     let limits = &facts.limits;
     let needed = limits.open_files_needed;
-    // Only rank 0 has a connection to everybody.
+    // Only rank 0 has a connection to all other ranks.
     if let (Some(allowed), 0) = (limits.open_files, facts.rank) {
         findings.push(if allowed < needed {
             Finding::problem(
@@ -111,7 +111,7 @@ fn limits(facts: &RankFacts) -> Vec<Finding> {
 /// The oldest release of Linux that has all system calls for which there is no replacement.
 const OLDEST_KERNEL: (u32, u32) = (3, 2);
 
-/// The first release with `statx`, which asks a file server anew.
+/// The first release with `statx`, which asks a file server again.
 const STATX_KERNEL: (u32, u32) = (4, 11);
 
 fn kernel(facts: &RankFacts) -> Option<Finding> {
@@ -214,7 +214,7 @@ fn of_directory(facts: &DirectoryFacts) -> Vec<Finding> {
         ));
     }
     findings.extend(super::known::findings(facts));
-    // Of what cannot be used nobody has to know who else may.
+    // For an unusable directory, the permissions of other users do not matter.
     if let (Some(access), None) = (&facts.access, &facts.problem)
         && access.is_open_to_all
     {
@@ -255,7 +255,7 @@ fn of_directory(facts: &DirectoryFacts) -> Vec<Finding> {
     findings
 }
 
-/// That a directory is on a file system of one host, where the launcher says that ranks run on several.
+/// The finding that a directory is on a file system of one host, if the launcher says that ranks run on several.
 pub(crate) fn cannot_be_shared(facts: &RankFacts) -> Option<Finding> {
     let directory = facts.directory.as_ref()?;
     let spans_hosts = facts.launcher.spans_hosts(facts.world_size);
@@ -263,7 +263,7 @@ pub(crate) fn cannot_be_shared(facts: &RankFacts) -> Option<Finding> {
     not_shared(facts).filter(|_| is_local && spans_hosts)
 }
 
-/// That the directory of a rank is on a file system of its host, although other hosts need it.
+/// The finding that the directory of a rank is on a file system of its host, although other hosts need it.
 pub(super) fn not_shared(facts: &RankFacts) -> Option<Finding> {
     let directory = facts.directory.as_ref()?;
     let (path, host) = (&directory.path, &facts.host);
@@ -274,7 +274,7 @@ pub(super) fn not_shared(facts: &RankFacts) -> Option<Finding> {
     Some(Finding::problem(Topic::Directory, text, SHARE))
 }
 
-/// Whether a finding says no more than what a directory is on.
+/// Returns true if a finding only names the file system of the directory.
 pub(super) fn is_about_file_system(finding: &Finding, facts: &RankFacts) -> bool {
     facts.directory.as_ref().is_some_and(|directory| {
         let stem = format!("{} is on ", directory.path);

@@ -110,7 +110,7 @@ fn judged(change: impl FnOnce(&mut Vec<RankFacts>)) -> Vec<Finding> {
     findings
 }
 
-/// Every finding names its ranks, and every problem what to do.
+/// Checks that every finding names its ranks, and that every problem has advice.
 fn check(findings: &[Finding]) {
     for finding in findings {
         assert!(!finding.ranks.is_empty(), "{finding:?}");

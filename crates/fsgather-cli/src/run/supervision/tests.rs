@@ -375,7 +375,7 @@ fn the_blamed_rank_is_first_although_it_ends_later() {
         left(0, &[1], "rank 1 failed (no room)"),
         left(1, &[], "no room"),
     ];
-    // An exception that nobody catches ends a program of Python with 1, whoever is to blame.
+    // An uncaught exception ends a Python program with code 1, whichever rank is to blame.
     let actions = run.ended(&[(0, RankOutcome::Code(1))]);
     assert_eq!(
         said(&actions),
@@ -446,13 +446,13 @@ fn a_killed_rank_is_reported_in_the_words_of_others() {
 #[test]
 fn errors_that_a_rank_survived_explain_no_failure() {
     let over = || vec![left(0, &[1], "timed out: waiting for rank 1")];
-    // It has ended well.
+    // The reporting rank has succeeded.
     let mut run = Script::new(2);
     run.errors = over();
     run.ended(&[(0, RankOutcome::Code(0))]);
     let actions = run.ended(&[(1, RankOutcome::Code(9))]);
     assert_eq!(said(&actions), "rank 1 (pid 1001) exited with code 9\n");
-    // It has gone on.
+    // The reporting rank has continued.
     let mut run = Script::new(2);
     run.errors = over();
     run.now += MAX_REPORT_LEAD * 2;
@@ -498,7 +498,7 @@ fn a_rank_that_aborts_because_of_another_is_not_first() {
     run.ended(&[(1, abort)]);
     run.ended(&[(2, RankOutcome::Code(1))]);
     assert_eq!(run.supervision.failed_first(), Some(Rank::new(2)));
-    // One that has heard of nobody else is.
+    // A rank that has reported no error about another one is to blame.
     let mut run = Script::new(2);
     run.ended(&[(1, abort)]);
     run.ended(&[(0, RankOutcome::Code(1))]);

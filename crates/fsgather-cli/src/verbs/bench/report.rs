@@ -1,4 +1,4 @@
-//! Reports measurements to people and programs: [`BenchReport`].
+//! Reports measurements to users and programs: [`BenchReport`].
 
 use std::path::{Path, PathBuf};
 
@@ -17,16 +17,16 @@ use super::{
 };
 use crate::table::{Side, TextTable};
 
-/// What all ranks have measured of one operation.
+/// The measurements of all ranks for one operation.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) operation: Operation,
     pub(super) transport: Transport,
-    /// By rank.
+    /// The series of each rank, by rank.
     pub(super) ranks: Vec<Series>,
 }
 
-/// The document that `--json` asks for.
+/// The document that `--json` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct BenchReport {
     #[serde(flatten)]
@@ -34,19 +34,19 @@ pub(super) struct BenchReport {
     rows: Vec<BenchRow>,
 }
 
-/// Where it was measured.
+/// The place of the measurement.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Ground {
     host: String,
     directory: PathBuf,
-    /// The type of its file system, where that can be told.
+    /// The type of its file system, if known.
     file_system: Option<String>,
-    /// What is mounted there: a device, or a server's directory.
+    /// The mounted source: a device, or a directory of a server.
     source: Option<String>,
 }
 
 impl Ground {
-    /// This host, and the directory in which files are made.
+    /// This host, and the directory of the files.
     pub(super) fn of(directory: &Path) -> Self {
         let (file_system, source) = Mount::of(directory)
             .map(|mount| (mount.kind, mount.source))
@@ -59,7 +59,7 @@ impl Ground {
         }
     }
 
-    /// What is measured, in one line: `4 ranks on vm, /scratch (ext4, /dev/vda), 64.0 MiB each`.
+    /// Describes the measurement in one line: `4 ranks on vm, /scratch (ext4, /dev/vda), 64.0 MiB each`.
     pub(super) fn text(&self, ranks: WorldSize, work: &Work) -> String {
         let has_payload = work.operations.iter().any(|one| one.has_payload());
         let ranks = ranks.get();
@@ -105,7 +105,7 @@ struct BenchRow {
 }
 
 impl BenchReport {
-    /// Puts together what was measured.
+    /// Builds the report from the measurements.
     pub(super) fn new(
         ground: Ground,
         work: &Work,
@@ -119,7 +119,7 @@ impl BenchReport {
         }
     }
 
-    /// The report as a table.
+    /// Renders the report as a table.
     pub(super) fn text(&self) -> String {
         let mut table = TextTable::new(&[
             ("OPERATION", Side::Left),
@@ -161,7 +161,7 @@ impl BenchReport {
 }
 
 impl BenchRow {
-    /// What each recipient gets in a second, its own part included.
+    /// The rate at which each recipient receives, its own part included.
     fn rate_text(&self) -> String {
         let parts = match self.operation {
             Operation::Barrier => return "-".to_owned(),
@@ -197,7 +197,7 @@ fn row(work: &Work, world: WorldSize, measured: &Measured) -> Option<BenchRow> {
     })
 }
 
-/// A time in the unit that suits it.
+/// Formats a time in a suitable unit.
 fn time_text(seconds: f64) -> String {
     if seconds < 0.001 {
         format!("{:.1} µs", seconds * 1e6)

@@ -1,6 +1,6 @@
-//! Tells people what lies in shared directories: who is at work, what was left, what it comes to.
+//! Renders the contents of shared directories as text: processes at work, leftovers and totals.
 //!
-//! Where there is more than a screen can show, what is alike is one line.
+//! If there are more items than fit on a screen, items that are alike become one line.
 
 use std::{cmp::Reverse, collections::HashMap, fmt::Write, path::Path, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     verbs::others,
 };
 
-/// What a narrow terminal is not told of gather directories, in this order.
+/// Steps that narrow the table of gather directories for a terminal, in this order.
 const WAYS: [Narrowing; 8] = [
     Narrowing::Drop("FILES"),
     Narrowing::Shorten("OWNER"),
@@ -27,14 +27,14 @@ const WAYS: [Narrowing; 8] = [
     Narrowing::Drop("AGE"),
 ];
 
-/// The same of what lies beside them.
+/// Steps that narrow the table of leftovers.
 const LEFTOVER_WAYS: [Narrowing; 3] = [
     Narrowing::Shorten("LEFTOVER"),
     Narrowing::Drop("AGE"),
     Narrowing::Drop("SIZE"),
 ];
 
-/// All that was seen. Every single thing has a row if `is_long` says so.
+/// Renders all surveys. If `is_long` is set, each item has a row of its own.
 pub(super) fn text(surveys: &[Survey], is_long: bool, is_root: bool, look: &TableStyle) -> String {
     let blocks = surveys.iter();
     let blocks: Vec<String> = blocks
@@ -90,8 +90,8 @@ fn samples(survey: &Survey) -> Option<String> {
     (count > 0).then(|| format!("{count} {files} of samples, which are never removed; fsgather samples {directory} shows them\n"))
 }
 
-/// Records of processes that have a gather directory here: they are told of in its row, in that of the oldest where a
-/// process has several.
+/// Records of processes that have a gather directory here. Their sizes are shown in the row of that directory: the first one, if a process
+/// has several.
 struct Records<'a> {
     by_writer: HashMap<&'a ProcessId, (GatherId, u64)>,
 }
@@ -117,7 +117,7 @@ impl<'a> Records<'a> {
         Self { by_writer }
     }
 
-    /// Whether a file belongs to a gather directory that is here.
+    /// Returns true if a file is the record of a process that has a gather directory here.
     fn has(&self, leftover: &Leftover) -> bool {
         let writer = leftover.writer.as_ref();
         leftover.kind == LeftoverKind::Record
@@ -130,7 +130,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// What has a row of its own.
+/// The items that have a row of their own.
 #[derive(Default)]
 struct Rows<'a> {
     gathers: Vec<&'a SurveyedGather>,
@@ -139,7 +139,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// What has a row, and what is one of many.
+    /// Splits the items into those with a row of their own and those in groups.
     fn of(survey: &'a Survey, records: &Records<'_>, is_long: bool) -> (Self, Alike) {
         let mut rows = Self {
             gathers: survey.gathers.iter().collect(),
@@ -273,7 +273,7 @@ fn gathers(gathers: &[&SurveyedGather], records: &Records<'_>, look: &TableStyle
     table.fitted(look, &WAYS)
 }
 
-/// The end of a job's name, where most that have a long one differ.
+/// The end of a job's name, in which most long names differ.
 fn cut(job: &str) -> String {
     const LENGTH: usize = 10;
     match job.char_indices().rev().nth(LENGTH - 1) {
@@ -282,7 +282,7 @@ fn cut(job: &str) -> String {
     }
 }
 
-/// A figure, where the directory could be looked into.
+/// A number, or `?` if the directory could not be read.
 fn known(gather: &SurveyedGather, figure: String) -> String {
     if gather.is_closed {
         "?".to_owned()
@@ -291,7 +291,7 @@ fn known(gather: &SurveyedGather, figure: String) -> String {
     }
 }
 
-/// Worlds that have no gather directory here yet.
+/// Renders the worlds that have no gather directory here yet.
 fn meetings(meetings: &[&Meeting], look: &TableStyle) -> String {
     let mut table = TextTable::new(&[
         ("MEETING", Side::Left),
@@ -365,7 +365,7 @@ fn file_name(path: &Path) -> String {
     plain(&path.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// A name, which may lose its middle.
+/// A name whose middle may be cut out.
 fn shortened(name: &str) -> Cell {
     const KEPT: usize = 10;
     let characters: Vec<char> = name.chars().collect();
@@ -429,7 +429,7 @@ fn summary(survey: &Survey, is_root: bool, look: &TableStyle) -> String {
     text + &others::text(gathers.chain(files), &command, is_root)
 }
 
-/// An age, in whole seconds at the finest.
+/// Formats an age, in whole seconds at the finest.
 fn coarse(age: Duration) -> String {
     duration_text(Duration::from_secs(age.as_secs()))
 }
