@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -78,6 +79,32 @@ with samples:
     results = fsgather.read_samples(tmp_path)
     assert dict(results.items()) == {1: "a", 2: "b", 3: "c"}
     assert results.missing == [0, 4, 5, 6, 7, 8, 9]
+
+
+def test_attempts_that_open_together_know_of_each_other(tmp_path: Path) -> None:
+    program = f"""
+import sys, fsgather
+print("ready", flush=True)
+sys.stdin.readline()
+samples = fsgather.samples({str(tmp_path / "run")!r}, expected=2)
+print(samples.attempt, flush=True)
+sys.stdin.readline()
+samples.add(samples.attempt - 1, "one")
+"""
+    alone = {**os.environ, "FSGATHER_WORLD_SIZE": "1"}
+    pipe = subprocess.PIPE
+    ranks = [subprocess.Popen([sys.executable, "-c", program], env=alone, stdin=pipe, stdout=pipe, stderr=pipe, text=True) for _ in range(2)]
+    answers = []
+    for _ in ["ready", "attempt"]:
+        answers.append({rank.stdout.readline() for rank in ranks if rank.stdout})
+        for rank in ranks:
+            assert rank.stdin
+            rank.stdin.write("go\n")
+            rank.stdin.flush()
+    warnings = "".join(rank.communicate(timeout=60)[1] for rank in ranks)
+    assert answers == [{"ready\n"}, {"1\n", "2\n"}], warnings
+    assert re.search(r"attempt [12] also adds samples to .*/run: process [0-9]+ on .*, last .* ago; both count", warnings), warnings
+    assert fsgather.read_samples(tmp_path / "run").missing == []
 
 
 def test_results_are_written_at_the_end_of_the_interpreter(tmp_path: Path) -> None:

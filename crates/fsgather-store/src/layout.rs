@@ -434,7 +434,7 @@ impl From<PayloadName> for String {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SampleFileName {
-    /// Number of the attempt: one more than the highest that the opening ranks saw.
+    /// Number of the attempt, above those that the opening ranks saw.
     pub attempt: u32,
     /// Rank of the process that wrote the file.
     pub rank: Rank,

@@ -8,7 +8,9 @@ use std::{
 };
 
 use fsgather_core::{Error, ProcessId, Rank, lock};
-use fsgather_store::{EntryKind, SampleDirectory, SampleFileHeader, SampleFileName, SampleWriter};
+use fsgather_store::{
+    AttemptClaim, EntryKind, SampleDirectory, SampleFileHeader, SampleFileName, SampleWriter,
+};
 use rustix::io::Errno;
 
 use crate::{
@@ -84,23 +86,29 @@ fn add_results(result_bytes: usize, fault: Fault) -> Run {
     })
 }
 
-fn add_and_read(machine: &'static Machine, result_bytes: usize, log: &Log) -> Result<Run, Error> {
-    let directory = Path::new("/shared");
-    let name = SampleFileName {
-        attempt: 1,
+fn name_of(attempt: u32, nonce: u64) -> SampleFileName {
+    SampleFileName {
+        attempt,
         rank: Rank::ZERO,
-        nonce: 5,
+        nonce,
         part: 0,
-    };
-    let header = SampleFileHeader {
+    }
+}
+
+fn header() -> SampleFileHeader {
+    SampleFileHeader {
         encoding: "bytes".into(),
         config: None,
         world_size: 1,
         process: ProcessId::default(),
         job: None,
         began: 0,
-    };
-    let writer = SampleWriter::create(directory, name, &header)?;
+    }
+}
+
+fn add_and_read(machine: &'static Machine, result_bytes: usize, log: &Log) -> Result<Run, Error> {
+    let directory = Path::new("/shared");
+    let writer = SampleWriter::create(directory, name_of(1, 5), &header())?;
     machine.let_faults_come(Severity::Passing);
     let began = machine.now_in_model();
     let passed = || Duration::from_nanos(machine.now_in_model() - began);
@@ -122,6 +130,52 @@ fn add_and_read(machine: &'static Machine, result_bytes: usize, log: &Log) -> Re
     drop(writer);
     run.found = SampleDirectory::read(directory)?.index().len();
     Ok(run)
+}
+
+/// Has a process on each of two hosts open three attempts, one after the other, and returns their numbers.
+fn attempts_of_two_hosts(profile: &str, seed: u64) -> Vec<u32> {
+    let mut dice = Dice::new(seed, 40);
+    let files = FileWorld::new(Profile::named(profile), 2, &mut dice, Breaks::default());
+    let machine = Machine::new(files, Vec::new(), seed);
+    let numbers = Arc::new(Mutex::new(Vec::new()));
+    for host in 0..2 {
+        let numbers = Arc::clone(&numbers);
+        machine.process(host, 1, "opening", move || {
+            let directory = Path::new("/shared");
+            let mut writers = Vec::new();
+            for _ in 0..3 {
+                let names = SampleDirectory::names(directory).expect("a listing");
+                let last = names.last().map_or(0, |name| name.attempt);
+                let claim = AttemptClaim::take(directory, last + 1).expect("a number");
+                let name = name_of(claim.number(), u64::from(claim.number()) << 1 | host as u64);
+                let writer = SampleWriter::create(directory, name, &header()).expect("a file");
+                lock(&numbers).push(claim.number());
+                writer.hold(claim);
+                writers.push(writer);
+            }
+        });
+    }
+    let outcome = machine.run(600_000_000_000);
+    assert!(matches!(outcome, Outcome::Over(_)), "{outcome:?}");
+    let mut numbers = std::mem::take(&mut *lock(&numbers));
+    numbers.sort_unstable();
+    numbers
+}
+
+#[test]
+fn attempts_of_two_hosts_never_share_a_number() {
+    for profile in ["nfs3", "nfs4"] {
+        for seed in 0..20 {
+            let numbers = attempts_of_two_hosts(profile, seed);
+            let mut distinct = numbers.clone();
+            distinct.dedup();
+            assert_eq!(
+                (numbers.len(), distinct.len()),
+                (6, 6),
+                "{profile}, {seed}: {numbers:?}"
+            );
+        }
+    }
 }
 
 const SECOND: Duration = Duration::from_secs(1);

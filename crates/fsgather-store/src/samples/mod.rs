@@ -7,10 +7,12 @@
 //! - `sample_id.rs`: names of samples.
 //! - `file_header.rs`, `entry.rs`: the bytes, pure.
 //! - `sample_writer.rs`: the thread that writes the file of this process, `part_file.rs`.
+//! - `attempt_claim.rs`: the number of an attempt.
 //! - `transfer.rs`: files between processes.
 //! - `file_scan.rs`: the entries of one file; `sample_directory.rs`: those of all files together.
 //! - `sample_index.rs`: the result that counts for each sample, pure.
 
+mod attempt_claim;
 mod entry;
 mod file_header;
 mod file_scan;
@@ -21,6 +23,7 @@ mod sample_index;
 mod sample_writer;
 mod transfer;
 
+pub use attempt_claim::AttemptClaim;
 pub use entry::EntryKind;
 pub use file_header::SampleFileHeader;
 pub use file_scan::{FileDamage, ScannedFile};

@@ -26,6 +26,7 @@ use crate::{
     layout::SampleFileName,
     os::remove,
     samples::{
+        attempt_claim::AttemptClaim,
         entry::{EntryKind, encode_entry},
         file_header::SampleFileHeader,
         part_file::{PIECE_BYTES, PartFile, is_too_long},
@@ -110,6 +111,8 @@ struct State {
     is_closing: bool,
     has_ended: bool,
     failure: Option<Error>,
+    /// Held until entries are on disk: by then all hosts see the files of this attempt.
+    claim: Option<AttemptClaim>,
 }
 
 impl SampleWriter {
@@ -149,6 +152,11 @@ impl SampleWriter {
             directory: directory.to_owned(),
             max_entry_bytes,
         })
+    }
+
+    /// Holds the claim of the attempt's number until the first entries are on disk.
+    pub fn hold(&self, claim: AttemptClaim) {
+        lock(&self.shared.state).claim = Some(claim);
     }
 
     /// Whether an entry of this length can be added without waiting.
@@ -403,7 +411,9 @@ impl Shared {
             }
             let ends = is_closing && state.progress.synced == state.progress.added;
             let is_unused = state.progress.results + state.progress.failures == 0;
+            let claim = state.claim.take_if(|_| ends || file.synced() > 0);
             drop(state);
+            drop(claim);
             if ends {
                 file.close(is_unused);
                 return;

@@ -11,8 +11,8 @@ use fsgather_core::{
     sys::{clock, random},
 };
 use fsgather_store::{
-    EntryKind, Liveness, SampleDirectory, SampleFileHeader, SampleFileName, SampleId, SampleWriter,
-    ScannedFile, liveness,
+    AttemptClaim, EntryKind, Liveness, SampleDirectory, SampleFileHeader, SampleFileName, SampleId,
+    SampleWriter, ScannedFile, liveness,
 };
 use serde::{Deserialize, Serialize};
 
@@ -88,14 +88,14 @@ pub(crate) fn open(
     let hellos = agreement.agree(hello)?;
     check_alike(&hellos)?;
     let last = hellos.iter().map(|hello| hello.last_attempt).max();
-    let attempt = last.unwrap_or_default() + 1;
-    if attempt > SampleFileName::MAX_ATTEMPT {
-        let directory = directory.display();
-        return Err(Error::config(format!(
-            "{directory} has had {} attempts, and cannot have more; name another directory",
-            SampleFileName::MAX_ATTEMPT
-        )));
-    }
+    let claim = (rank == Rank::ZERO)
+        .then(|| AttemptClaim::take(directory, last.unwrap_or_default() + 1))
+        .transpose();
+    let number = claim
+        .as_ref()
+        .map(|claim| claim.as_ref().map(AttemptClaim::number));
+    let numbers = agreement.agree(number.map_err(Error::clone))?;
+    let attempt = numbers.into_iter().flatten().next().unwrap_or_default();
     let name = SampleFileName {
         attempt,
         rank,
@@ -106,9 +106,12 @@ pub(crate) fn open(
     let created = writer.as_ref().map(|_| name).map_err(Error::clone);
     let names = agreement.agree(created)?;
     let writer = writer?;
+    if let Some(claim) = claim? {
+        writer.hold(claim);
+    }
     let leaders = agreement.agree(Ok(leader_of(directory, &names, rank)))?;
     let is_leader = leaders[rank.index()] == rank;
-    let found = is_leader.then(|| look_into(directory, options, &header, attempt));
+    let found = is_leader.then(|| look_into(directory, options, &header, &names));
     let found = agreement.agree(found.transpose())?;
     let found: Vec<Found> = found.into_iter().flatten().collect();
     // Each file has the list unless it is long, so that no damage hides which samples are missing.
@@ -204,12 +207,12 @@ fn look_into(
     directory: &Path,
     options: &SampleOptions,
     header: &SampleFileHeader,
-    attempt: u32,
+    names: &[SampleFileName],
 ) -> Result<Found, Error> {
     let read = SampleDirectory::read(directory)?;
     check_headers(&read, header)?;
     warn_of_files(&read);
-    warn_of_others(&read, header, attempt);
+    warn_of_others(&read, header, names);
     let expected = options.expected.as_deref().unwrap_or_default();
     let mut done = vec![0; expected.len().div_ceil(8)];
     let mut known = 0;
@@ -286,12 +289,12 @@ pub(crate) fn warn_of_files(read: &SampleDirectory) {
     }
 }
 
-/// Warns of another attempt that still runs.
-fn warn_of_others(read: &SampleDirectory, own: &SampleFileHeader, attempt: u32) {
+/// Warns of another attempt that still runs: of a process whose file is not among those of this attempt.
+fn warn_of_others(read: &SampleDirectory, own: &SampleFileHeader, names: &[SampleFileName]) {
     let others = read
         .files()
         .iter()
-        .filter(|file| file.name.attempt != attempt);
+        .filter(|file| names.iter().all(|name| name.nonce != file.name.nonce));
     if let Some((file, header)) = others
         .filter_map(|file| Some((file, file.header.as_ref()?)))
         .filter(|(file, header)| is_active(file, header, own))
