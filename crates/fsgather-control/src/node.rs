@@ -1,8 +1,8 @@
 //! The state machines of one process as its threads share them: [`Node`].
 //!
-//! All carriers run the same machines in the same way: whoever has an event takes the lock, looks at the time, lets a
-//! machine act and delivers what follows. What differs is the [`Medium`]: where messages for other processes go, and
-//! how those who wait are woken. The lock is never held over a system call.
+//! All carriers run the same machines in the same way: a thread with an event takes the lock, reads the time, lets a
+//! machine act and delivers the results. They differ in the [`Medium`]: the destination of messages for other processes,
+//! and the way in which waiting threads are woken. The lock is never held over a system call.
 
 use std::{
     sync::{
@@ -24,42 +24,42 @@ use crate::{
     member::Member,
 };
 
-/// So many looks at processes are under way at most; one that hangs is not followed by ever more.
+/// Maximum number of concurrent looks at processes; beyond it orders are dropped, so that hanging looks do not pile up.
 const MOST_LOOKS: usize = 8;
 
 /// The part of a node in which carriers differ.
 pub(crate) trait Medium: Outlet + Send + Sized + 'static {
-    /// Wakes those who wait.
+    /// Wakes waiting threads and tasks.
     type Notifier: Notifier;
 
-    /// Whether somebody looks at the time regularly, so that a long gap means that this process was stopped.
+    /// Returns true if the time is read regularly, so that a long gap means that this process was stopped.
     fn is_timed(&self, machines: &Machines) -> bool {
         machines.next_tick().is_some()
     }
 
-    /// Whether the carrier has something to do: messages to take away, or an earlier time to look at.
+    /// Returns true if the carrier has work: messages to take away, or an earlier deadline.
     fn has_work(state: &NodeState<Self>) -> bool;
 }
 
 /// Wakes the threads and tasks that wait for a node.
 pub(crate) trait Notifier: Send + Sync + 'static {
-    /// Wakes all who wait for something to change.
+    /// Wakes all that wait for a change.
     fn changed(&self);
 
-    /// Wakes whoever takes messages away or keeps time.
+    /// Wakes the thread or task that takes messages away or keeps time.
     fn work(&self);
 }
 
-/// What a node has under its lock.
+/// State of a node under its lock.
 pub(crate) struct NodeState<P> {
     pub(crate) machines: Machines,
     pub(crate) medium: P,
-    /// The time that the machines live in.
+    /// The clock of the machines.
     clock: AwakeClock,
 }
 
 impl<P: Medium> NodeState<P> {
-    /// What time it is for the machines.
+    /// Reads the time of the machines.
     fn look(&mut self) -> Instant {
         let now = clock::now();
         if !self.medium.is_timed(&self.machines) {
@@ -72,19 +72,19 @@ impl<P: Medium> NodeState<P> {
         now
     }
 
-    /// When to look at the time next, if anything is due at some time.
+    /// Time at which to read the clock next, if anything is due at some time.
     pub(crate) fn next_look(&self) -> Option<Instant> {
         let due = self.machines.next_tick();
         due.map(|due| self.clock.next_look(due))
     }
 }
 
-/// The machines of a process, the lock around them, and who waits for them.
+/// The machines of a process, the lock around them, and the notifier of waiting threads.
 pub(crate) struct Node<P: Medium> {
     /// The process that made it; a forked child must not touch it.
     pid: u32,
     state: Mutex<NodeState<P>>,
-    /// Follows orders to look at processes, if they are followed.
+    /// Follows orders to look at processes, if that is enabled.
     eyes: OnceLock<Eyes>,
     pub(crate) notifier: P::Notifier,
 }
@@ -107,12 +107,12 @@ impl<P: Medium> Node<P> {
         lock(&self.state)
     }
 
-    /// Whether this process is a forked child of the one that made the node.
+    /// Returns true if this process is a forked child of the one that made the node.
     pub(crate) fn is_foreign(&self) -> bool {
         self.pid != std::process::id()
     }
 
-    /// Lets something happen, and delivers what follows from it.
+    /// Applies a change, and delivers its results.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut NodeState<P>, Instant) -> R) -> R {
         let mut state = self.lock();
         let now = state.look();
@@ -121,7 +121,7 @@ impl<P: Medium> Node<P> {
         result
     }
 
-    /// The same for what few wait for: nobody is woken unless a message had to be moved.
+    /// The same for changes that few threads wait for: it wakes them only if a message had to be moved.
     pub(crate) fn change_quietly(&self, change: impl FnOnce(&mut NodeState<P>, Instant)) {
         let mut state = self.lock();
         let now = state.look();
@@ -145,17 +145,18 @@ impl<P: Medium> Node<P> {
         })
     }
 
-    /// Sets who removes payloads of a member of this process.
+    /// Sets the callback that removes payloads of a member of this process.
     pub(crate) fn set_reclaim_sink(&self, rank: Rank, sink: Option<ReclaimSink>) {
         self.lock().machines.set_reclaim_sink(rank, sink);
     }
 
-    /// Sets who removes payloads of the only member of this process.
+    /// Sets the callback that removes payloads of the only member of this process.
     pub(crate) fn set_own_reclaim_sink(&self, sink: Option<ReclaimSink>) {
         self.lock().machines.set_own_reclaim_sink(sink);
     }
 
-    /// Lets time pass for the machines if something is due. After a stop what was said meanwhile is heard first.
+    /// Lets time pass for the machines if something is due. After a stop of the process, messages that arrived meanwhile
+    /// are read first.
     pub(crate) fn pass_time(&self, mut state: MutexGuard<'_, NodeState<P>>) {
         let now = state.look();
         let due = state.machines.next_tick();
@@ -166,8 +167,8 @@ impl<P: Medium> Node<P> {
         self.deliver(state, now, is_due);
     }
 
-    /// Moves messages until nobody has anything to say, wakes those who wait, if there is news, and removes
-    /// what can go, the last two outside of the lock.
+    /// Moves messages until no machine has any more, wakes waiting threads if there is news, and removes payloads that can
+    /// go, the last two outside of the lock.
     fn deliver(&self, mut state: MutexGuard<'_, NodeState<P>>, now: Instant, is_news: bool) {
         let NodeState {
             machines, medium, ..
@@ -194,7 +195,7 @@ impl<P: Medium> Node<P> {
     }
 }
 
-/// Follows an order to look at a process, and has the member say what it sees.
+/// Follows an order to look at a process, and has the member report the result.
 type Eyes = Box<dyn Fn(LookOrder) + Send + Sync>;
 
 impl<P: Medium> Node<P> {
@@ -211,7 +212,7 @@ impl<P: Medium> Node<P> {
         });
     }
 
-    /// Has orders to look at processes followed, each on a thread of its own: a look may take long, and must hold nothing up.
+    /// Enables looks at processes, each on a thread of its own: a look may take long, and must not block others.
     pub(crate) fn open_eyes(self: &Arc<Self>, config: &Config) {
         let Some(look) = config.look.clone() else {
             return;
@@ -238,13 +239,13 @@ impl<P: Medium> Node<P> {
                 tracing::debug!("no thread to look at a process: {error}");
             }
         };
-        // Where it is told twice both are the same.
+        // If it is enabled twice, both are the same.
         let _ = self.eyes.set(Box::new(eyes));
     }
 
-    /// Makes the switch of this rank end all calls, with an error that names it.
+    /// Makes the interrupt of this rank end all calls, with an error that names the rank.
     pub(crate) fn obey_interrupt(self: &Arc<Self>, config: &Config) {
-        // The switch may outlive the communicator.
+        // The interrupt may outlive the communicator.
         let node = Arc::downgrade(self);
         let me = config::own_peer(config);
         config.interrupt.on_raise(move |reason| {
@@ -257,7 +258,7 @@ impl<P: Medium> Node<P> {
     }
 }
 
-/// The notifier of threads.
+/// Notifier for threads.
 #[derive(Default)]
 pub(crate) struct Condvars {
     changed: Condition,
@@ -289,7 +290,7 @@ impl<P: Medium<Notifier = Condvars>> Node<P> {
             }
             let now = clock::now();
             let due = state.next_look();
-            // Before the deadline, so that time passes for those as well who only look now and then.
+            // Checked before the deadline, so that time also passes for callers that look only now and then.
             if due.is_some_and(|due| now >= due) {
                 self.pass_time(state);
                 state = self.lock();
@@ -304,7 +305,7 @@ impl<P: Medium<Notifier = Condvars>> Node<P> {
         }
     }
 
-    /// Waits for work, or until `pause` is over; `is_called` tells whether there is any.
+    /// Waits for work, or until `pause` is over; `is_called` returns true if there is any.
     pub(crate) fn wait_for_work(&self, pause: Duration, is_called: impl Fn(&NodeState<P>) -> bool) {
         let until = clock::now() + pause;
         let mut state = self.lock();

@@ -1,4 +1,4 @@
-//! Tells what the ranks of a world are doing, to whoever asks rank 0: [`CoordinatorEyes`].
+//! Reports the activity of ranks to callers on rank 0: [`CoordinatorEyes`].
 
 use std::sync::{Arc, Weak};
 
@@ -6,15 +6,15 @@ use fsgather_core::{Onlooker, Rank, RollCall};
 
 use crate::carrier::Carrier;
 
-/// Asks by way of a carrier, for as long as there is one.
+/// Asks through a carrier, for as long as there is one.
 pub(crate) struct CoordinatorEyes<W, D> {
-    /// What the ranks of a world share, of which this is no owner.
+    /// Shared state of the ranks of a world, which this does not own.
     world: Weak<W>,
     carrier: fn(&W) -> Option<&D>,
 }
 
 impl<W, D> CoordinatorEyes<W, D> {
-    /// `carrier` is none once the world has ended.
+    /// `carrier` returns `None` once the world has ended.
     pub(crate) fn new(world: &Arc<W>, carrier: fn(&W) -> Option<&D>) -> Self {
         Self {
             world: Arc::downgrade(world),

@@ -24,37 +24,37 @@ use crate::{
     waiting::wait_asking,
 };
 
-/// Time that rank 0 takes to decide on a failure that a member reports, at most. What one member says of another
-/// waits for that one's own word.
+/// Maximum time that rank 0 takes to decide on a failure that a member reports. A report of one member about another waits
+/// for that one's own.
 const FAILURE_LIMIT: Duration = Duration::from_secs(20);
 
-/// Time for which a failing call waits until the others know.
+/// Time for which a failing call waits until the others have received the failure.
 const SETTLE_LIMIT: Duration = Duration::from_millis(500);
 
 /// Time for which rank 0 waits for the others when its communicator is dropped.
 const DEPARTURE_LIMIT: Duration = Duration::from_secs(5);
 
-/// The same after a failure, when everybody is leaving.
+/// The same after a failure, when all ranks leave.
 const FAILED_DEPARTURE_LIMIT: Duration = Duration::from_secs(1);
 
-/// What a rank's places in the world and in groups share.
+/// Shared state of a rank's places in the world and in groups.
 struct World<D> {
     /// Its number in the world.
     rank: Rank,
-    /// All contributions to one exchange together stay below this, in bytes.
+    /// Limit for all contributions to one exchange together, in bytes.
     table_limit: Option<usize>,
     ended: AtomicBool,
-    /// Whether a call was ever begun here, other than for ranks to meet.
+    /// True if a call was ever begun here, except for a meeting of ranks.
     is_used: AtomicBool,
-    /// What is known of what is left behind, once it has ended.
+    /// State of the rank's leftovers, once its world has ended.
     departure: Mutex<Departure>,
-    /// Asked by whoever waits or works for long.
+    /// Polled by threads that wait or work for long.
     interrupt: Interrupt,
     carrier: D,
 }
 
 impl<D> World<D> {
-    /// What carries messages, as long as the world has not ended.
+    /// The carrier of messages, as long as the world has not ended.
     fn carrier(&self) -> Option<&D> {
         let has_ended = self.ended.load(Ordering::Relaxed);
         (!has_ended).then_some(&self.carrier)
@@ -68,18 +68,18 @@ pub(crate) struct RankExchange<D: Carrier> {
     size: WorldSize,
     /// By their numbers here, each with its number in the world.
     peers: Vec<Peer>,
-    /// Whether a failure has been returned to the caller already.
+    /// True if a failure has been returned to the caller already.
     reported: AtomicBool,
-    /// Done when the others have been told of a failure, or had the time for it.
+    /// Done when the others have received a failure, or had the time for it.
     told: Once,
-    /// Whether this rank has left the group.
+    /// True if this rank has left the group.
     retired: AtomicBool,
     world: Arc<World<D>>,
 }
 
 impl<D: Carrier> RankExchange<D> {
-    /// The place in a world; `table_limit` bounds all contributions to one exchange together, in bytes.
-    /// `interrupt` has been told how to end its calls.
+    /// Creates the place in a world; `table_limit` bounds all contributions to one exchange together, in bytes. `interrupt`
+    /// is set up already to end its calls.
     pub(crate) fn new(
         rank: Rank,
         size: WorldSize,
@@ -108,7 +108,7 @@ impl<D: Carrier> RankExchange<D> {
         }
     }
 
-    /// The place of a rank that is alone, as that in a group instead.
+    /// Turns the place of a rank that is alone into one in a group.
     pub(crate) fn into_group(mut self, channel: ChannelId) -> Result<Self, Error> {
         self.carrier()
             .act(|member, now| member.open(channel, vec![self.world.rank], now))?;
@@ -120,7 +120,7 @@ impl<D: Carrier> RankExchange<D> {
         &self.world.carrier
     }
 
-    /// Waits as the carrier does, and asks now and then whether this is to end.
+    /// Waits on the carrier, and polls now and then whether the wait must end.
     fn wait_until<R>(
         &self,
         limit: Option<Duration>,
@@ -168,7 +168,7 @@ impl<D: Carrier> RankExchange<D> {
     /// Notes that the caller learns of a failure, after making sure that the others do.
     fn report(&self, failure: Error) -> Error {
         self.reported.store(true, Ordering::Relaxed);
-        // Once: of many calls that fail together each would wait for a rank that does not listen.
+        // Once: each of many calls that fail together would wait for a rank that does not respond.
         self.told.call_once(|| self.carrier().settle(SETTLE_LIMIT));
         failure
     }
@@ -182,7 +182,7 @@ impl<D: Carrier> RankExchange<D> {
         }
     }
 
-    /// Whether the world ends here and now.
+    /// Marks the world as ended, and returns true if this call did so in the process that owns it.
     fn end(&self) -> bool {
         !self.world.ended.swap(true, Ordering::Relaxed) && !self.carrier().is_foreign()
     }
@@ -271,7 +271,7 @@ impl<D: Carrier> RankExchange<D> {
             failed
         });
         carrier.settle(SETTLE_LIMIT);
-        // Whoever waits for it to end can still end it.
+        // An interrupt can still end this wait.
         wait_asking(
             interrupt,
             None,
@@ -296,7 +296,7 @@ impl<D: Carrier> RankExchange<D> {
             !deserted
         };
         let is_well = carrier.shut_down() && is_well;
-        // Only now nothing more is decided.
+        // Only now no more decisions follow.
         let undecided = carrier.act(|member, _| member.undecided(*rank == Rank::ZERO));
         self.record_departure(Departure {
             in_good_hands: is_well,
@@ -356,7 +356,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
                 Some(Error::Desync { .. }) if !self.reported.load(Ordering::Relaxed) => {
                     member.begin_despite(channel, call)
                 }
-                // A failure that came between two calls is reported as it is, and once.
+                // A failure between two calls is reported as it is, and once.
                 Some(failure) if !self.reported.swap(true, Ordering::Relaxed) => Err(failure),
                 _ => member.begin(channel, call),
             }
@@ -441,8 +441,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
         self.check()?;
         self.world.interrupt.poll_if_due(clock::now());
         let doing = ticket.activity(phase);
-        // What is said of it goes with what comes next, or soon: to wake a thread for it would cost a small call more than all
-        // the rest of it.
+        // The report goes with the next message, or soon: to wake a thread for it would cost more than the rest of a small call.
         let timeout = ticket.call.timeout;
         self.carrier()
             .act(|member, now| member.progress(ticket.channel, doing, bytes, timeout, now))

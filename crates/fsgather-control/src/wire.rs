@@ -1,10 +1,9 @@
 //! Bytes on a connection: [`Preamble`], records and frames. No sockets here.
 //!
-//! A connection starts with a preamble in the clear both ways, so that builds that do not understand each
-//! other can say so. After the handshake everything is cut into *records*: a length (2 bytes,
-//! little-endian) and that many encrypted bytes. The decrypted records joined together are *frames*: a
-//! length (4 bytes, little-endian) and one postcard-encoded message. Lengths are checked before
-//! anything is allocated. `docs/design/wire-protocol.md` has the tables.
+//! A connection starts with a preamble in the clear both ways, so that builds that do not understand each other can report
+//! that. After the handshake everything is cut into *records*: a length (2 bytes, little-endian) and that many encrypted
+//! bytes. The decrypted records joined together are *frames*: a length (4 bytes, little-endian) and one postcard-encoded
+//! message. Lengths are checked before anything is allocated. `docs/design/wire-protocol.md` has the tables.
 
 use bytes::{Buf, BytesMut};
 use fsgather_core::{read_message, read_message_in_place};
@@ -20,16 +19,16 @@ use serde::{Serialize, de::DeserializeOwned};
 /// locks of interpreters. 14: messages in families.
 pub const VERSION: u16 = 14;
 
-/// The largest frame, in bytes without its length: the welcome to the largest world has room in it.
+/// The largest frame, in bytes without its length: the welcome to the largest world fits into it.
 pub const FRAME_LIMIT: usize = 32 << 20;
 
-/// What most frames have room in, in bytes with the length and without payloads.
+/// Size of most frames, in bytes with the length and without payloads.
 const USUAL_FRAME: usize = 320;
 
 /// The largest record on the wire, in bytes without its length.
 pub const RECORD_LIMIT: usize = 16 << 10;
 
-/// What authentication adds to each record, in bytes.
+/// Number of bytes that authentication adds to each record.
 pub const TAG_LEN: usize = 16;
 
 /// The largest piece of frames that one record carries.
@@ -37,16 +36,16 @@ pub const PLAIN_LIMIT: usize = RECORD_LIMIT - TAG_LEN;
 
 const MAGIC: [u8; 4] = *b"fsg\x01";
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionPurpose {
     /// Messages between a member and rank 0.
     Control,
-    /// Nothing is said; its end is the end of the other side's host.
+    /// No messages; its end is the end of the other side's host.
     Watch,
     /// Payloads, between any two ranks.
     Payload,
-    /// To hear why one cannot be a member: from a process that was given another secret than rank 0.
+    /// The question why a process cannot be a member, if it was given another secret than rank 0.
     Mismatch,
 }
 
@@ -85,7 +84,7 @@ impl ConnectionPurpose {
 pub struct Preamble {
     /// The sender's version.
     pub version: u16,
-    /// What the connection is for; unknown to us in a later version.
+    /// Purpose of the connection; `None` for one of a later version.
     pub purpose: Option<ConnectionPurpose>,
 }
 
@@ -93,7 +92,7 @@ impl Preamble {
     /// The length on the wire, in bytes.
     pub const LEN: usize = 8;
 
-    /// Ours, for a connection of this purpose.
+    /// Our preamble for a connection of this purpose.
     #[must_use]
     pub const fn ours(purpose: ConnectionPurpose) -> Self {
         Self {
@@ -102,7 +101,7 @@ impl Preamble {
         }
     }
 
-    /// As it goes over the wire.
+    /// Encodes it for the wire.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
@@ -112,7 +111,7 @@ impl Preamble {
         bytes
     }
 
-    /// Reads one; `None` when the other side does not speak this protocol at all.
+    /// Decodes it; `None` if the other side does not speak this protocol at all.
     #[must_use]
     pub fn from_bytes(bytes: [u8; Self::LEN]) -> Option<Self> {
         let [a, b, c, d, low, high, purpose, _] = bytes;
@@ -134,8 +133,7 @@ pub enum WireError {
     Malformed,
 }
 
-/// Puts one message into a frame. `payload_len` is how many bytes of payloads are in it, so that they are not copied as
-/// the frame grows.
+/// Puts one message into a frame. `payload_len` is the number of payload bytes in it, so that they are not copied as the frame grows.
 ///
 /// # Errors
 ///
@@ -159,8 +157,8 @@ const LONG_FRAME: usize = 16 << 10;
 
 /// Joins decrypted records and cuts them into frames.
 ///
-/// The payloads of a long frame are parts of the memory in which it was joined. Once nobody holds one of them, the next
-/// frames are joined there.
+/// The payloads of a long frame are parts of the memory in which it was joined. Once none of them is in use any more, the
+/// next frames are joined there.
 #[derive(Debug, Default)]
 pub struct Deframer {
     buffer: BytesMut,
@@ -202,7 +200,7 @@ impl Deframer {
         message.map(Some).map_err(|_| WireError::Malformed)
     }
 
-    /// Whether everything that was taken in has been handed out.
+    /// Returns true if all bytes taken in have been handed out.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()
@@ -300,7 +298,7 @@ mod tests {
                     let ToMember::Call(CallReply::Release { verdict: Verdict { table: Some(table), .. }, .. }) = message else {
                         unreachable!("equal to one");
                     };
-                    // A program drops what it has got, but for what it goes on with.
+                    // A program drops the payloads that it has received, except those that it still uses.
                     kept.extend(table.bodies.into_iter().zip(1_u8..).skip(calls[read].1));
                     read += 1;
                 }

@@ -27,16 +27,16 @@ use crate::{
     },
 };
 
-/// How often to ask again a world that has formed without us.
+/// Interval between questions to a world that has formed without us.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// Maximum time that saying goodbye may take.
+/// Maximum time that a goodbye may take.
 const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
 
-/// How often to see whether rank 0 is still there.
+/// Interval between checks that rank 0 is still there.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
-/// A place in which a world may be forming, and who asks to be in it.
+/// A place in which a world may be forming, and the rank that asks to be in it.
 pub(crate) struct Search {
     pub(crate) mailboxes: Arc<dyn MailboxFactory>,
     pub(crate) place: MarkerPlace,
@@ -45,14 +45,14 @@ pub(crate) struct Search {
     pub(crate) threads: BackgroundThreads,
 }
 
-/// A world that has taken us in.
+/// A world that has accepted this rank.
 pub(crate) struct EnteredFiles {
     pub(crate) welcome: Welcome,
     pub(super) mailbox: Arc<dyn Mailbox>,
     pub(super) endpoint: MemberEndpoint,
-    /// What is still to be left.
+    /// Messages that have still to be left.
     pub(super) outbox: Outbox,
-    /// What rank 0 has said since the welcome.
+    /// Messages of rank 0 since the welcome.
     pub(super) heard: Vec<ToMember>,
 }
 
@@ -60,9 +60,9 @@ pub(crate) struct EnteredFiles {
 struct SearchState {
     is_over: bool,
     rivals: Vec<String>,
-    /// The reason why this rank ends the search, if that is not for its process alone to know.
+    /// The reason why this rank ends the search, unless only its process needs to know.
     cause: Option<Error>,
-    /// Whether rank 0 may count on us, and has not been told otherwise.
+    /// True if rank 0 may expect this rank, and has not been notified otherwise.
     is_expected: bool,
 }
 
@@ -72,21 +72,20 @@ pub(crate) struct Searching {
 }
 
 impl Searching {
-    /// Has rank 0 told that another world of the same key is forming.
+    /// Reports to rank 0 that another world of the same key is forming.
     pub(crate) fn report_rival(&self, other: String) {
         self.orders.lock().rivals.push(other);
         self.orders.told.wake_all();
     }
 
-    /// Says why this rank will not come, for when the search ends.
+    /// Sets the reason why this rank will not come, for the end of the search.
     pub(crate) fn will_not_come(&self, cause: Error) {
         self.orders.lock().cause = Some(cause);
     }
 }
 
 impl Drop for Searching {
-    /// Ends the search. Where rank 0 may count on this rank it is told, which this waits for: the
-    /// process may end next.
+    /// Ends the search. If rank 0 may expect this rank, this waits until rank 0 is notified: the process may end next.
     fn drop(&mut self) {
         let mut state = self.orders.lock();
         state.is_over = true;
@@ -102,7 +101,7 @@ impl Drop for Searching {
     }
 }
 
-/// What the thread is told.
+/// Orders for the thread.
 #[derive(Default)]
 struct Orders {
     state: Mutex<SearchState>,
@@ -114,13 +113,13 @@ impl Orders {
         lock(&self.state)
     }
 
-    /// Notes that rank 0 does not count on this search any more, or knows.
+    /// Notes that rank 0 does not expect this rank any more, or has been notified.
     fn is_not_expected(&self) {
         self.lock().is_expected = false;
         self.told.wake_all();
     }
 
-    /// Waits for an order, or for as long as this; `None` when the search is over.
+    /// Waits for an order, for at most `pause`; `None` when the search is over.
     fn wait(&self, pause: Duration) -> Option<Vec<String>> {
         let mut state = self.lock();
         if !state.is_over && state.rivals.is_empty() {
@@ -130,7 +129,7 @@ impl Orders {
     }
 }
 
-/// Asks rank 0 in one place to be taken in, on a thread of its own; `tell` hears what comes of it.
+/// Asks rank 0 in one place to accept this rank, on a thread of its own; `tell` receives the events.
 pub(crate) fn search(
     search: Search,
     tell: impl Fn(JoinEvent) + Send + 'static,
@@ -181,7 +180,7 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(JoinEvent)) -> Option<Join
         Some(JoinEvent::Lost(_)) if has_ended(&asking.search) => {
             asking.mailbox.retire(Retirement::Deserted);
         }
-        // What somebody else's world has left is judged by those who sweep and clean.
+        // Files of another world are left to cleaning and sweeping.
         _ => asking.mailbox.retire(Retirement::Withdrawn),
     }
     event
@@ -287,7 +286,7 @@ impl Asking<'_> {
                     _ => {}
                 }
             }
-            // What rank 0 has said before its end counts, so it is read first.
+            // Messages that rank 0 left before its end count, so they are read first.
             if has_ended {
                 return Some(ended(is_in, "its process has ended"));
             }
@@ -305,7 +304,7 @@ impl Asking<'_> {
             }
             let Some(rivals) = self.orders.wait(pace.pause(clock::now())) else {
                 let cause = self.orders.lock().cause.take();
-                // Not the reason of all: rank 0 says of which rank it is.
+                // Not the reason of all ranks: rank 0 adds which rank it is of.
                 let stopped = || Error::config("it does not wait for the others any longer");
                 self.say_goodbye(endpoint, outbox, Some(cause.unwrap_or_else(stopped)));
                 return None;
@@ -316,7 +315,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Tells rank 0 that it need not wait for us.
+    /// Notifies rank 0 that it need not wait for us.
     fn say_goodbye(&self, mut endpoint: MemberEndpoint, mut outbox: Outbox, cause: Option<Error>) {
         endpoint.send(ToCoordinator::End(EndRequest::Leave { cause }));
         outbox.put(endpoint.take_outgoing(true));
@@ -329,7 +328,7 @@ impl Asking<'_> {
             if outbox.may_be_left(now) || now >= deadline {
                 break;
             }
-            // Whatever is ordered meanwhile.
+            // New orders do not end this.
             clock::sleep(SEND_AGAIN);
         }
         self.orders.is_not_expected();

@@ -1,4 +1,4 @@
-//! The input and the result of joining: [`Config`], [`Joined`].
+//! The input and the result of a meeting: [`Config`], [`Joined`].
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ const TABLE_LIMIT: usize = 4 << 20;
 /// Tells whether a process is running; used once a pid has been pinned, to see that it is the right one.
 pub type IsRunning = dyn Fn(&ProcessId) -> bool + Send + Sync;
 
-/// How ranks find rank 0.
+/// The way in which ranks find rank 0.
 #[derive(Clone)]
 pub enum Meeting {
     /// Rank 0 leaves a record with all its addresses and a fresh secret; the others find it.
@@ -35,11 +35,11 @@ pub enum Meeting {
     Address {
         /// Rank 0's host, as the others can resolve it.
         host: String,
-        /// Where it listens, on all its interfaces.
+        /// Port on which it listens, on all its interfaces.
         port: u16,
         /// Stands for the world in the handshake; all ranks must give the same.
         communicator: Uuid,
-        /// What members must know to join.
+        /// Secret that members need to join.
         secret: [u8; 32],
     },
 }
@@ -67,12 +67,12 @@ impl IdleWatch {
     }
 }
 
-/// All that joining needs to know.
+/// All input of a meeting.
 #[derive(Clone)]
 pub struct Config {
-    /// Which rank this process is.
+    /// The rank of this process.
     pub rank: Rank,
-    /// How many ranks there are.
+    /// Number of ranks.
     pub world_size: WorldSize,
     /// This process.
     pub process: ProcessId,
@@ -80,45 +80,44 @@ pub struct Config {
     pub start: Option<Start>,
     /// True if a user has named its job.
     pub is_named: bool,
-    /// How often its launcher has started the job again, where it counts that. Launchers may count on each host for
-    /// themselves.
+    /// Number of times that its launcher has restarted the job, if it counts that. Launchers may count on each host for themselves.
     pub attempt: Option<u32>,
-    /// What keeps this rank from taking part. It meets the others to tell them.
+    /// The error that keeps this rank from taking part. It meets the others to report it.
     pub problem: Option<Error>,
     /// The inode of this process's network namespace; 0 when unknown.
     pub network_namespace: u64,
-    /// What messages call this job.
+    /// Name of this job in messages.
     pub job: String,
     /// Time for which nothing may move before a call fails; rank 0's counts.
     pub timeout: Duration,
-    /// True if no user has set that time-out: then ranks that work have all the time that they need.
+    /// True if no user has set that time-out: then ranks that work get all the time that they need.
     pub is_patient: bool,
     /// Maximum time that meeting may take in all.
     pub join_timeout: Duration,
-    /// Where rank 0 listens when it leaves a record; 0 for any free port.
+    /// Ports on which rank 0 listens when it leaves a record; 0 for any free port.
     pub ports: RangeInclusive<u16>,
-    /// Which addresses rank 0 publishes.
+    /// Selects the addresses that rank 0 publishes.
     pub interfaces: Arc<InterfaceFilter>,
-    /// How ranks find rank 0.
+    /// The way in which ranks find rank 0.
     pub meeting: Meeting,
-    /// What processes of this job know alike.
+    /// Key and secret that all processes of this job share.
     pub job_credentials: JobCredentials,
-    /// Whether nothing may go over a network in plain text: then no world moves to marker files.
+    /// True if nothing may go over a network in plain text: then no world moves to marker files.
     pub encrypt: bool,
-    /// What carries messages; rank 0's choice counts.
+    /// The carrier of messages; rank 0's choice counts.
     pub control: Control,
-    /// Where marker files are left, if they can be.
+    /// Creates mailboxes for marker files, if these can be used.
     pub mailboxes: Option<Arc<dyn MailboxFactory>>,
-    /// Ends joining, and all calls after it; asked by whoever waits, if it is one to be asked.
+    /// Ends joining, and all calls after it. A waiting thread polls it, if it has to be polled.
     pub interrupt: Interrupt,
-    /// Tells whether a process of this host is running.
+    /// Tells if a process of this host is running.
     pub is_running: Arc<IsRunning>,
     /// Finds ranks of this job that are known to have ended; their launcher may report it.
     pub find_ended: Arc<FindEnded>,
     /// Finds ranks of this job that are idle, if their launcher reports them.
     pub idle_watch: Option<IdleWatch>,
-    /// Looks at this process or at another one of this host, for those who wait for it. Without it rank 0 asks nobody, and other
-    /// ranks answer nothing.
+    /// Looks at this process or at another one of this host, for ranks that wait for it. Without it rank 0 asks no rank,
+    /// and other ranks do not answer.
     pub look: Option<Arc<Look>>,
 }
 
@@ -133,7 +132,7 @@ impl Config {
         self.idle_watch.as_ref().map(|watch| watch.limit)
     }
 
-    /// What a rank needs that meets the others like this, over TCP, with nothing special said.
+    /// The configuration of a rank that meets the others in this way, over TCP, with default settings.
     #[must_use]
     pub fn new(rank: Rank, world_size: WorldSize, process: ProcessId, meeting: Meeting) -> Self {
         Self {
@@ -171,9 +170,9 @@ pub struct Joined {
     pub exchange: Box<dyn Exchange>,
     /// The identity of the world.
     pub communicator: Uuid,
-    /// Where every rank runs, in rank order.
+    /// The processes of all ranks, in rank order.
     pub processes: Vec<ProcessId>,
-    /// Whether ranks talk over the network, rather than by files.
+    /// True if ranks exchange messages over the network rather than by files.
     pub is_networked: bool,
 }
 
@@ -190,7 +189,7 @@ pub(crate) fn join_request(config: &Config) -> Join {
     }
 }
 
-/// Whom a refusal has to concern to be this rank's business.
+/// The process that refusals have to concern to count for this rank.
 pub(crate) fn addressee(config: &Config) -> Addressee {
     Addressee {
         process: config.process.clone(),
@@ -200,7 +199,7 @@ pub(crate) fn addressee(config: &Config) -> Addressee {
     }
 }
 
-/// What a record of this rank says in any case.
+/// A record of this rank with the fields that every record has.
 pub(crate) fn record(config: &Config) -> RendezvousRecord {
     RendezvousRecord {
         communicator: Uuid::nil(),
@@ -251,7 +250,7 @@ pub(crate) fn joined(
     }
 }
 
-/// A failure of this rank's own, with its name for those who are told.
+/// A failure of this rank itself, with its name for the ranks that receive it.
 pub(crate) fn raised_while_joining(config: &Config, failure: Error) -> Error {
     failure.raised_by(&own_peer(config), Activity::outside(Phase::Joining))
 }

@@ -1,4 +1,4 @@
-//! Collects what a search for rank 0 has found, for the message at its end: [`SearchFailures`]. Pure.
+//! The findings of a search for rank 0, for the message at its end: [`SearchFailures`]. Pure.
 
 use std::{
     collections::HashMap,
@@ -10,29 +10,29 @@ use fsgather_core::{Activity, Error, Missing, Phase, Rank, RollCall, duration_te
 use super::search_warnings::unanswered_text;
 use crate::coordinator::way_out_of_starts;
 
-/// What was found, none of which led into a world.
+/// Findings of a search, none of which led into a world.
 #[derive(Debug, Default)]
 pub(crate) struct SearchFailures {
-    /// What became of candidates, by name.
+    /// Results of candidates, by name.
     pub(crate) by_world: HashMap<String, String>,
     /// A world that has formed without this rank.
     pub(crate) formed: Option<FormedWorld>,
     /// The reason why a world of this key is not ours.
     pub(crate) elsewhere: Option<String>,
-    /// The world sizes of ranks of this job, where a world has another one.
+    /// The world sizes of ranks of this job, if a world has another one.
     pub(crate) other_size: Option<String>,
-    /// What an earlier meeting has come to.
+    /// The result of an earlier meeting.
     pub(crate) earlier: Option<String>,
-    /// Of another build, where rank 0 should be.
+    /// The error about a process of another build in the place of rank 0.
     pub(crate) foreign: Option<Error>,
 }
 
 /// A world that has formed with another process as this rank.
 #[derive(Debug)]
 pub(crate) struct FormedWorld {
-    /// The job, and that process.
+    /// The job and that process.
     pub(crate) running: String,
-    /// The time since which every answer says that it goes on.
+    /// The time since which every answer says that it is running.
     pub(crate) live_since: Option<Instant>,
 }
 
@@ -54,13 +54,13 @@ pub(crate) struct ExpiredSearch<'a> {
     /// True if a user has named its job.
     pub(crate) is_named: bool,
     pub(crate) timeout: Duration,
-    /// Where this rank has looked.
+    /// The place where this rank has looked.
     pub(crate) place: &'a str,
-    /// Whether that is an address, not a rendezvous backend.
+    /// True if that is an address, not a rendezvous backend.
     pub(crate) is_address: bool,
-    /// Rank 0 of a world that has accepted this rank, and has not formed.
+    /// Rank 0 of a world that has accepted this rank and has not formed.
     pub(crate) coordinator: Option<&'a str>,
-    /// For how long the last look there has not been answered, where that is long.
+    /// Time for which the last look there has not been answered, if that is long.
     pub(crate) unanswered: Option<Duration>,
 }
 
@@ -101,7 +101,7 @@ impl SearchFailures {
         }
         let mut failures = self.tried();
         failures.extend(search.unanswered());
-        // A rank that was started beside the end of a meeting may have found rank 0 as it left.
+        // A rank that was started near the end of a meeting may have found rank 0 as it left.
         failures.extend(self.earlier.clone());
         Error::rendezvous(format!(
             "rank {rank} found no rank 0 of its world in {place} within {}; tried {}. See whether rank 0 \
@@ -112,7 +112,7 @@ impl SearchFailures {
         ))
     }
 
-    /// What is said of a search that has gone on for so long, and of a look that is not answered for so long.
+    /// Text of a warning during a search, for its duration and for the time for which a look has not been answered.
     pub(crate) fn so_far(
         &self,
         place: String,
@@ -134,7 +134,7 @@ impl SearchFailures {
         }
     }
 
-    /// What became of each candidate.
+    /// The results of all candidates.
     fn tried(&self) -> Vec<String> {
         let tried = self.by_world.iter();
         let mut tried: Vec<String> = tried
@@ -151,7 +151,7 @@ impl ExpiredSearch<'_> {
         Some(unanswered_text(self.place, self.is_address, lasts))
     }
 
-    /// What may be done if rank 0 is not as it should be.
+    /// Advice for a rank 0 that is not as it should be.
     fn hint(&self, rank_0: &str, earlier: Option<&str>) -> String {
         let unanswered = self.unanswered();
         let unanswered = unanswered.map_or_else(String::new, |text| format!("{text}; "));
@@ -188,7 +188,7 @@ fn give_one_size(sizes: &str) -> String {
     )
 }
 
-/// The error of a rank that nothing may be told to in plain text.
+/// The error of a rank that may not receive messages in plain text.
 pub(crate) fn in_plain_text(host: &str) -> Error {
     Error::rendezvous(format!(
         "rank 0 on {} has its messages go through files in plain text, which FSGATHER_ENCRYPT=1 does not allow on \
@@ -197,7 +197,7 @@ pub(crate) fn in_plain_text(host: &str) -> Error {
     ))
 }
 
-/// The error of a rank that was taken in by one that must have refused it.
+/// The error of a rank that was accepted by a rank 0 that must have refused it.
 pub(crate) fn another_secret(rank: Rank, coordinator: &str) -> Error {
     Error::rendezvous(format!(
         "rank 0 ({coordinator}) was given another FSGATHER_SECRET than rank {rank}; set FSGATHER_SECRET or \
@@ -209,7 +209,7 @@ pub(crate) fn another_secret(rank: Rank, coordinator: &str) -> Error {
 mod tests {
     use super::*;
 
-    /// One in a directory, whose last look was not answered for so long.
+    /// A search in a directory, whose last look was not answered for `unanswered`.
     fn search(unanswered: Option<Duration>) -> ExpiredSearch<'static> {
         ExpiredSearch {
             rank: Rank::new(3),

@@ -17,27 +17,26 @@ use crate::{
     wire::VERSION,
 };
 
-/// How to reach a world, and the secret that opens it.
+/// Addresses of a world, and the secret that opens it.
 ///
-/// The bytes start with the version (2 bytes, little-endian), so that a record of another version is
-/// explained rather than misread; the rest is postcard. Whoever stores the bytes guards them with a
-/// checksum and against other users.
+/// The bytes start with the version (2 bytes, little-endian), so that a record of another version is explained rather than
+/// misread; the rest is postcard. The storage guards the bytes with a checksum and against other users.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RendezvousRecord {
     /// The identity of the world.
     pub communicator: Uuid,
-    /// What members must know to join.
+    /// Secret that members need to join.
     pub secret: [u8; 32],
-    /// Where rank 0 listens: all of its addresses; none when the world meets through marker files.
+    /// All addresses on which rank 0 listens; empty if the world meets through marker files.
     pub addresses: Vec<SocketAddr>,
-    /// Where messages are left when the world meets through marker files.
+    /// Place of the messages if the world meets through marker files.
     pub markers: Option<MarkerPlace>,
-    /// The reason why rank 0 has given up, for those that could not reach it.
+    /// The reason why rank 0 has given up, for ranks that could not reach it.
     #[serde(with = "error_form::optional")]
     pub refusal: Option<Error>,
-    /// Who has refused, where the refusal stays for those who come later.
+    /// The process that has refused, if the refusal stays for ranks that come later.
     pub refuser: Option<Refuser>,
-    /// How many ranks the world will have.
+    /// Number of ranks that the world will have.
     pub world_size: WorldSize,
     /// The name of rank 0's host, for messages.
     pub host: String,
@@ -45,7 +44,7 @@ pub struct RendezvousRecord {
     pub boot_id: String,
     /// The inode of rank 0's network namespace; 0 when unknown.
     pub network_namespace: u64,
-    /// Which job rank 0 belongs to, and which secret it was given.
+    /// The job that rank 0 belongs to, and the secret that it was given.
     pub fingerprint: JobFingerprint,
 }
 
@@ -58,7 +57,7 @@ pub struct Refuser {
     pub start: Option<Start>,
 }
 
-/// Whom a refusal may concern.
+/// A process that a refusal may concern.
 #[derive(Clone, Debug)]
 pub(crate) struct Addressee {
     pub(crate) process: ProcessId,
@@ -66,38 +65,38 @@ pub(crate) struct Addressee {
     pub(crate) start: Option<Start>,
     /// True if a user has named its job.
     pub(crate) is_named: bool,
-    /// That of its job.
+    /// Key of its job.
     pub(crate) key: u64,
 }
 
-/// Where ranks leave messages for each other.
+/// The place where ranks leave messages for each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkerPlace {
-    /// What rank 0's mailbox factory says of it.
+    /// Description of the place by rank 0's mailbox factory.
     pub facts: Vec<u8>,
-    /// Rank 0's process: once it is gone, nobody answers there.
+    /// Rank 0's process: once it is gone, the place gives no answers.
     pub process: ProcessId,
 }
 
-/// What a rank leaves beside a record whose addresses it cannot reach.
+/// A rank's report that it cannot reach the addresses of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreachableReport {
     /// The world whose record it is.
     pub communicator: Uuid,
-    /// Who cannot reach it.
+    /// The rank that cannot reach it.
     pub peer: Peer,
-    /// What was tried, and what came of it.
+    /// The addresses that it tried, and the results.
     pub tried: String,
 }
 
 impl UnreachableReport {
-    /// As it is left behind.
+    /// Encodes it for storage.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         to_bytes(self)
     }
 
-    /// Reads one; `None` for bytes that are none, or of another version.
+    /// Decodes it; `None` for bytes that are no report, or one of another version.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (version, rest) = bytes.split_first_chunk::<2>()?;
@@ -124,13 +123,13 @@ impl fmt::Debug for RendezvousRecord {
 }
 
 impl RendezvousRecord {
-    /// As it is left behind.
+    /// Encodes it for storage.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         to_bytes(self)
     }
 
-    /// Reads one.
+    /// Decodes it.
     ///
     /// # Errors
     ///
@@ -150,8 +149,8 @@ impl RendezvousRecord {
         read_message(rest).map_err(|_| no_record())
     }
 
-    /// The reason why there will be no world, if this says so to such a process. Two jobs without an id may share a key; a refusal of
-    /// another key was moved.
+    /// The reason why there will be no world, if this record refuses such a process. Two jobs without an id may share a
+    /// key; a refusal of another key was moved.
     pub(crate) fn refusal_to(&self, addressee: &Addressee) -> Option<&Error> {
         let Addressee {
             process,
@@ -168,13 +167,13 @@ impl RendezvousRecord {
         self.refusal.as_ref().filter(|_| is_for_it)
     }
 
-    /// How messages name its world.
+    /// Name of its world in messages.
     pub(crate) fn world_name(&self) -> String {
         let communicator = self.communicator.simple().to_string();
         format!("{} ({})", plain_line(&self.host), &communicator[..8])
     }
 
-    /// Where its addresses were published.
+    /// The network in which its addresses were published.
     pub(crate) fn network(&self) -> Network<'_> {
         Network {
             boot_id: &self.boot_id,
@@ -182,7 +181,7 @@ impl RendezvousRecord {
         }
     }
 
-    /// What it takes to shake hands, for a process that knows this besides.
+    /// The credentials for a handshake by a process with these job credentials.
     #[must_use]
     pub fn credentials(&self, job_credentials: &JobCredentials) -> Credentials {
         Credentials {
@@ -268,7 +267,7 @@ mod tests {
             ..addressee(Some(by(11)), 0)
         };
         assert_eq!(record.refusal_to(&named), Some(&cause));
-        // Somebody has moved it.
+        // The record has been moved to another job.
         assert_eq!(record.refusal_to(&addressee(Some(by(10)), 1)), None);
     }
 
@@ -281,7 +280,7 @@ mod tests {
         let mut bytes = record.to_bytes();
         assert_eq!(RendezvousRecord::from_bytes(&bytes), Ok(record));
         let text = bytes.windows(2).position(|two| two == b"no").unwrap();
-        // Before the text its length, and before that the error, and the one around it.
+        // The text is preceded by its length, that by the error, and that by the one around it.
         let around = text - 3;
         bytes.splice(around..around, vec![bytes[around]; 5000]);
         let error = RendezvousRecord::from_bytes(&bytes).unwrap_err();

@@ -1,10 +1,10 @@
-//! Leaves word of a failed world for ranks that rank 0 cannot reach: [`refuse`].
+//! Reports the failure of a world to ranks that rank 0 cannot reach: [`refuse`].
 //!
-//! A refusal is a record like any other, and may be left over from a crashed run. So a member believes it
-//! only if it has seen, and tried in vain, the record of that very world before.
+//! A refusal is a record like any other, and may be left over from a crashed run. So a member believes it only if it has
+//! seen the record of that very world before, and tried it in vain.
 //!
-//! [`refuse_latecomers`] tells those who come after a meeting has failed. That refusal stays, and the backend hands it
-//! over only to processes that ran already when it was left.
+//! [`refuse_latecomers`] leaves a refusal for ranks that start after a meeting has failed. It stays, and the backend hands
+//! it over only to processes that ran already when it was left.
 
 use std::{
     sync::{Arc, mpsc::RecvTimeoutError},
@@ -25,22 +25,22 @@ use crate::{
     thread_call::ThreadCall,
 };
 
-/// Time for which a record has to be there so that everybody has seen it: they look once a second.
+/// Time for which a record has to be visible so that all ranks have seen it: they look once a second.
 const SEEN_BY_ALL: Duration = Duration::from_secs(3);
 
-/// Time that those who have objected have at most to take that back once they know why.
+/// Maximum time that ranks with objections have to take them back once they know why.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Maximum time that a meeting may take before it looks for what became of an earlier one.
+/// Maximum time that a meeting may take before it looks for the result of an earlier one.
 const LOOK_BACK: Duration = Duration::from_secs(5);
 
-/// How ranks speak of that.
+/// Text of ranks about such a meeting.
 const HAD_FAILED: &str = "a meeting of this job had failed before this rank was started";
 
-/// Maximum time that leaving word may take.
+/// Maximum time that leaving a refusal may take.
 const WORD_LIMIT: Duration = Duration::from_secs(2);
 
-/// Tells everybody who has tried to reach this world why it has failed.
+/// Shows all processes that have tried to reach this world why it has failed.
 pub(crate) fn refuse(
     config: &Config,
     backend: &dyn RendezvousBackend,
@@ -58,7 +58,7 @@ pub(crate) fn refuse(
     });
 }
 
-/// Tells everybody that the world has failed before there was anything that they could have tried.
+/// Shows all processes that the world has failed before they could have tried it.
 pub(crate) fn refuse_unseen(config: &Config, backend: &dyn RendezvousBackend, failure: &Error) {
     let communicator = uuid::Builder::from_random_bytes(fresh()).into_uuid();
     let record = RendezvousRecord {
@@ -86,7 +86,7 @@ fn show(
     let mut pauses = Backoff::new(Duration::from_millis(25), Duration::from_millis(500));
     let (interrupt, interrupted) = channel();
     config.interrupt.on_raise(move |_| {
-        // Nobody waits any more once enough is enough.
+        // The wait is over if enough is enough.
         let _ = interrupt.send(());
     });
     while !is_enough(clock::since(posted)) {
@@ -101,8 +101,8 @@ fn show(
     backend.take_down();
 }
 
-/// Leaves word that there will be no world, for ranks that come later; best effort, since it may be the directory
-/// that fails. It does not wait for one that hangs.
+/// Leaves a refusal for ranks that come later; best effort, since the directory itself may fail. It does not wait for a
+/// directory that hangs.
 pub(crate) fn refuse_latecomers(
     config: &Config,
     backend: &Arc<dyn RendezvousBackend>,
@@ -125,17 +125,17 @@ pub(crate) fn refuse_latecomers(
     let (its, leave_there) = (Arc::clone(backend), leave.clone());
     let started = thread::start("fsgather-word".into(), move || {
         leave_there(&*its);
-        // Nobody waits any more if it has taken long.
+        // The wait may be over if this has taken long.
         let _ = done.send(());
     });
     match started {
         Ok(_) => drop(told.recv_timeout(WORD_LIMIT)),
-        // The want of threads may be what has to be told.
+        // A lack of threads may be the very failure to report.
         Err(_) => leave(&**backend),
     }
 }
 
-/// A failure as others have to read it, who cannot know whose it is: of a time-out, that theirs is not over.
+/// A failure with the name of its rank, for readers that cannot know it: a time-out of that rank is not over for them.
 fn with_a_name(config: &Config, failure: &Error) -> Error {
     let mut failure = failure.clone();
     if let Error::Timeout { hint, .. } = &mut failure {
@@ -162,8 +162,8 @@ pub(crate) fn refusal_in(records: &[Vec<u8>], addressee: &Addressee) -> Option<E
     records.find_map(|record| record.refusal_to(addressee).cloned())
 }
 
-/// What an earlier meeting of this job has come to, where it failed in the minutes before this process was started: it may
-/// come too late for the only one.
+/// The result of an earlier meeting of this job that failed in the minutes before this process was started: this process
+/// may be too late for the only meeting.
 pub(crate) fn earlier_failure(
     backend: &dyn RendezvousBackend,
     addressee: &Addressee,
@@ -173,18 +173,18 @@ pub(crate) fn earlier_failure(
         .iter()
         .filter_map(|bytes| RendezvousRecord::from_bytes(bytes).ok());
     let mut causes = records.filter_map(|record| record.refusal_to(addressee).cloned());
-    // Who has come too late itself has only repeated what it has read.
+    // A process that was too late itself has only repeated what it has read.
     let is_repeated = |cause: &Error| cause.to_string().contains(HAD_FAILED);
     let cause = causes.find(|cause| !is_repeated(cause))?;
     Some(format!("{HAD_FAILED}: {cause}"))
 }
 
-/// When to look for it, if there is no world by then.
+/// Time after which to look for it, if there is no world by then.
 pub(crate) fn looking_back_after(join_timeout: Duration) -> Duration {
     LOOK_BACK.min(join_timeout / 2)
 }
 
-/// Waits for a while, and then looks for what an earlier meeting has come to; never ends where there is nothing to tell.
+/// Waits for a while, and then looks for the result of an earlier meeting; never ends if there is none.
 pub(crate) async fn look_back(
     backend: Arc<dyn RendezvousBackend>,
     join_timeout: Duration,
@@ -198,7 +198,7 @@ pub(crate) async fn look_back(
     }
 }
 
-/// The reports to one world's record.
+/// The reports about one world's record.
 pub(crate) fn unreachable_reports(
     backend: &dyn RendezvousBackend,
     communicator: Uuid,

@@ -1,9 +1,8 @@
 //! Finds a member's world: [`seek`].
 //!
-//! All records that can be seen and all their addresses are tried at the same time, again and again,
-//! until the deadline. No failed record ends the search: a stale one may point at somebody else's
-//! port, or at a host that swallows packets. Worlds over TCP are asked by `attempt`, worlds over marker
-//! files by `files::search`.
+//! All visible records and all their addresses are tried at the same time, again and again, until the deadline. No failed
+//! record ends the search: a stale one may point at a port of another program, or at a host that swallows packets. Worlds
+//! over TCP are asked by `attempt`, worlds over marker files by `files::search`.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -42,19 +41,19 @@ use crate::{
     wire::VERSION,
 };
 
-/// How much longer than the time-out a member that was taken in waits for rank 0's verdict.
+/// Time beyond the time-out that an accepted member waits for rank 0's verdict.
 pub(super) const COORDINATOR_GRACE: Duration = Duration::from_secs(10);
 
-/// Time for which a world that has formed with another process as this rank may go on. The world of an earlier attempt ends before, once it
-/// has lost a rank.
+/// Time for which a world that has formed with another process as this rank may continue. The world of an earlier attempt
+/// ends sooner, once it has lost a rank.
 const GOES_ON: Duration = Duration::from_secs(5);
 
-/// The same where another world has taken this rank in: by then, rank 0 of the last command of a job has seen the end of that.
+/// The same if another world has accepted this rank: by then, rank 0 of the last command of a job has seen the end of that.
 const NOT_THE_LAST_ONE: Duration = Duration::from_millis(500);
 
-/// Looks for the world until it is in, refused, or out of time.
+/// Looks for the world until this rank is accepted, refused, or out of time.
 ///
-/// Other worlds that count on this rank are told that it will not come, and why. `interrupted` ends the search.
+/// Other worlds that expect this rank are notified that it will not come, and why. `interrupted` ends the search.
 pub(crate) async fn seek(
     search: Search,
     interrupted: impl Future<Output = Error>,
@@ -75,9 +74,9 @@ pub(crate) async fn seek(
             problem.unwrap_or(error).clone()
         }
     };
-    // Those that have been asked through files and have not answered yet, too.
+    // Includes those that have been asked through files and have not answered yet.
     for (name, searching) in &seeker.searches {
-        // Those of other sizes do not count on this rank.
+        // Worlds of other sizes do not expect this rank.
         if !seeker.other_sizes.contains(name) {
             searching.will_not_come(cause.clone());
         }
@@ -87,7 +86,7 @@ pub(crate) async fn seek(
         seeker.forming.say_goodbye(&cause).await;
     };
     if matches!(found, Ok(JoinedWorld::Tcp(_))) {
-        // This world goes on meanwhile.
+        // This world continues meanwhile.
         tasks::spawn(goodbye);
     } else {
         goodbye.await;
@@ -131,7 +130,7 @@ async fn seek_with(
                 seeker.forming.look_at_silence(now, left).await;
                 continue;
             }
-            // Rank 0 speaks for the world that has taken this rank in.
+            // Once a world has accepted this rank, its rank 0 does the warning.
             lasts = warnings.due(), if seeker.forming.is_empty() => {
                 let end = WaitEnd::of_meeting(deadline.left(), idle_limit);
                 fsgather_core::warn!("{}; {end}", seeker.so_far()(lasts, None));
@@ -154,7 +153,7 @@ async fn seek_with(
             return Ok(world);
         }
         if has_taken_in {
-            // From here on rank 0 keeps the time; this is for the case that it stops.
+            // From here on rank 0 keeps the time; this deadline is for a rank 0 that stops.
             let timeout = seeker
                 .search
                 .config
@@ -168,14 +167,14 @@ async fn seek_with(
     }
 }
 
-/// What is known of a world over TCP that is tried.
+/// State of a world over TCP that is tried.
 pub(super) struct Tries {
-    /// What its record says it is; none if it left none.
+    /// Communicator in its record; none if it left none.
     communicator: Option<Uuid>,
-    /// Whether its addresses mean this host itself, though they need not.
+    /// True if its addresses mean this host itself, though they need not.
     is_this_host: bool,
     pauses: Backoff,
-    /// When it may be tried again; absent while a try is under way.
+    /// Time of the next try; absent while a try is under way.
     due: Option<Instant>,
 }
 
@@ -191,14 +190,14 @@ pub(super) struct Seeker {
     pub(super) tried: HashMap<String, Tries>,
     /// Worlds over marker files that are being asked.
     pub(super) searches: HashMap<String, Arc<Searching>>,
-    /// Those of them that were given another secret.
+    /// Worlds among them that were given another secret.
     pub(super) unlike: HashSet<String>,
-    /// What comes of worlds over files, and of those over TCP that have taken this rank in.
+    /// Events of worlds over files, and of worlds over TCP that have accepted this rank.
     pub(super) events: mpsc::UnboundedSender<(String, JoinEvent)>,
     pub(super) forming: FormingWorlds,
     pub(super) failures: SearchFailures,
     pub(super) unreachable: UnreachableReports,
-    /// Worlds of this job whose ranks were told another world size.
+    /// Worlds of this job whose ranks were given another world size.
     pub(super) other_sizes: OtherSizes,
 }
 
@@ -222,8 +221,8 @@ impl Seeker {
         }
     }
 
-    /// Fails if rank 0 has ended without taking this rank in. An answer that it gave before is read first, so its end counts
-    /// when it is seen for the second time.
+    /// Fails if rank 0 has ended without accepting this rank. An answer that it gave before is read first, so its end
+    /// counts when it is seen for the second time.
     fn check_rank_0(&mut self) -> Result<(), JoinFailure> {
         if self.forming.is_empty()
             && let Some(ended) = (self.search.config.find_ended)(&|rank| rank == Rank::ZERO)
@@ -266,7 +265,7 @@ impl Seeker {
         Ok(())
     }
 
-    /// Notes that a world cannot be reached; tells its rank 0 so, once that is clear.
+    /// Notes that a world cannot be reached, and reports that to its rank 0 once it is certain.
     pub(super) fn cannot_reach(&mut self, world: Option<Uuid>, obstacle: Obstacle, tried: &str) {
         let Whereabouts::Board(board) = &self.search.whereabouts else {
             return;
@@ -296,7 +295,7 @@ impl Seeker {
         }));
     }
 
-    /// Takes note of what has become of asking a world, over TCP or over files; a world that this rank is in.
+    /// Handles an event of a world, over TCP or over files, and returns the world if this rank is in it.
     fn on_event(
         &mut self,
         name: String,
@@ -313,7 +312,7 @@ impl Seeker {
             connection,
         } = event
         {
-            // Whoever has taken us in there cannot be our rank 0, which would have refused us.
+            // A rank 0 that has accepted this rank there cannot be its own, which would have refused it.
             if self.unlike.contains(&name) {
                 let rank = self.search.join.rank;
                 let failure = failures::another_secret(rank, &coordinator);
@@ -381,7 +380,7 @@ impl Seeker {
         self.failures.by_world.insert(name, why);
     }
 
-    /// Notes that a world of our key has formed without us: another job of this name, or an earlier attempt at this one.
+    /// Notes that a world of our key has formed without us: another job of this name, or an earlier attempt of this one.
     ///
     /// # Errors
     ///
@@ -426,8 +425,8 @@ impl Seeker {
         self.failures.elsewhere = Some(why);
     }
 
-    /// Notes a world that has taken this rank in. Over TCP its welcome is waited for, and read even when nobody listens
-    /// any more: a connection that is closed with something unread in it is reset.
+    /// Notes a world that has accepted this rank. Over TCP, its welcome is read even when the result is not needed any
+    /// more: a connection that is closed with unread data is reset.
     fn add_forming(
         &mut self,
         name: String,
@@ -453,7 +452,7 @@ impl Seeker {
         self.forming.add(name, coordinator, route);
     }
 
-    /// Hears whether those that it has just asked have taken this rank in, to tell them that it will not come.
+    /// Waits for answers of worlds that were just asked, to notify those that have accepted this rank that it will not come.
     async fn hear_answers(&mut self) {
         let answered = async {
             while let Some(tried) = self.tries.join_next().await {
@@ -469,7 +468,7 @@ impl Seeker {
                 }
             }
         };
-        // Who has not answered by then may count on this rank for some seconds longer.
+        // A world that has not answered by then may expect this rank for some seconds longer.
         let _ = tokio::time::timeout(GOODBYE_LIMIT, answered).await;
     }
 
@@ -520,7 +519,7 @@ impl Seeker {
         )
     }
 
-    /// What is said while the search goes on.
+    /// Text of the warnings while the search continues.
     fn so_far(&self) -> impl Fn(Duration, Option<Duration>) -> String + use<> {
         let place = self.search.whereabouts.place();
         self.failures.so_far(place, self.is_at_address())
@@ -530,7 +529,7 @@ impl Seeker {
         matches!(self.search.whereabouts, Whereabouts::Address { .. })
     }
 
-    /// The error at the end of the time; the last look may not be answered for so long.
+    /// The error at the end of the time; the last look may have been unanswered for `unanswered`.
     fn out_of_time(&self, unanswered: Option<Duration>) -> JoinFailure {
         let place = self.search.whereabouts.place();
         let failure = self.failures.out_of_time(&ExpiredSearch {
@@ -543,7 +542,7 @@ impl Seeker {
             unanswered,
         });
         match failure {
-            // A rank 0 that comes yet would wait for this rank in vain.
+            // A rank 0 that appears later would wait for this rank in vain.
             Error::Timeout { .. } => JoinFailure::Own(failure),
             _ => JoinFailure::Known(failure),
         }

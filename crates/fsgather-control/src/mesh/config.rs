@@ -8,25 +8,24 @@ use uuid::Uuid;
 
 use crate::join::addresses::InterfaceFilter;
 
-/// All that a rank has to know to take part in a mesh; the same on all ranks but for `rank`, `ports`,
-/// `interfaces` and `network_namespace`.
+/// The input of a mesh; the same on all ranks except `rank`, `ports`, `interfaces` and `network_namespace`.
 #[derive(Clone)]
 pub struct MeshConfig {
-    /// Which rank of the world this process is.
+    /// The rank of this process in the world.
     pub rank: Rank,
     /// The identity of the world.
     pub communicator: Uuid,
-    /// What only its ranks know.
+    /// Secret that only its ranks know.
     pub secret: [u8; 32],
-    /// Where to listen; 0 for any free port. Each rank of a host needs a port for itself.
+    /// Ports to listen on; 0 for any free port. Each rank of a host needs a port for itself.
     pub ports: RangeInclusive<u16>,
-    /// Which addresses to tell the others.
+    /// Selects the addresses that other ranks receive.
     pub interfaces: Arc<InterfaceFilter>,
     /// The inode of this process's network namespace; 0 when unknown.
     pub network_namespace: u64,
     /// Time for which nothing may move before a transfer fails.
     pub timeout: Duration,
-    /// Where every rank of the world runs, in rank order.
+    /// The processes of all ranks of the world, in rank order.
     pub processes: Vec<ProcessId>,
     /// The owner of the background threads of its world.
     pub threads: BackgroundThreads,
@@ -39,13 +38,13 @@ impl MeshConfig {
     }
 }
 
-/// Where a rank can be reached, as it tells all others.
+/// Addresses of a rank, as it sends them to all others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeshAddress {
     /// All addresses on which it listens, loopback ones last.
     pub addresses: Vec<SocketAddr>,
-    /// Its host's boot id: loopback addresses mean this rank only from the same host,
+    /// Its host's boot id: loopback addresses mean this rank only from the same host.
     pub boot_id: String,
-    /// and from the same network namespace, by inode; 0 when unknown.
+    /// Inode of its network namespace, in which alone loopback addresses mean this rank; 0 when unknown.
     pub network_namespace: u64,
 }

@@ -1,25 +1,25 @@
-//! The way of payloads round a ring of hosts, as one member sees it: [`Course`]. Pure.
+//! The routes of payloads in a ring of hosts, as one member sees them: [`Course`]. Pure.
 //!
-//! The members of each host form a ring of their own, in which they bring each other what they have. Payloads of other
-//! hosts go in a chain: the last member of a host sends to the first one of the next host what that host lacks, and each
-//! member hands it on to the next one of its host. So a payload enters a host once. On hosts of one member each, and on
-//! one host alone, that is a plain ring.
+//! The members of each host form a ring of their own, in which they pass each other their payloads. Payloads of other hosts
+//! go in a chain: the last member of a host sends to the first one of the next host what that host lacks, and each member
+//! hands it on to the next one of its host. So a payload enters a host once. On hosts of one member each, and on one host
+//! alone, that is a plain ring.
 //!
-//! Each stream is in an order in which its sender gets what is in it: own payload first, then what members of the host
-//! bring, the nearest first, then what comes from other hosts. So nobody waits for what only comes after it.
+//! Each stream is in the order in which its sender gets the payloads: its own first, then those of members of the host, the
+//! nearest first, then those of other hosts. So no member waits for a payload that only comes after it.
 
 use std::ops::Range;
 
-/// What goes between this member and one neighbour.
+/// The payloads between this member and one neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Leg {
     /// The neighbour's place.
     pub(super) neighbour: usize,
-    /// Whose payloads, by their places, in the order in which they go; never none.
+    /// Places of the payloads' owners, in the order in which the payloads go; never empty.
     pub(super) payloads: Vec<usize>,
 }
 
-/// What one member receives and sends.
+/// The legs on which one member receives and sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Course {
     pub(super) receives: Vec<Leg>,
@@ -28,7 +28,7 @@ pub(super) struct Course {
 }
 
 impl Course {
-    /// That of the member at `place`, where `hosts` says of each on which host it is; those of one host follow each
+    /// The course of the member at `place`; `hosts` has the host of each member. The members of one host must follow each
     /// other, or there is no course.
     pub(super) fn of(place: usize, hosts: &[usize]) -> Option<Self> {
         let hosts = runs(hosts)?;
@@ -66,7 +66,7 @@ impl Course {
             self.sends.push(Leg::from(place + 1, payloads));
             return;
         }
-        // Other hosts first: that takes longer.
+        // Other hosts come first: they take longer.
         let next = (at + 1) % hosts.len();
         let foreign = lacked_by(hosts, next);
         if !foreign.is_empty() {
@@ -100,7 +100,8 @@ fn runs(hosts: &[usize]) -> Option<Vec<Range<usize>>> {
     Some(runs)
 }
 
-/// What a member sends to the next one of its host of what that host has, which is all but that one's own: as it gets it.
+/// Payloads of a host that a member sends to the next one of that host, in the order in which it gets them: all except the
+/// next one's own.
 fn within(host: &Range<usize>, from: usize) -> Vec<usize> {
     let (count, from) = (host.len(), from - host.start);
     (0..count - 1)
@@ -108,8 +109,8 @@ fn within(host: &Range<usize>, from: usize) -> Vec<usize> {
         .collect()
 }
 
-/// What a host lacks, in the order in which it comes: of the host before it first. The last member of each host has its
-/// own, then what it gets from the one before it.
+/// Payloads that a host lacks, in the order in which they arrive: those of the host before it first. The last member of
+/// each host has its own, then those from the member before it.
 fn lacked_by(hosts: &[Range<usize>], at: usize) -> Vec<usize> {
     let count = hosts.len();
     (1..count)
@@ -125,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// The host of each of so many members on each.
+    /// The host of each member, for these numbers of members on each host.
     fn hosts(members: &[usize]) -> Vec<usize> {
         let each = (0..).zip(members);
         each.flat_map(|(host, count)| vec![host; *count]).collect()
@@ -176,7 +177,7 @@ mod tests {
                     prop_assert!(is_new, "two streams to one neighbour");
                 }
             }
-            // What is sent is what is expected.
+            // The payloads that are sent are those that are expected.
             let expected: BTreeMap<_, _> = (0..)
                 .zip(&courses)
                 .flat_map(|(place, course)| course.receives.iter().map(move |leg| ((leg.neighbour, place), &leg.payloads)))
@@ -200,7 +201,7 @@ mod tests {
             }
         }
 
-        /// Payloads that move as a whole, each when its sender has it and its turn has come: nobody waits for ever.
+        /// Payloads that move as a whole, each when its sender has it and its turn has come: no member waits for ever.
         #[test]
         fn no_order_of_arrivals_comes_to_a_stop(
             members in prop::collection::vec(1..6_usize, 1..7),

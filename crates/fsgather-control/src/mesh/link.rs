@@ -28,30 +28,30 @@ const SEAL_SIZE: usize = 128 << 10;
 /// a time. Dropping it ends the connection.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// Who is at the other end.
+    /// The rank at the other end.
     pub(super) peer: Rank,
-    /// Shared with nobody, but for copies that a forked child must not close.
+    /// Not shared, except by copies that a forked child must not close.
     stream: Arc<TcpStream>,
-    /// Unless both ends are sure that it does not leave their host.
+    /// Present unless both ends are sure that the link does not leave their host.
     seal: Option<Seal>,
-    /// Last words of ring transfers that the other end has still to say, and of which channel these were.
+    /// Confirmations of ring transfers that the other end has still to send, and their channel.
     due: Option<Due>,
     /// The process that made it.
     pid: u32,
 }
 
-/// What is still to come of transfers that have ended here.
+/// Confirmations that are outstanding for transfers that have ended here.
 #[derive(Clone, Copy, Debug)]
 struct Due {
     channel: ChannelId,
     words: u32,
 }
 
-/// What it takes to encrypt both directions.
+/// State of the encryption of both directions.
 #[derive(Debug)]
 struct Seal {
     records: Unsealing,
-    /// Decrypted bytes that nobody has taken yet.
+    /// Decrypted bytes that have not been taken yet.
     plain: Vec<u8>,
     taken: usize,
     sealed: Sealed,
@@ -61,7 +61,7 @@ struct Seal {
     written: usize,
 }
 
-/// Nothing can be done now, rather than an error.
+/// Turns `WouldBlock` into `None`.
 fn unless_blocked(result: io::Result<usize>) -> io::Result<Option<usize>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -69,7 +69,7 @@ fn unless_blocked(result: io::Result<usize>) -> io::Result<Option<usize>> {
     }
 }
 
-/// The end of the connection is never the end of a transfer.
+/// Makes the end of the connection an error: it is never the end of a transfer.
 fn unless_ended(result: io::Result<Option<usize>>) -> io::Result<Option<usize>> {
     match result {
         Ok(Some(0)) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -78,7 +78,7 @@ fn unless_ended(result: io::Result<Option<usize>>) -> io::Result<Option<usize>> 
 }
 
 impl Link {
-    /// Takes a connection over from those who have shaken hands on it.
+    /// Takes over a connection after its handshake.
     pub(super) fn new(peer: Rank, bare: Bare, is_sealed: bool) -> Self {
         let Bare {
             stream,
@@ -107,20 +107,19 @@ impl Link {
         }
     }
 
-    /// Notes that a transfer of a channel has ended here, and that the other end has still to say that everything was
-    /// right.
+    /// Notes that a transfer of a channel has ended here, and that the other end has still to confirm it.
     pub(super) fn expect_word(&mut self, channel: ChannelId) {
         let words = self.due.map_or(0, |due| due.words) + 1;
         self.due = Some(Due { channel, words });
     }
 
-    /// Whether a transfer of this channel may begin at once. One of another channel may not as long as the end of an
-    /// earlier one is not known: should that have failed, its link ends.
+    /// Returns true if a transfer of this channel may begin at once. A transfer of another channel may not as long as the
+    /// end of an earlier one is not confirmed: if that has failed, the link ends.
     pub(super) fn is_open_to(&self, channel: Option<ChannelId>) -> bool {
         self.due.is_none_or(|due| Some(due.channel) == channel)
     }
 
-    /// Waits for all that the other end has still to say of earlier transfers.
+    /// Waits for all confirmations of earlier transfers.
     pub(super) async fn settle(&mut self) -> io::Result<()> {
         while !self.try_settle()? {
             self.readable().await?;
@@ -128,7 +127,7 @@ impl Link {
         Ok(())
     }
 
-    /// Hears what has come of that; whether nothing is due any more.
+    /// Reads confirmations that have arrived, and returns true if none is outstanding any more.
     pub(super) fn try_settle(&mut self) -> io::Result<bool> {
         while let Some(due) = &mut self.due {
             let mut word = [0];
@@ -152,8 +151,8 @@ impl Link {
         Ok(true)
     }
 
-    /// Appends what has arrived to `into`, at most `most` bytes, which must not be 0. Nothing if nothing
-    /// has; the end of the connection is an error.
+    /// Appends bytes that have arrived to `into`, at most `most`, which must not be 0. Returns `None` if there are none;
+    /// the end of the connection is an error.
     pub(super) fn try_receive(
         &mut self,
         into: &mut impl BufMut,
@@ -188,8 +187,8 @@ impl Link {
         Ok(())
     }
 
-    /// Sends as much of `parts` as can be sent now; nothing if nothing can. What was taken may still have
-    /// to be [flushed](Self::try_flush).
+    /// Sends as much of `parts` as can be sent now; `None` if nothing can. The bytes taken may still have to be
+    /// [flushed](Self::try_flush).
     pub(super) fn try_send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
         match &mut self.seal {
             None => unless_blocked(self.stream.try_write_vectored(parts)),
@@ -197,7 +196,7 @@ impl Link {
         }
     }
 
-    /// Whether everything that was taken has gone to the operating system.
+    /// Returns true if all bytes taken have gone to the operating system.
     pub(super) fn try_flush(&mut self) -> io::Result<bool> {
         match &mut self.seal {
             None => Ok(true),
@@ -205,7 +204,7 @@ impl Link {
         }
     }
 
-    /// Waits until [`try_send`](Self::try_send) or [`try_flush`](Self::try_flush) may get on.
+    /// Waits until [`try_send`](Self::try_send) or [`try_flush`](Self::try_flush) may make progress.
     pub(super) async fn writable(&self) -> io::Result<()> {
         self.stream.writable().await
     }
@@ -225,7 +224,7 @@ impl Link {
         Ok(())
     }
 
-    /// Waits until the link has ended, or something arrives that nobody expects.
+    /// Waits until the link has ended, or unexpected data arrives.
     pub(super) async fn ended(&self) {
         let mut unexpected = [0];
         while self.stream.readable().await.is_ok() {
@@ -236,23 +235,23 @@ impl Link {
         }
     }
 
-    /// Whether the other end has ended it, or the network has, also where what has come before is unread.
+    /// Returns true if the other end or the network has ended it, even with unread data before the end.
     pub(super) fn has_ended(&self) -> bool {
         let mut asked = [PollFd::new(&*self.stream, PollFlags::RDHUP)];
         let found = rustix::event::poll(&mut asked, Some(&Timespec::default()));
         found.is_ok_and(|found| found > 0)
     }
 
-    /// Whether a link on which nothing is expected to arrive, but last words that are due, can still be used.
+    /// Returns true if a link can still be used on which nothing is expected to arrive, except outstanding confirmations.
     pub(super) fn is_fresh(&self) -> bool {
         self.is_fresh_or_heard(false)
     }
 
-    /// The same, where something may have arrived as well if `may_be_heard`.
+    /// The same, but with `may_be_heard` other data may have arrived as well.
     pub(super) fn is_fresh_or_heard(&self, may_be_heard: bool) -> bool {
         let may_be_heard = may_be_heard || self.due.is_some();
         let mut nothing = [MaybeUninit::uninit()];
-        // Asks the kernel rather than the runtime, which nobody may have run for a while.
+        // Asks the kernel rather than the runtime, which may not have run for a while.
         let peeked = SockRef::from(&*self.stream).peek(&mut nothing);
         match unless_blocked(peeked) {
             Ok(None) => true,

@@ -14,46 +14,46 @@ use super::{
     stream::{Checksum, Sending, StreamOrigin},
 };
 
-/// What is sent, one after the other.
+/// A payload to send; they go one after the other.
 #[derive(Clone, Copy)]
 pub(super) enum RingPayload<'a> {
-    /// One that is here: this rank's, or one that another rank of its host has placed.
+    /// A payload that is here: this rank's, or one that another rank of its host has placed.
     Here(StreamOrigin, &'a [u8]),
-    /// Another one's, by its index among what comes in.
+    /// A payload of another rank, by its index among the incoming ones.
     HandedOn(usize),
 }
 
-/// What has to happen before more can be done.
+/// An event that has to happen before more can be sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Awaits {
-    /// Bytes that others send, or nothing at all.
+    /// Bytes from other ranks, or nothing at all.
     Nothing,
-    /// The neighbour has to take what was sent.
+    /// The neighbour has to take bytes that were sent.
     Room,
 }
 
-/// This rank's own payload on its way to a neighbour in a ring of which it is not decided yet whether it will turn.
+/// This rank's own payload on its way to a neighbour in a ring that may still not take place.
 ///
-/// It holds nothing but the link; dropping it ends that.
+/// It holds only the link; dropping it ends that.
 #[must_use = "what was sent is in vain when it is dropped"]
 pub struct Begun {
     link: Link,
-    /// Part of the header that is sent,
+    /// Number of bytes of the header that were sent.
     header: usize,
-    /// whether all of the payload is,
+    /// True if all of the payload was sent.
     is_sent: bool,
-    /// and how far it is otherwise.
+    /// Progress of the payload, if it is under way.
     sending: Option<Sending>,
 }
 
 impl Begun {
-    /// To whom it goes.
+    /// The neighbour that it goes to.
     pub(super) const fn to(&self) -> Rank {
         self.link.peer
     }
 
-    /// Whether its link still works: the network may have cut it meanwhile. Where all has been sent, the neighbour may have
-    /// said that it has got it.
+    /// Returns true if its link still works: the network may have cut it meanwhile. If all has been sent, the neighbour may
+    /// have confirmed it already.
     pub(super) fn is_fresh(&self) -> bool {
         self.link.is_fresh_or_heard(self.is_sent)
     }
@@ -67,25 +67,25 @@ impl fmt::Debug for Begun {
     }
 }
 
-/// What goes to one neighbour in a ring.
+/// The payloads to one neighbour in a ring.
 pub(super) struct Outflow<'a> {
     core: Arc<Core>,
     call: CallId,
     to: Rank,
-    /// Whether the neighbour shares memory with this rank, so that each payload begins with how it goes on.
+    /// True if the neighbour shares memory with this rank, so that each payload begins with its way of transfer.
     hands_over: bool,
-    /// Gone once it is not needed any more.
+    /// Absent once it is not needed any more.
     link: Option<Link>,
     header: [u8; Header::LEN],
-    /// Part of the header that is sent.
+    /// Number of bytes of the header that were sent.
     begun: usize,
-    /// In the order in which they go; without empty ones.
+    /// The payloads in the order in which they go; without empty ones.
     outgoing: Vec<RingPayload<'a>>,
-    /// Which of them is being sent,
+    /// Index of the payload that is being sent.
     at: usize,
-    /// how much of what is said of it before,
+    /// Number of bytes sent of its way of transfer.
     said: usize,
-    /// and how far it is itself.
+    /// Progress of the payload itself.
     sending: Option<Sending>,
     awaits: Awaits,
 }
@@ -123,7 +123,7 @@ impl<'a> Outflow<'a> {
         self.to
     }
 
-    /// Whether a link is needed that is not there.
+    /// Returns true if a link is needed that is not there.
     pub(super) fn lacks_link(&self) -> bool {
         self.link.is_none() && !self.is_sent()
     }
@@ -132,7 +132,7 @@ impl<'a> Outflow<'a> {
         self.link = Some(link);
     }
 
-    /// Goes on with what was begun before, which is the first that is to be sent.
+    /// Continues `begun`, which is the first payload to send.
     pub(super) fn go_on(&mut self, begun: Begun) {
         self.link = Some(begun.link);
         self.begun = begun.header;
@@ -140,7 +140,7 @@ impl<'a> Outflow<'a> {
         self.sending = begun.sending;
     }
 
-    /// Sends what can be sent without waiting; nothing if the link has ended.
+    /// Sends what can be sent without waiting; `None` if the link has ended.
     pub(super) fn begin(mut self) -> Option<Begun> {
         while !self.is_sent() {
             match self.step(&[]).ok()? {
@@ -164,22 +164,22 @@ impl<'a> Outflow<'a> {
         self.link
     }
 
-    /// Whether everything has been sent.
+    /// Returns true if everything has been sent.
     pub(super) fn is_sent(&self) -> bool {
         self.at == self.outgoing.len()
     }
 
-    /// Whether nothing more is to be done.
+    /// Returns true if nothing more is to be done.
     pub(super) fn is_complete(&self) -> bool {
         self.is_sent() && self.link.is_none()
     }
 
-    /// Whether the neighbour has to take what was sent before more can be.
+    /// Returns true if the neighbour has to take bytes before more can be sent.
     pub(super) fn awaits_room(&self) -> bool {
         self.awaits == Awaits::Room
     }
 
-    /// Sends up to [`PIECE`] bytes of what has come.
+    /// Sends up to [`PIECE`] bytes of the data that is here.
     pub(super) fn step(&mut self, incoming: &[Incoming]) -> Result<TransferStep, Error> {
         self.awaits = Awaits::Nothing;
         let Some(link) = &mut self.link else {
@@ -250,7 +250,7 @@ impl<'a> Outflow<'a> {
         if let Some(sent) = link.try_send(&parts).map_err(lost)? {
             let before = sending.index();
             sending.sent(sent);
-            // What goes through memory moves as well.
+            // Bytes that go through memory have moved as well.
             let through_memory = if sending.is_there() && sending.index() > before {
                 usize::try_from(len).unwrap_or(0)
             } else {
@@ -263,8 +263,8 @@ impl<'a> Outflow<'a> {
         }
     }
 
-    /// After the last byte. That the neighbour has got everything it says when it has; nobody waits for that, since only
-    /// whether the link can be used again depends on it.
+    /// Releases the link after the last byte. The neighbour confirms later that it has everything; no thread waits for
+    /// that, since only the reuse of the link depends on it.
     fn release_link(&mut self) -> Result<TransferStep, Error> {
         let Some(link) = &mut self.link else {
             return Ok(TransferStep::Nothing);
@@ -276,7 +276,7 @@ impl<'a> Outflow<'a> {
             self.awaits = Awaits::Room;
             return Ok(TransferStep::Blocked);
         }
-        // What has come of earlier words need not lie in the socket.
+        // Confirmations of earlier transfers need not stay in the socket.
         let works = link.try_settle().is_ok();
         if let Some(mut link) = self.link.take().filter(|_| works) {
             link.expect_word(self.call.channel);
@@ -285,17 +285,17 @@ impl<'a> Outflow<'a> {
         Ok(TransferStep::Moved(0))
     }
 
-    /// Waits until more may be sent; for ever when it does not depend on the neighbour.
+    /// Waits until more may be sent; forever if that does not depend on the neighbour.
     pub(super) async fn ready(&self) {
         match (&self.link, self.awaits) {
-            // What is wrong shows when sending.
+            // An error shows when sending.
             (Some(link), Awaits::Room) => drop(link.writable().await),
             _ => std::future::pending().await,
         }
     }
 }
 
-/// As much of a chunk as is there.
+/// The part of a chunk that is there.
 fn part(bytes: &[u8], chunk: std::ops::Range<u64>) -> &[u8] {
     let start = usize::try_from(chunk.start).unwrap_or(usize::MAX);
     let end = usize::try_from(chunk.end).unwrap_or(usize::MAX);

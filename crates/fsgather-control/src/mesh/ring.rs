@@ -1,7 +1,7 @@
 //! An all-gather in which payloads go from neighbour to neighbour: [`Ring`].
 //!
-//! Each rank sends its own payload and hands on what it receives while that is still arriving; [`Course`] says from whom to
-//! whom. A payload comes to each rank once, and to each host once from another one.
+//! Each rank sends its own payload and hands on what it receives while that is still arriving; [`Course`] determines the
+//! routes. A payload enters each rank once, and each host once from another host.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use super::{
     stream::StreamOrigin,
 };
 
-/// What a rank has to say of a ring; the same on all members but for `own`.
+/// A rank's input of a ring; the same on all members except `own`.
 #[derive(Clone, Copy, Debug)]
 pub struct RingPart<'a> {
     /// The ranks of the world that take part, in the order of the ring.
     pub members: &'a [Rank],
-    /// On which host each of them is, by any numbers; those of one host follow each other.
+    /// Host of each member, by any numbers; the members of one host follow each other.
     pub hosts: &'a [usize],
     /// This rank's payload.
     pub own: &'a [u8],
-    /// How long everybody's is, in the order of the ring, in bytes.
+    /// Lengths of all payloads, in the order of the ring, in bytes.
     pub lens: &'a [u64],
-    /// Whether payloads have checksums on their way; without them members notice another payload, and one that is not
+    /// True if payloads have checksums on their way; without them members notice another payload, and one that is not
     /// whole, but not a changed byte.
     pub has_checksums: bool,
     /// Memory that this rank shares with all other members on its host, if it does; the same on all of these.
@@ -40,16 +40,16 @@ pub struct RingPart<'a> {
 /// One rank's side of a ring.
 pub(super) struct Ring<'a> {
     members: usize,
-    /// All that comes in, whatever way.
+    /// All incoming payloads, from any neighbour.
     incoming: Vec<Incoming>,
-    /// From one neighbour, or from two where one of them is on another host.
+    /// From one neighbour, or from two if one of them is on another host.
     inflows: Vec<Inflow>,
     outflows: Vec<Outflow<'a>>,
     host_memory: Option<HostMemory<'a>>,
 }
 
 impl<'a> Ring<'a> {
-    /// Prepares a rank's part, of which something may have been begun; nothing moves.
+    /// Prepares a rank's part, which may have been begun; nothing moves.
     pub(super) fn new(
         core: &Arc<Core>,
         call: CallId,
@@ -73,7 +73,7 @@ impl<'a> Ring<'a> {
             has_checksums,
         };
         let is_here = |other: usize| hosts[other] == hosts[place];
-        // Members of this host have those without a ring.
+        // Members of this host have these without a ring.
         let is_placed = |other: usize| host_memory.is_some_and(|memory| memory.has(other));
         let mut incoming = Vec::new();
         let mut index_of = vec![None; members.len()];
@@ -134,13 +134,13 @@ impl<'a> Ring<'a> {
         })
     }
 
-    /// To whom this rank needs a link that it does not have, if it has anything to send.
+    /// A neighbour to which this rank needs a link that it does not have, if it has anything to send.
     pub(super) fn needs_link_to(&self) -> Option<Rank> {
         let mut lacking = self.outflows.iter().filter(|flow| flow.lacks_link());
         lacking.next().map(Outflow::to)
     }
 
-    /// Hands in a link that is needed.
+    /// Passes in a link that is needed.
     pub(super) fn send_over(&mut self, link: Link) {
         let mut flows = self.outflows.iter_mut();
         if let Some(flow) = flows.find(|flow| flow.to() == link.peer) {
@@ -148,13 +148,13 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Whether everything has arrived and has been handed on.
+    /// Returns true if everything has arrived and has been handed on.
     pub(super) fn is_complete(&self) -> bool {
         let has_all = self.inflows.iter().all(Inflow::is_complete);
         has_all && self.outflows.iter().all(Outflow::is_complete)
     }
 
-    /// Who keeps this rank from getting on.
+    /// Ranks that keep this rank from making progress.
     pub(super) fn waited_for(&self) -> Vec<Rank> {
         let silent = self.inflows.iter().filter(|flow| !flow.is_complete());
         let mut ranks: Vec<Rank> = silent.map(Inflow::from).collect();
@@ -167,15 +167,15 @@ impl<'a> Ring<'a> {
         ranks
     }
 
-    /// Gives up; its links, which end when they are dropped.
+    /// Gives up, and returns its links, which end when they are dropped.
     pub(super) fn into_links(self) -> Vec<Link> {
         let links = self.inflows.into_iter().filter_map(Inflow::into_link);
         let outgoing = self.outflows.into_iter().filter_map(Outflow::into_link);
         links.chain(outgoing).collect()
     }
 
-    /// What has arrived, by place in the group; the own place, those of empty payloads, and those that were placed before, are
-    /// empty.
+    /// The received payloads, by place in the group; the entries of this rank, of empty payloads and of payloads that were
+    /// placed before are empty.
     pub(super) fn into_payloads(self, core: &Core) -> Result<Vec<Passed>, Error> {
         let none = || Passed::Bytes(Vec::new());
         let mut payloads: Vec<Passed> = (0..self.members).map(|_| none()).collect();
@@ -191,8 +191,8 @@ impl<'a> Ring<'a> {
         Ok(payloads)
     }
 
-    /// Moves what can be moved, until there is enough for a report, nothing is left, or [`SLICE`] is
-    /// over; how many bytes.
+    /// Moves what can be moved, until there is enough for a report, nothing is left, or [`SLICE`] is over; returns the
+    /// number of bytes.
     pub(super) async fn advance(&mut self) -> Result<u64, Error> {
         let until = tokio::time::Instant::now() + SLICE;
         let mut moved = 0;
@@ -212,7 +212,7 @@ impl<'a> Ring<'a> {
                 return Ok(moved);
             }
             if moved >= REPORT {
-                // Other tasks and the sockets get their turn although we could go on.
+                // Other tasks and the sockets get their turn although this one could continue.
                 tokio::task::yield_now().await;
                 return Ok(moved);
             }
@@ -226,7 +226,7 @@ impl<'a> Ring<'a> {
     async fn ready(&mut self) {
         let mut inflows = self.inflows.iter_mut();
         let mut outflows = self.outflows.iter();
-        // There are two of each at most.
+        // There are at most two of each.
         tokio::select! {
             () = can_receive(inflows.next()) => {}
             () = can_receive(inflows.next()) => {}
@@ -250,7 +250,7 @@ async fn can_send(flow: Option<&Outflow<'_>>) {
     }
 }
 
-/// This rank's place in the group, and its course.
+/// Returns this rank's place in the group, and its course.
 fn check(core: &Core, part: &RingPart<'_>) -> Result<(usize, Course), Error> {
     let RingPart {
         members, own, lens, ..

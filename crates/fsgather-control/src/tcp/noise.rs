@@ -1,11 +1,10 @@
 //! Authentication and encryption of one connection: [`Handshake`], [`Sealed`] and its [`Records`].
 //!
-//! The handshake is Noise `NNpsk0`: both sides prove that they know the world's secret, and agree on
-//! fresh keys in one round trip. The prologue binds version, communicator, job key, purpose and the rank that
-//! answers, so that a recorded or reflected handshake fits nowhere else. A secret that the user has given is mixed
-//! into that of the record, but for [`ConnectionPurpose::Mismatch`], by which a process asks why it does not fit. Handshake messages change no
-//! state of the world: the first message that does comes after, encrypted with keys that only this
-//! connection has.
+//! The handshake is Noise `NNpsk0`: both sides prove that they know the world's secret, and agree on fresh keys in one
+//! round trip. The prologue binds version, communicator, job key, purpose and the rank that answers, so that a recorded or
+//! reflected handshake fits nowhere else. A secret given by the user is mixed into that of the record, except for
+//! [`ConnectionPurpose::Mismatch`], by which a process asks why it does not fit. Handshake messages change no state of the
+//! world: the first message that does comes after, encrypted with keys that only this connection has.
 
 use std::{fmt, sync::Arc};
 
@@ -21,19 +20,19 @@ use crate::{
 /// docs/adr/0020-links-between-hosts-are-encrypted.md has the measurements.
 const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_BLAKE2s";
 
-/// What members of a world know before they connect.
+/// The shared knowledge of the members of a world before they connect.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The world that is meant.
+    /// The world to connect to.
     pub communicator: Uuid,
-    /// What only its members know.
+    /// Secret that only its members know.
     pub secret: [u8; 32],
-    /// What members know besides.
+    /// Key and secret of the job.
     pub job_credentials: JobCredentials,
 }
 
 impl Credentials {
-    /// What both sides of a connection have to know.
+    /// The secret that both sides of a connection must know.
     fn shared_key(&self, purpose: ConnectionPurpose) -> [u8; 32] {
         match purpose {
             ConnectionPurpose::Mismatch => self.secret,
@@ -53,7 +52,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The other side does not know the secret, or means something else.
+/// The other side does not know the secret, or expects another world, purpose or rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the other side does not know this world's secret")]
 pub struct NotAuthentic;
@@ -68,7 +67,7 @@ pub struct Handshake {
 pub const HANDSHAKE_LEN: usize = 48;
 
 impl Handshake {
-    /// Starts on the side that connected, to the rank `responder`; the bytes go to the other side.
+    /// Starts on the side that connected, to the rank `responder`; the bytes are for the other side.
     ///
     /// # Errors
     ///
@@ -95,7 +94,7 @@ impl Handshake {
     ///
     /// # Errors
     ///
-    /// When the other side does not know the secret.
+    /// If the other side does not know the secret.
     pub fn finish(mut self, answer: &[u8]) -> Result<Sealed, NotAuthentic> {
         self.state
             .read_message(answer, &mut [])
@@ -103,11 +102,11 @@ impl Handshake {
         Sealed::new(*self.state)
     }
 
-    /// Both steps on the side that was connected to, which is the rank `responder`; the bytes go back.
+    /// Runs both steps on the side that was connected to, which is the rank `responder`; the bytes go back.
     ///
     /// # Errors
     ///
-    /// When the other side does not know the secret, or means another rank.
+    /// If the other side does not know the secret, or expects another rank.
     pub fn respond(
         credentials: &Credentials,
         purpose: ConnectionPurpose,
@@ -173,11 +172,11 @@ impl Sealed {
         Ok(())
     }
 
-    /// Decrypts one record, numbered `*number`, into `plain`; the number of bytes it held.
+    /// Decrypts one record, numbered `*number`, into `plain`, and returns its number of bytes.
     ///
     /// # Errors
     ///
-    /// When the record was not made by the other side, or not as this one in order.
+    /// If the record was not made by the other side, or has another number.
     pub fn open(
         &self,
         record: &[u8],
@@ -207,7 +206,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// What is to be sent.
+    /// The bytes to send.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.memory[..self.len]
@@ -218,7 +217,7 @@ impl Records {
         self.len = 0;
     }
 
-    /// Makes room for a record of so many bytes, and for its length before it.
+    /// Makes room for a record of `length` bytes, with a length field before it.
     fn append(&mut self, length: usize) -> &mut [u8] {
         let start = self.len;
         self.len += 2 + length;
@@ -229,7 +228,7 @@ impl Records {
     }
 }
 
-/// What both sides must know alike.
+/// The data that both sides must agree on.
 fn prologue(credentials: &Credentials, purpose: ConnectionPurpose, responder: Rank) -> Vec<u8> {
     let mut prologue = b"fsgather".to_vec();
     prologue.extend_from_slice(&VERSION.to_le_bytes());
@@ -328,7 +327,7 @@ mod tests {
             assert!(connect(&bound(5, Some(1)), &other).is_err());
             assert!(connect(&other, &bound(5, Some(1))).is_err());
         }
-        // Who was given another secret can still be told, and only that.
+        // A process with another secret can still learn of the mismatch, and only that.
         let (ours, other) = (bound(5, Some(1)), bound(5, Some(2)));
         let (_, first) =
             Handshake::initiate(&other, ConnectionPurpose::Mismatch, Rank::ZERO).unwrap();
