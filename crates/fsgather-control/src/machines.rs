@@ -17,28 +17,28 @@ use crate::{
 
 /// Takes messages to ranks of other processes.
 pub(crate) trait Outlet {
-    /// Takes what this process's member says to rank 0.
+    /// Takes a message of this process's member to rank 0.
     fn to_coordinator(&mut self, message: ToCoordinator);
 
-    /// Takes what rank 0 says to members; those of this process may be among them and are served already.
+    /// Takes a message of rank 0 to members; members of this process may be among them and have received it already.
     fn to_members(&mut self, to: &[Rank], message: &ToMember);
 }
 
-/// A payload that is ready to go, and who removes it.
+/// A payload that is ready to go, and the sink that removes it.
 pub(crate) type Reclaim = (ReclaimSink, ChannelId, Epoch, Rank);
 
 /// An order to look at a process.
 #[derive(Clone, Copy)]
 pub(crate) struct LookOrder {
-    /// The rank that is to look.
+    /// The rank that must look.
     pub(crate) member: Rank,
-    /// Which order it is.
+    /// Number of the order.
     pub(crate) number: u64,
-    /// At whom, if not at itself.
+    /// The neighbour to look at; `None` for the rank itself.
     pub(crate) neighbour: Option<Neighbour>,
 }
 
-/// What is to be done once no lock is held.
+/// Work for later, when no lock is held.
 #[derive(Default)]
 pub(crate) struct Errands {
     pub(crate) reclaims: Vec<Reclaim>,
@@ -51,14 +51,14 @@ pub(crate) struct Machines {
     /// The rank of the first member.
     first: Rank,
     members: Vec<Member>,
-    /// For each member.
+    /// One for each member.
     sinks: Vec<Option<ReclaimSink>>,
 }
 
 impl Machines {
-    /// Those of rank 0, whose world has been forming since `started`. An answer of a rank to what it is doing takes `lead` at most.
-    ///
-    /// Rank 0 has joined before anybody else can, and before any time passes: who is not in is not told that meeting has failed.
+    /// The machines of rank 0, whose world has been forming since `started`. Ranks answer within `lead` what they are doing.
+    /// Rank 0 joins before any other rank can and before any time passes: a rank that has not joined does not learn that
+    /// the meeting has failed.
     pub(crate) fn of_root(
         config: &Config,
         communicator: Uuid,
@@ -86,11 +86,11 @@ impl Machines {
         Self::new(Rank::ZERO, vec![member], Some(coordinator))
     }
 
-    /// Those of another rank, whose world has formed.
+    /// The machines of another rank, whose world has formed.
     ///
     /// # Errors
     ///
-    /// When the welcome does not say where rank 0 is.
+    /// If the welcome does not name the process of rank 0.
     pub(crate) fn of_member(rank: Rank, welcome: &Welcome) -> Result<Self, Error> {
         let root = welcome
             .processes
@@ -110,7 +110,7 @@ impl Machines {
         Ok(Self::new(rank, vec![member], None))
     }
 
-    /// Those of all ranks, in one process.
+    /// The machines of all ranks, in one process.
     pub(crate) fn of_all(coordinator: Coordinator, members: Vec<Member>) -> Self {
         Self::new(Rank::ZERO, members, Some(coordinator))
     }
@@ -130,23 +130,23 @@ impl Machines {
         (place < self.members.len()).then_some(place)
     }
 
-    /// A member of this process by its rank; the only one, where there is but one.
+    /// A member of this process by its rank; the only one if there is only one.
     pub(crate) fn member_of(&mut self, rank: Rank) -> &mut Member {
         let place = self.place_of(rank).unwrap_or_default();
         &mut self.members[place]
     }
 
-    /// The only member of this process; that of rank 0 where there are several.
+    /// The only member of this process; that of rank 0 if there are several.
     pub(crate) fn member(&mut self) -> &mut Member {
         &mut self.members[0]
     }
 
-    /// The same, beside the coordinator.
+    /// The same, with the coordinator.
     pub(crate) fn both(&mut self) -> (&mut Member, Option<&Coordinator>) {
         (&mut self.members[0], self.coordinator.as_ref())
     }
 
-    /// Sets who removes payloads of a member.
+    /// Sets the callback that removes payloads of a member.
     pub(crate) fn set_reclaim_sink(&mut self, rank: Rank, sink: Option<ReclaimSink>) {
         if let Some(place) = self.place_of(rank) {
             self.sinks[place] = sink;
@@ -158,15 +158,14 @@ impl Machines {
         self.set_reclaim_sink(self.first, sink);
     }
 
-    /// Whether [`deliver`](Self::deliver) has something to do.
+    /// Returns true if [`deliver`](Self::deliver) has something to do.
     pub(crate) fn has_something_to_say(&self) -> bool {
         let coordinator = self.coordinator.as_ref();
         self.members.iter().any(Member::has_actions)
             || coordinator.is_some_and(Coordinator::has_actions)
     }
 
-    /// Moves messages until nobody has anything to say. What is left to do is returned, for when no lock is held
-    /// any more.
+    /// Moves messages until no machine has any more. Returns the remaining work, for when no lock is held any more.
     #[must_use]
     pub(crate) fn deliver(&mut self, now: Instant, outlet: &mut impl Outlet) -> Errands {
         let mut errands = Errands::default();
@@ -213,7 +212,7 @@ impl Machines {
         errands
     }
 
-    /// Hands what rank 0 says to the members here, and copies it only for the second and further ones.
+    /// Delivers a message of rank 0 to the members here, and copies it only for the second and further ones.
     fn deliver_to(&mut self, to: &[Rank], message: ToMember, now: Instant) {
         let mut here = to
             .iter()
@@ -228,7 +227,7 @@ impl Machines {
         }
     }
 
-    /// Lets time pass for all of them.
+    /// Lets time pass for all machines.
     pub(crate) fn tick(&mut self, now: Instant) {
         if let Some(coordinator) = &mut self.coordinator {
             coordinator.tick(now);
@@ -238,21 +237,21 @@ impl Machines {
         }
     }
 
-    /// Notes that this process has gone on after it was stopped.
+    /// Notes that this process has continued after it was stopped.
     pub(crate) fn wake(&mut self, now: Instant) {
         if let Some(coordinator) = &mut self.coordinator {
             coordinator.wake(now);
         }
     }
 
-    /// When [`tick`](Self::tick) has to be called next.
+    /// Time of the next call of [`tick`](Self::tick).
     pub(crate) fn next_tick(&self) -> Option<Instant> {
         let coordinator = self.coordinator.as_ref().and_then(Coordinator::next_tick);
         let members = self.members.iter().filter_map(Member::next_tick);
         members.chain(coordinator).min()
     }
 
-    /// Ends everything with an error that all ranks are told.
+    /// Ends everything with an error that all ranks receive.
     pub(crate) fn interrupt(&mut self, cause: &Error) {
         if let Some(coordinator) = &mut self.coordinator
             && !coordinator.is_open()
@@ -289,7 +288,7 @@ mod tests {
 
     use super::*;
 
-    /// Nobody else is there.
+    /// An outlet without other processes.
     struct Alone;
 
     impl Outlet for Alone {

@@ -352,7 +352,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
         self.carrier().act(|member, _| {
             let failure = member.failure(channel).cloned();
             match failure {
-                // This call is one of those that differ, and written down as such. It fails as it is handed in.
+                // This call is one of those that differ, and recorded as such. It fails when it contributes.
                 Some(Error::Desync { .. }) if !self.reported.load(Ordering::Relaxed) => {
                     member.begin_despite(channel, call)
                 }

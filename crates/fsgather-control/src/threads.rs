@@ -23,9 +23,9 @@ use crate::{
 
 /// Makes a world of `world_size` ranks for as many threads, one exchange for each.
 ///
-/// The machines are those of the TCP world; messages are moved by whoever calls. There is no limit to
-/// the size of a contribution, since nothing is copied. `process` says where the ranks run, and
-/// `timeout` how long nothing may move before a call fails.
+/// The machines are those of the TCP world; the calling thread moves messages. There is no limit to the size of a
+/// contribution, since nothing is copied. `process` is where the ranks run, and a call fails if nothing moves for
+/// `timeout`.
 #[must_use]
 pub fn threads(
     world_size: WorldSize,
@@ -61,8 +61,8 @@ pub fn solo(me: Peer) -> Box<dyn Exchange> {
     Box::new(alone(me))
 }
 
-/// Makes a group of one member of a world, on a channel of its own. Nobody else is asked. Its verdicts call the last rank
-/// rank 0, whatever its number in the world.
+/// Makes a group of one member of a world, on a channel of its own, without asking other ranks. Its verdicts call the last
+/// rank rank 0, whatever its number in the world.
 ///
 /// # Errors
 ///
@@ -71,11 +71,11 @@ pub fn solo_group(me: Peer, channel: ChannelId) -> Result<Box<dyn Exchange>, Err
     Ok(Box::new(alone(me).into_group(channel)?))
 }
 
-/// The only rank of a world, whatever it is called.
+/// The only rank of a world, under any name.
 fn alone(me: Peer) -> RankExchange<ThreadCarrier> {
     let carrier = ThreadCarrier {
         rank: Rank::ZERO,
-        // Who is alone waits for nobody, and hears of no process.
+        // A rank that is alone waits for no other, and watches no process.
         node: Arc::new(node_of_all(
             WorldSize::ONE,
             &ProcessId::default(),
@@ -131,7 +131,7 @@ fn node_of_all(
             now,
         );
     }
-    // Nobody is told of a meeting that could not fail.
+    // No rank needs the messages of a meeting that could not fail.
     coordinator.take_actions();
     let first = Peer {
         rank: Rank::ZERO,
@@ -144,7 +144,7 @@ fn node_of_all(
     Node::new(machines, ThreadMedium, Condvars::default())
 }
 
-/// The medium of a world that is all in one process: no message goes anywhere else.
+/// The medium of a world within one process: no message goes anywhere else.
 struct ThreadMedium;
 
 impl Outlet for ThreadMedium {
@@ -165,7 +165,7 @@ impl Medium for ThreadMedium {
 struct ThreadCarrier {
     rank: Rank,
     node: Arc<Node<ThreadMedium>>,
-    /// Whether forked children may go on with their copy.
+    /// True if forked children may use their copy.
     is_for_children: bool,
 }
 
@@ -208,12 +208,12 @@ impl Carrier for ThreadCarrier {
             if self.rank == Rank::ZERO {
                 coordinator.abandon();
             } else {
-                // Members that have left already are not heard.
+                // Messages of members that have left already are ignored.
                 let leave = ToCoordinator::End(EndRequest::Leave { cause: None });
                 coordinator.on_message(self.rank, leave, now);
             }
         });
-        // The sink may hold what holds this exchange.
+        // The sink may hold the owner of this exchange.
         self.node.set_reclaim_sink(self.rank, None);
         true
     }

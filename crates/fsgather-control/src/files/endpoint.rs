@@ -1,8 +1,8 @@
 //! Numbers letters and bulletins, and remembers which have been read: [`MemberEndpoint`], [`CoordinatorEndpoint`]. Pure.
 //!
-//! Everything a member says is in its letters, in order; everything rank 0 says is in the bulletins,
-//! in order, each part addressed to ranks or, as long as a process is not admitted, to that process. Both
-//! sides mention how far they have read, so that the other side can take back what is not needed.
+//! All messages of a member are in its letters, in order; all messages of rank 0 are in the bulletins, in order, each part
+//! addressed to ranks or, as long as a process is not admitted, to that process. Both sides mention how far they have read,
+//! so that the other side can remove files that are not needed any more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -22,23 +22,23 @@ const JOIN_UP_TO: usize = 1 << 20;
 /// read.
 const WORTH_A_FILE: usize = 4 << 10;
 
-/// So many bulletins that answer processes which are no members are kept.
+/// Maximum number of bulletins that are kept as answers to processes that are not members.
 const ANSWERS: usize = 16;
 
-/// So many unread messages of the other side are mentioned without waiting for something to send.
+/// Number of messages read from the other side after which that is mentioned without waiting for something to send.
 const MENTION_AFTER: u64 = 32;
 
-/// What one member's file says.
+/// Contents of one file of a member.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LetterBody {
-    /// The process that says it.
+    /// The process that has written it.
     pub(super) nonce: u128,
     /// The last bulletin that it has read.
     seen: u64,
     pub(super) messages: Vec<ToCoordinator>,
 }
 
-/// Whom a part of a bulletin is for.
+/// The receiver of a part of a bulletin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum To {
     /// Members.
@@ -50,16 +50,16 @@ pub(super) enum To {
 /// A message in a bulletin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum BulletinItem {
-    /// The process is the rank it asked to be: what is said to that rank from here on is for it.
+    /// The process is the rank that it asked to be: messages to that rank are for it from here on.
     Admitted,
     /// From the coordinator.
     Message(ToMember),
 }
 
-/// What one of rank 0's files says.
+/// Contents of one file of rank 0.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct BulletinBody {
-    /// The last letter that was read, for each process of which one was since the last bulletin.
+    /// Number of the last letter read, for each process with letters read since the last bulletin.
     seen: Vec<(u128, u64)>,
     items: Vec<(To, BulletinItem)>,
 }
@@ -105,7 +105,7 @@ fn decode_bulletin(bytes: &[u8]) -> BulletinBody {
     })
 }
 
-/// About how long a message is, encoded.
+/// Approximate length of an encoded message.
 fn weight_up(message: &ToCoordinator) -> usize {
     match message {
         ToCoordinator::Call(CallRequest::Contribute { contribution, .. }) => {
@@ -140,9 +140,9 @@ pub(super) struct MemberEndpoint {
     bulletins: ReorderBuffer<Option<Vec<u8>>>,
     /// Bulletins that were read out of their turn, before the admission.
     read_early: BTreeSet<u64>,
-    /// Up to which bulletin rank 0 has been told that we have read.
+    /// Number of the last bulletin that this side has mentioned to rank 0 as read.
     mentioned: u64,
-    /// Up to which of our letters rank 0 has read.
+    /// Number of our last letter that rank 0 has read.
     acknowledged: u64,
 }
 
@@ -165,7 +165,7 @@ impl MemberEndpoint {
         self.unsent.push(message);
     }
 
-    /// Files to leave now. With `finally`, one that says how far we have read, if that is news.
+    /// Files to leave now. With `finally`, one that mentions how far this side has read, if that is news.
     pub(super) fn take_outgoing(&mut self, finally: bool) -> Vec<OutgoingFile> {
         let unmentioned = self.bulletins.taken() - self.mentioned;
         if self.unsent.is_empty() && unmentioned < MENTION_AFTER && !(finally && unmentioned > 0) {
@@ -200,10 +200,10 @@ impl MemberEndpoint {
         }
     }
 
-    /// Receives bulletins; their messages for this rank, in order.
+    /// Receives bulletins, and returns their messages for this rank, in order.
     ///
-    /// A process that is not admitted looks for what is addressed to it in every bulletin: earlier ones
-    /// may be gone. From its admission on it reads each in its turn.
+    /// A process that is not admitted looks for parts addressed to it in every bulletin: earlier ones may be gone. From its
+    /// admission on it reads each in its turn.
     pub(super) fn receive(&mut self, found: Vec<InboundMessage>) -> Vec<ToMember> {
         let mut received = Vec::new();
         for message in found {
@@ -231,7 +231,7 @@ impl MemberEndpoint {
         while self.admitted
             && let Some(bulletin) = self.bulletins.take()
         {
-            // One that is for somebody else is not read.
+            // A bulletin for another rank is not read.
             if let Some(bytes) = bulletin {
                 self.read(decode_bulletin(&bytes), &mut received);
             }
@@ -260,17 +260,17 @@ impl MemberEndpoint {
         }
     }
 
-    /// Up to which of our letters rank 0 has read; they can go.
+    /// Number of our last letter that rank 0 has read; all up to it can go.
     pub(super) const fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
 
-    /// Whether rank 0 has read everything that was sent.
+    /// Returns true if rank 0 has read everything that was sent.
     pub(super) const fn is_answered(&self) -> bool {
         self.acknowledged == self.sent
     }
 
-    /// Whether everything that was said has been handed out for sending.
+    /// Returns true if all messages have been handed out for sending.
     pub(super) const fn is_empty(&self) -> bool {
         self.unsent.is_empty()
     }
@@ -279,14 +279,14 @@ impl MemberEndpoint {
 /// One process that writes to rank 0.
 #[derive(Clone, Debug, Default)]
 struct Correspondent {
-    /// Once a letter of it was read.
+    /// Known once a letter of it was read.
     nonce: Option<u128>,
     letters: ReorderBuffer<Vec<u8>>,
-    /// Up to which letter it has been told that we have read.
+    /// Number of its last letter that rank 0 has mentioned as read.
     mentioned: u64,
     /// The last bulletin that it has read.
     seen: u64,
-    /// Whether it has said that it will not read any more.
+    /// True if it has reported that it will not read any more.
     has_left: bool,
 }
 
@@ -295,11 +295,11 @@ struct Correspondent {
 pub(super) struct CoordinatorEndpoint {
     unsent: Vec<(To, BulletinItem)>,
     sent: u64,
-    /// By rank and process; a process may say it is a rank that it is not.
+    /// By rank and process; a process may claim a rank that it is not.
     correspondents: BTreeMap<(Rank, u64), Correspondent>,
     /// The latest bulletins that answer processes which are not, or not yet, members.
     answers: VecDeque<u64>,
-    /// Processes that were told something other than that they are admitted, and have not left since.
+    /// Processes that were sent another answer than their admission, and have not left since.
     uninformed: BTreeSet<u128>,
 }
 
@@ -379,8 +379,7 @@ impl CoordinatorEndpoint {
         }
     }
 
-    /// Receives letters; their messages, each with the rank and the process that sent it, in order for each
-    /// process.
+    /// Receives letters, and returns their messages, each with the rank and the process that sent it, in order for each process.
     pub(super) fn receive(
         &mut self,
         found: Vec<InboundMessage>,
@@ -430,13 +429,12 @@ impl CoordinatorEndpoint {
             .unwrap_or(self.sent)
     }
 
-    /// Bulletins to keep although all members have read them: processes that are no members may still
-    /// look for their answer.
+    /// Bulletins to keep although all members have read them: processes that are not members may still look for their answer.
     pub(super) fn answers(&self) -> Vec<u64> {
         self.answers.iter().copied().collect()
     }
 
-    /// Whether every process that was turned away has said that it knows.
+    /// Returns true if every process that was turned away has confirmed it.
     pub(super) fn all_informed(&self) -> bool {
         self.uninformed.is_empty()
     }
@@ -446,7 +444,7 @@ impl CoordinatorEndpoint {
         self.sent
     }
 
-    /// Whether everything that was said has been handed out for sending.
+    /// Returns true if all messages have been handed out for sending.
     pub(super) const fn is_empty(&self) -> bool {
         self.unsent.is_empty()
     }

@@ -11,14 +11,13 @@ use fsgather_core::{Beat, Rank, read_message};
 /// Interval at which a host shows that it is alive.
 pub(super) const BEAT_EVERY: Duration = Duration::from_secs(5);
 
-/// A host that shows nothing new for so long counts as lost.
+/// Time without anything new after which a host counts as lost.
 pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
-/// How much of the time between two looks counts as silence, at most: an observer that was stopped
-/// itself has not listened meanwhile.
+/// Maximum part of the time between two looks that counts as silence: an observer that was stopped itself has not listened meanwhile.
 const ATTENTION: Duration = Duration::from_secs(10);
 
-/// What one host has shown.
+/// Signs of life of one host.
 #[derive(Clone, Debug)]
 struct Host {
     /// The highest number that each of its ranks has shown.
@@ -27,7 +26,7 @@ struct Host {
     silent_for: Duration,
 }
 
-/// So many hosts at least are looked at in one turn.
+/// Minimum number of hosts that are checked in one turn.
 const HOSTS_A_TURN: usize = 8;
 
 /// Judges by the observer's own clock how long hosts have been silent.
@@ -48,8 +47,8 @@ impl Heartbeat {
         });
     }
 
-    /// The hosts whose turn it is to be looked at. All of them have theirs within `turns`: looking costs
-    /// several calls to the file server for each.
+    /// The hosts to check in this turn. Each is checked once within `turns`: a check costs several calls to the file server
+    /// for each host.
     pub(super) fn next_hosts(&mut self, turns: usize) -> Vec<u64> {
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let hosts = self.hosts.range((after, Bound::Unbounded));
@@ -63,14 +62,14 @@ impl Heartbeat {
         hosts
     }
 
-    /// For how long a host was silent when it was looked at last.
+    /// Time for which a host was silent when it was last checked.
     pub(super) fn silence_of(&self, host: u64) -> Duration {
         self.hosts
             .get(&host)
             .map_or(Duration::ZERO, |state| state.silent_for)
     }
 
-    /// Notes what a look at a host's signs of life has shown; for how long it has been silent now.
+    /// Records a host's signs of life, and returns for how long it has been silent now.
     pub(super) fn record(&mut self, host: u64, beats: &[Beat], now: Instant) -> Duration {
         let Some(state) = self.hosts.get_mut(&host) else {
             return Duration::ZERO;
@@ -81,7 +80,7 @@ impl Heartbeat {
             is_new |= beat.number > *known;
             *known = beat.number.max(*known);
         }
-        // Only what is there proves something: a sign that has gone is no sign.
+        // Only a new sign proves something; a sign that has gone does not.
         if is_new {
             state.silent_for = Duration::ZERO;
         } else {
@@ -93,8 +92,8 @@ impl Heartbeat {
     }
 }
 
-/// Whose turn it is to show that a host is alive: each rank waits a little longer than the one before it
-/// in the order of the ranks of its host.
+/// The turn of a rank to show that its host is alive: each rank waits a little longer than the one before it in the order
+/// of the ranks of its host.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
     timeout: Duration,
@@ -102,7 +101,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// For the rank at `place` (from 0) among the ranks of its host.
+    /// The turn of the rank at `place` (from 0) among the ranks of its host.
     pub(super) fn new(place: usize) -> Self {
         let place = u32::try_from(place).unwrap_or(u32::MAX).min(16);
         let timeout = if place == 0 {
@@ -116,12 +115,12 @@ impl Turn {
         }
     }
 
-    /// Whether to show a sign now, when the host has been silent for so long.
+    /// Returns true if it is time to show a sign, when the host has been silent for `silent_for`.
     pub(super) fn is_due(&mut self, silent_for: Duration, now: Instant) -> bool {
         let own = self
             .shown
             .map_or(Duration::MAX, |shown| now.saturating_duration_since(shown));
-        // Whoever has begun goes on, in its own rhythm; nobody else then has to.
+        // A rank that has begun continues in its own rhythm; the others need not show signs then.
         let is_due = match self.shown {
             None if self.timeout == BEAT_EVERY => true,
             None => silent_for >= self.timeout,
@@ -134,13 +133,13 @@ impl Turn {
     }
 }
 
-/// What a sign of life says: the ranks of this host whose processes have ended.
+/// Encodes a sign of life: the ranks of this host whose processes have ended.
 pub(super) fn encode(gone: &[Rank]) -> Vec<u8> {
     // Encoding plain data into a growing vector cannot fail.
     postcard::to_stdvec(gone).unwrap_or_default()
 }
 
-/// Reads what a sign of life says; what cannot be read says nothing.
+/// Decodes a sign of life; unreadable bytes count as empty.
 pub(super) fn decode(body: &[u8]) -> Vec<Rank> {
     read_message(body).unwrap_or_default()
 }

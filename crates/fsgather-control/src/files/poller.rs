@@ -18,7 +18,7 @@ use super::{
 };
 use crate::join::config::IsRunning;
 
-/// Interval at which signs of life are looked for, and in how many such turns at every host.
+/// Interval between searches for signs of life, and the number of such turns in which every host is checked.
 const LISTEN_EVERY: Duration = Duration::from_secs(1);
 const TURNS: usize = 5;
 
@@ -29,16 +29,16 @@ const NEWCOMERS_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Poller {
     node: Arc<FileNode>,
     mailbox: Arc<dyn Mailbox>,
-    /// This rank, and its process.
+    /// This rank and its process.
     me: Peer,
     is_running: Arc<IsRunning>,
     hosts: Option<Hosts>,
-    /// Whose turn it is while the world forms: rank 0's, and nobody else is known.
+    /// Turn of rank 0 while the world forms: no other rank is known then.
     forming_turn: Turn,
     pace: PollInterval,
     outbox: Outbox,
     receiving: RetryWindow,
-    /// Whether last words of others are waited for.
+    /// True if last messages of other ranks are waited for.
     has_suspects: bool,
     newcomers_at: Instant,
     listen_at: Instant,
@@ -62,7 +62,7 @@ impl Hosts {
             .count();
         let mut heartbeat = Heartbeat::default();
         heartbeat.listen_to(own_host, now);
-        // Rank 0 listens to everybody, the others to rank 0.
+        // Rank 0 listens to all ranks, the others only to rank 0.
         let heard = if rank == Rank::ZERO {
             processes.len()
         } else {
@@ -88,7 +88,7 @@ impl Hosts {
 }
 
 impl Poller {
-    /// A poller for this rank; `processes` are known to members from the start, and `outbox` is what they
+    /// A poller for this rank; `processes` are known to members from the start, and `outbox` has the messages that they
     /// have still to leave.
     pub(super) fn new(
         node: Arc<FileNode>,
@@ -115,8 +115,8 @@ impl Poller {
         }
     }
 
-    /// Works until the node says to stop. After a panic the poller continues once, since no other thread can carry the report to
-    /// the other ranks.
+    /// Works until the node stops it. After a panic the poller continues once, since no other thread can carry the report
+    /// to the other ranks.
     pub(super) fn run(mut self, threads: &BackgroundThreads, name: &str) {
         let mut work = || threads.guard(name, || self.carry());
         if work().or_else(work).is_none() {
@@ -142,14 +142,14 @@ impl Poller {
                 self.mailbox.look_around();
             }
             self.receive();
-            // What they have left before is read now, or soon: somebody looks often meanwhile.
+            // Messages that they have left before are read now, or soon: the poller looks often meanwhile.
             for rank in &round.ended {
                 self.report(*rank, true);
                 self.pace.moved(clock::now());
             }
             if round.coordinator_ended {
                 self.announce_the_end_of_rank_0();
-                // What it has said before is read now.
+                // Messages that it has left before are read now.
                 self.node
                     .act(|member, _| member.lost("its process has ended"));
             }
@@ -170,10 +170,10 @@ impl Poller {
         self.mailbox.retire(how);
     }
 
-    /// Leaves what there is to leave.
+    /// Leaves the messages of the outbox.
     fn send(&mut self) {
         if let Err(error) = self.outbox.send(&*self.mailbox, clock::now()) {
-            // The others learn why, unless it never passes. Here at least it is clear.
+            // The others learn the cause, unless the failure never passes. Here at least it is clear.
             self.fail(&error);
         }
         if self.outbox.is_empty() {
@@ -219,7 +219,7 @@ impl Poller {
         self.listen_at = now + LISTEN_EVERY;
         let Some(hosts) = &mut self.hosts else {
             self.look_after_the_joined();
-            // Those who join look for signs of rank 0.
+            // Joining ranks look for signs of rank 0.
             if self.forming_turn.is_due(Duration::ZERO, now) {
                 self.show(&[]);
             }
@@ -250,7 +250,7 @@ impl Poller {
             }
         }
         let is_turn = hosts.turn.is_due(silent_here, now);
-        // Who has no turn has to know of rank 0 only.
+        // A rank without a turn only has to watch rank 0.
         let is_asked = |rank: Rank| is_turn || self.me.rank == Rank::ZERO || rank == Rank::ZERO;
         let gone: Vec<Rank> = hosts
             .on(hosts.own_host)
@@ -262,7 +262,7 @@ impl Poller {
         }
         news.extend(gone.into_iter().map(|rank| (rank, true)));
         if self.me.rank == Rank::ZERO && !news.is_empty() {
-            // Last words may have been left since.
+            // Last messages may have been left since.
             self.mailbox.look_around();
             self.receive();
             self.pace.moved(clock::now());
@@ -272,8 +272,8 @@ impl Poller {
         }
     }
 
-    /// While the world forms, rank 0 sees for itself who of its host has ended. It hears of ranks of other
-    /// hosts once all have joined.
+    /// While the world forms, rank 0 sees for itself which ranks of its host have ended. It learns of ranks of other hosts
+    /// once all have joined.
     fn look_after_the_joined(&self) {
         let joined = self.node.joined();
         for (rank, _) in joined
@@ -284,8 +284,8 @@ impl Poller {
         }
     }
 
-    /// Tells the members on other hosts that rank 0's process, on this host, has ended: this rank may go
-    /// next, and all that is left is silence then.
+    /// Announces to members on other hosts that rank 0's process, on this host, has ended: if this rank ends next, there
+    /// are no more signs of life.
     fn announce_the_end_of_rank_0(&self) {
         let is_here = self.hosts.as_ref().is_some_and(|hosts| {
             let mut here = hosts.on(hosts.own_host);
@@ -296,7 +296,7 @@ impl Poller {
         }
     }
 
-    /// Takes note of a rank that has ended, or of whose host nothing is heard.
+    /// Reports a rank that has ended, or whose host shows no sign of life.
     fn report(&self, rank: Rank, has_ended: bool) {
         let silent = || {
             format!(
@@ -327,7 +327,7 @@ impl Poller {
         }
     }
 
-    /// Ends everything on this rank, as far as possible on all: messages cannot be moved.
+    /// Ends everything on this rank, and if possible on all: messages cannot be moved.
     fn fail(&self, error: &Error) {
         let cause = match error {
             Error::Storage { .. } => error.clone(),

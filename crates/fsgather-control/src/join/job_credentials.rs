@@ -1,5 +1,5 @@
-//! The knowledge that processes of one job share before they have met, [`JobCredentials`], and what they show of it,
-//! [`JobFingerprint`].
+//! The knowledge that processes of one job share before they have met, [`JobCredentials`], and the part of it that they
+//! show, [`JobFingerprint`].
 
 use std::fmt;
 
@@ -7,26 +7,27 @@ use fsgather_core::KeyHash;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// What processes of one job know alike before they have met.
+/// Knowledge that processes of one job share before they have met.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct JobCredentials {
-    /// Stands for the job's key; 0 where a channel of the program's own introduces ranks, whose keys may differ.
+    /// Stands for the job's key; 0 if a channel of the program's own introduces ranks, whose keys may differ.
     pub key: u64,
-    /// The secret that the user has given, if one was, where ranks meet by a record.
+    /// The secret that the user has given, if one was given and ranks meet by a record.
     pub secret: Option<[u8; 32]>,
 }
 
-/// What a record, or a process that asks to join, shows of its [`JobCredentials`]: it tells what differs, and proves nothing.
+/// The part of [`JobCredentials`] that a record, or a process that asks to join, shows: it tells which part differs, and
+/// proves nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFingerprint {
-    /// That of the credentials.
+    /// Key of the credentials.
     pub key: u64,
     /// The beginning of a hash of the secret that was given. Secrets are random, so it does not help to guess one.
     pub secret: Option<[u8; 16]>,
 }
 
 impl JobFingerprint {
-    /// Whether both are of one job whose ranks were told different world sizes.
+    /// Returns true if both are of one job whose ranks were given different world sizes.
     #[must_use]
     pub fn differs_in_size(&self, other: &Self) -> bool {
         KeyHash::from(self.key).differs_in_size(other.key.into())
@@ -34,7 +35,7 @@ impl JobFingerprint {
 }
 
 impl JobCredentials {
-    /// What may be shown to others.
+    /// The part that may be shown to others.
     #[must_use]
     pub fn fingerprint(&self) -> JobFingerprint {
         let shown = |secret: &[u8; 32]| {
@@ -49,7 +50,7 @@ impl JobCredentials {
         }
     }
 
-    /// A record's secret together with the one that was given: who knows only one of them knows nothing.
+    /// A record's secret mixed with the given one: knowing only one of them does not help.
     pub(crate) fn mix(&self, secret: &[u8; 32]) -> [u8; 32] {
         match &self.secret {
             None => *secret,

@@ -181,7 +181,7 @@ pub(super) struct Tries {
 /// A search under way.
 pub(super) struct Seeker {
     pub(super) search: Search,
-    /// When records are looked for again.
+    /// Time of the next search for records.
     look_at: Instant,
     has_rank_0_ended: bool,
     listings: Backoff,

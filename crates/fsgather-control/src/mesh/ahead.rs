@@ -1,4 +1,4 @@
-//! A payload whose beginning is fetched before anybody wants it: [`Ahead`].
+//! A payload whose beginning is fetched before it is wanted: [`Ahead`].
 
 use std::{
     mem,
@@ -23,26 +23,26 @@ use super::{
     stream::StreamOrigin,
 };
 
-/// What has come so far, and how to go on.
+/// The beginning of a payload, and the rest of its fetch.
 pub(super) struct Begun {
-    /// The first chunk, or nothing of it.
+    /// The first chunk, or an empty one.
     pub(super) chunk: Bytes,
     pub(super) fetch: Fetch,
     failure: Option<Error>,
 }
 
-/// A fetch that gets as far as the first chunk while its caller does something else. Dropping it ends that.
+/// A fetch that gets as far as the first chunk while its caller does something else. Dropping it ends the fetch.
 pub(super) struct Ahead {
-    /// Gone once it has been heard.
+    /// Absent once it has been received.
     outcome: Option<oneshot::Receiver<Begun>>,
-    /// Number of bytes that have come that nobody has been told of.
+    /// Number of bytes that have arrived and have not been reported.
     moved: Arc<AtomicU64>,
     /// The process that began it.
     pid: u32,
 }
 
 impl Ahead {
-    /// Has whoever runs the mesh fetch the first chunk, and make a link first if there is none.
+    /// Starts a task that fetches the first chunk, and makes a link first if there is none.
     pub(super) fn start(engine: &Engine, mut fetch: Fetch) -> Result<Self, Error> {
         let moved = Arc::new(AtomicU64::new(0));
         let (mut tell, outcome) = oneshot::channel();
@@ -53,7 +53,7 @@ impl Ahead {
                 came = first_chunk(&mut fetch, &mut chunk, &counted) => came.err(),
                 () = tell.closed() => return,
             };
-            // Nobody may want it any more; its link ends with it then.
+            // It may not be wanted any more; its link ends with it then.
             drop(tell.send(Begun {
                 chunk: chunk.into(),
                 fetch,
@@ -67,12 +67,12 @@ impl Ahead {
         })
     }
 
-    /// What has come, once it is wanted. Nothing if all has to be begun anew, since what was begun ended before that, and
-    /// may go well now as if nobody had tried.
+    /// Returns the beginning of the payload, once it is wanted. `None` if the fetch has to begin anew: it ended before it
+    /// was wanted, and may succeed now.
     ///
     /// # Errors
     ///
-    /// What has come of it, [`Error::Timeout`] when nothing moves for too long from now on, or the error of `progress`.
+    /// The error of the fetch, [`Error::Timeout`] when nothing moves for too long from now on, or the error of `progress`.
     pub(super) fn wait(
         mut self,
         engine: &Engine,
@@ -109,12 +109,12 @@ impl Ahead {
 }
 
 impl Begun {
-    /// The same if it can be gone on with.
+    /// Returns it if the fetch can be continued.
     fn unless_ended(self) -> Result<Option<Self>, Error> {
         let goes_on = match (&self.failure, &self.fetch.link) {
             (Some(damaged @ Error::Corrupt { .. }), _) => return Err(damaged.clone()),
             (Some(_), _) => false,
-            // All has come.
+            // All has arrived.
             (None, None) => true,
             (None, Some(link)) => !link.has_ended(),
         };
@@ -124,7 +124,7 @@ impl Begun {
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        // What it would wake is the parent's.
+        // The task that it would wake is the parent's.
         if self.pid != std::process::id() {
             mem::forget(self.outcome.take());
         }

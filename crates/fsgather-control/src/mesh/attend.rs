@@ -1,4 +1,4 @@
-//! The side of a link that was dialled: [`attend`] waits for transfers, and serves those who fetch.
+//! The side of a link that was dialled: [`attend`] waits for transfers, and serves ranks that fetch.
 
 use std::{
     io,
@@ -21,8 +21,8 @@ use super::{
     stream::{CHUNK_LEN, Checksum, Sending, StreamOrigin},
 };
 
-/// How much longer than timeout a transfer that somebody has begun, and ended, is kept for this rank to come to it; and how
-/// often it is looked then whether it has been ended.
+/// Time beyond the time-out for which a link with a begun transfer is kept for this rank to come to the call; and the
+/// interval at which it is then checked whether the other end has ended it.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Serves a link until it ends, or until a ring transfer has begun on it.
@@ -58,7 +58,7 @@ async fn next_header(link: &mut Link) -> io::Result<Header> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a transfer without a header"))
 }
 
-/// Keeps the link until this rank comes to the call, but not for ever: it may never come to it.
+/// Keeps the link until this rank comes to the call, but not forever: it may never come to it.
 async fn park(core: &Core, call: CallId, link: Link) {
     let from = link.peer;
     let (serial, mut taken) = core.parked.put(call, link);
@@ -69,7 +69,7 @@ async fn park(core: &Core, call: CallId, link: Link) {
             _ = &mut taken => return,
             () = deadline.passed() => {}
         }
-        // Whoever waits at the other end gives up first, and knows more.
+        // The rank at the other end gives up first, and knows more.
         if core.parked.expire(call, from, serial) {
             return;
         }
@@ -79,7 +79,7 @@ async fn park(core: &Core, call: CallId, link: Link) {
 
 /// Sends the payload of a call, once it is offered.
 async fn deliver(core: &Core, link: &mut Link, call: CallId) -> io::Result<()> {
-    // Who asks knows how long to wait, and ends the link then.
+    // The rank that asks knows how long to wait, and ends the link then.
     let offered = tokio::select! {
         offered = core.offers.wait_for(call) => offered,
         () = link.ended() => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -122,7 +122,7 @@ async fn send_payload(link: &mut Link, origin: StreamOrigin, source: Source) -> 
                 return Err(error);
             }
         }
-        // A peer that takes everything at once must not keep other tasks from running.
+        // A peer that takes all bytes at once must not keep other tasks from running.
         tokio::task::yield_now().await;
     }
 }

@@ -32,14 +32,14 @@ use super::{
     stalls::Stalls,
 };
 
-/// One rank's side of a mesh, but for the runtime.
+/// One rank's side of a mesh, except the runtime.
 pub(super) struct Core {
     pub(super) rank: Rank,
     pub(super) credentials: Credentials,
     pub(super) timeout: Duration,
     network_namespace: u64,
     processes: Vec<ProcessId>,
-    /// What the others have told, by rank.
+    /// Addresses that the others have reported, by rank.
     addresses: Mutex<Vec<Option<MeshAddress>>>,
     pub(super) idle: Idle,
     pub(super) parked: Parked,
@@ -57,7 +57,7 @@ impl Core {
             credentials: Credentials {
                 communicator: config.communicator,
                 secret: config.secret,
-                // The secret is this very world's.
+                // The secret belongs to this very world.
                 job_credentials: JobCredentials::default(),
             },
             timeout: config.timeout,
@@ -77,12 +77,12 @@ impl Core {
         self.credentials.communicator
     }
 
-    /// How many ranks there are.
+    /// Number of ranks.
     pub(super) fn world_size(&self) -> usize {
         self.processes.len()
     }
 
-    /// Notes where a rank can be reached; whether there is such a rank.
+    /// Stores the address of a rank, and returns true if there is such a rank.
     pub(super) fn know(&self, rank: Rank, address: MeshAddress) -> bool {
         let mut addresses = lock(&self.addresses);
         let Some(known) = addresses.get_mut(rank.index()) else {
@@ -92,7 +92,7 @@ impl Core {
         true
     }
 
-    /// Where a rank can be reached, if that has been told.
+    /// Address of a rank, if that has been reported.
     pub(super) fn address(&self, rank: Rank) -> Option<MeshAddress> {
         let addresses = lock(&self.addresses);
         addresses.get(rank.index()).cloned().flatten()
@@ -112,7 +112,7 @@ impl Core {
         }
     }
 
-    /// Where this rank is, as far as loopback addresses go.
+    /// The network of this rank, as far as loopback addresses go.
     pub(super) fn network(&self) -> Network<'_> {
         Network {
             boot_id: self.boot_id(self.rank),
@@ -125,13 +125,13 @@ impl Core {
             .map_or("", |process| process.boot_id.as_str())
     }
 
-    /// Whether a connection to another rank needs no protection: it is on this host, and so is all of the connection.
+    /// Returns true if a connection to another rank needs no protection: the rank is on this host, and so is the whole connection.
     pub(super) fn is_safe(&self, other: Rank, connection: &Connection) -> bool {
         let (ours, theirs) = (self.boot_id(self.rank), self.boot_id(other));
         ours == theirs && !ours.is_empty() && connection.is_within_host()
     }
 
-    /// A transfer failed because of what the operating system says of the link to a rank.
+    /// The error of a transfer whose link to a rank has failed with an error of the operating system.
     pub(super) fn lost(&self, peer: Rank, error: io::Error) -> Error {
         self.lost_because(peer, TransportError::from_read(error).to_string())
     }
@@ -152,7 +152,7 @@ impl Core {
         )
     }
 
-    /// What arrived is not what `writer` sent.
+    /// The error of received data that differs from what `writer` sent.
     pub(super) fn corrupt(&self, writer: Rank, reason: impl Into<String>) -> Error {
         Error::corrupt(
             "a payload sent directly",
@@ -162,7 +162,7 @@ impl Core {
         )
     }
 
-    /// Nothing has moved for too long.
+    /// The error of a transfer in which nothing has moved for too long.
     pub(super) fn timed_out(&self, waited_for: &[Rank], timeout: Duration) -> Error {
         let missing = waited_for.iter().map(|&rank| {
             let Peer { rank, host, pid } = self.peer(rank);
@@ -196,7 +196,7 @@ pub(super) struct Deliveries {
     ended: Notify,
 }
 
-/// One of them, for as long as it takes.
+/// One of these payloads, while it is being fetched.
 pub(super) struct Delivery<'a>(&'a Deliveries);
 
 impl Deliveries {
@@ -205,12 +205,12 @@ impl Deliveries {
         Delivery(self)
     }
 
-    /// Whether none is under way.
+    /// Returns true if none is under way.
     pub(super) fn is_idle(&self) -> bool {
         self.under_way.load(Ordering::SeqCst) == 0
     }
 
-    /// Waits until none is.
+    /// Waits until none is under way.
     pub(super) async fn all_ended(&self) {
         loop {
             let ended = self.ended.notified();

@@ -1,9 +1,8 @@
 //! The messages on a link besides payloads: [`Greeting`], [`Header`], [`Reply`]. Pure.
 //!
 //! After the handshake the side that has dialled sends a greeting, as a message, which the other one answers if the first
-//! does not want encryption. From then on the side that has dialled
-//! begins each transfer with a header, and the other side answers a pull with a reply. All numbers are
-//! little-endian.
+//! does not want encryption. From then on the side that has dialled begins each transfer with a header, and the other side
+//! answers a pull with a reply. All numbers are little-endian.
 //!
 //! | header | offset | size | field |
 //! |---|---|---|---|
@@ -21,29 +20,29 @@
 //! | | 8 | 8 | length of the payload |
 //! | | 16 | 8 | xxh3-64 of bytes 0 to 15 |
 //!
-//! After a ring transfer the receiver sends one byte, 6, to say that everything was right.
+//! After a ring transfer the receiver sends one byte, 6, to confirm that everything was right.
 
 use fsgather_core::{CallId, ChannelId, Epoch, Rank, hash::Hash64};
 use serde::{Deserialize, Serialize};
 
-/// What the receiver of a ring transfer says once everything was right.
+/// The byte of the receiver of a ring transfer once everything was right.
 pub(super) const RECEIVED: u8 = 6;
 
 /// The first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Greeting {
-    /// Who says it.
+    /// The rank that sends it.
     pub(super) rank: Rank,
-    /// Whether it wants what follows to be encrypted.
+    /// True if it wants the following data to be encrypted.
     pub(super) encrypted: bool,
 }
 
-/// What a transfer is.
+/// Kind of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransferKind {
     /// Payloads follow, from left to right in a ring.
     Ring,
-    /// The other side is asked for its payload.
+    /// A request for the payload of the other side.
     Pull,
 }
 
@@ -71,7 +70,7 @@ impl Header {
         bytes
     }
 
-    /// Reads one; nothing if these bytes are none.
+    /// Decodes one; `None` if the bytes are not a header.
     pub(super) fn from_bytes(bytes: [u8; Self::LEN]) -> Option<Self> {
         let kind = match bytes {
             [1, 0, 0, 0, ..] => TransferKind::Ring,
@@ -110,7 +109,7 @@ pub(super) fn try_reading(bytes: &[u8]) {
 /// The answer to a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// The payload follows; how long it is, in bytes.
+    /// The payload follows, with this length in bytes.
     Follows(u64),
     /// There is no such payload any more.
     Withdrawn,
@@ -131,7 +130,7 @@ impl Reply {
         bytes
     }
 
-    /// Reads one; nothing if these bytes are none.
+    /// Decodes one; `None` if the bytes are not a reply.
     pub(super) fn from_bytes(bytes: [u8; Self::LEN]) -> Option<Self> {
         let len = u64::from_le_bytes(*bytes[8..].first_chunk()?);
         if !is_sealed(&bytes) {
@@ -145,7 +144,7 @@ impl Reply {
     }
 }
 
-/// Puts the checksum of all that precedes into the last eight bytes.
+/// Puts the checksum of all preceding bytes into the last eight.
 fn seal(bytes: &mut [u8]) {
     if let Some((body, checksum)) = bytes.split_last_chunk_mut::<8>() {
         *checksum = Hash64::of(body).to_le_bytes();

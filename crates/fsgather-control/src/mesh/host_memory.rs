@@ -1,33 +1,33 @@
-//! Memory that members of a ring on one host share: [`HostMemory`], and what they tell each other of it, [`HandOver`].
+//! Memory that members of a ring on one host share: [`HostMemory`], and their messages about payloads in it, [`HandOver`].
 //!
 //! Between two members that share memory each payload begins with a hand-over. All numbers are little-endian.
 //!
 //! | offset | size | field |
 //! |---|---|---|
-//! | 0 | 1 | 0 the payload follows, 1 it lies in memory, so that of each chunk only what comes after it follows |
+//! | 0 | 1 | 0 the payload follows, 1 it is in memory, so that of each chunk only the bytes after it follow |
 //! | 1 | 3 | 0 |
-//! | 4 | 4 | rank in whose memory it lies |
-//! | 8 | 28 | where |
+//! | 4 | 4 | rank in whose memory it is |
+//! | 8 | 28 | its location |
 
 use std::fmt;
 
 use fsgather_arena::{Arenas, Filling, Following, Leased, Location};
 use fsgather_core::{CallId, Rank};
 
-/// What a rank knows of memory that it shares with the other members of a ring on its host.
+/// Memory that a rank shares with the other members of a ring on its host.
 #[derive(Clone, Copy)]
 pub struct HostMemory<'a> {
     /// The memory.
     pub arenas: &'a Arenas,
-    /// What members on this host have placed there for each other, this rank's own as well, by place in the ring. These
-    /// payloads are handed to other hosts alone. All members on this host must name the same.
+    /// Payloads that members on this host have placed there for each other, this rank's own included, by place in the ring.
+    /// These payloads are handed only to other hosts. All members on this host must name the same.
     pub placed: &'a [Option<&'a [u8]>],
-    /// Finds a place for a payload of so many bytes that comes from another host, for all members on this one, if there is any.
+    /// Finds a place for a payload of this length from another host, for all members on this one, if there is any.
     pub begin: &'a dyn Fn(u64) -> Option<Filling>,
 }
 
 impl<'a> HostMemory<'a> {
-    /// Whether the payload of the member at this place lies there already.
+    /// Returns true if the payload of the member at this place is there already.
     pub(super) fn has(&self, place: usize) -> bool {
         self.placed(place).is_some()
     }
@@ -54,16 +54,16 @@ impl fmt::Debug for HostMemory<'_> {
     }
 }
 
-/// How a payload goes on to a member on the same host.
+/// Way of a payload to a member on the same host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HandOver {
-    /// As bytes.
+    /// The bytes follow.
     Bytes,
-    /// It lies in memory that both share.
+    /// It is in memory that both share.
     InMemory {
-        /// Whose memory it is,
+        /// The rank whose memory it is.
         owner: Rank,
-        /// and where in it.
+        /// The place in that memory.
         location: Location,
     },
 }
@@ -81,7 +81,7 @@ impl HandOver {
         bytes
     }
 
-    /// Reads one; nothing if these bytes are none.
+    /// Decodes one; `None` if the bytes are not a hand-over.
     pub(super) fn from_bytes(bytes: &[u8; Self::LEN]) -> Option<Self> {
         let kind = bytes.first_chunk()?;
         let (owner, location) = (bytes[4..].first_chunk()?, bytes[8..].first_chunk()?);

@@ -1,4 +1,4 @@
-//! A payload of another member of a ring, as it comes: [`Incoming`].
+//! A payload of another member of a ring, as it arrives: [`Incoming`].
 
 use std::io;
 
@@ -13,18 +13,18 @@ use super::{
     stream::{Fault, Receiving, StreamOrigin, Wanted},
 };
 
-/// A payload that a ring has brought.
+/// A payload that has arrived through a ring.
 #[derive(Debug)]
 pub enum Passed {
-    /// In memory of its own; empty for an empty payload, for this rank's own, and for one that ranks of this host have placed in
-    /// shared memory.
+    /// In memory of its own; empty for an empty payload, for this rank's own, and for one that ranks of this host have
+    /// placed in shared memory.
     Bytes(Vec<u8>),
     /// In memory that members of the host share.
     Shared(Leased),
 }
 
 impl Passed {
-    /// The payload in memory of its own, copied where it is shared.
+    /// The payload in memory of its own, copied if it is shared.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         match self {
@@ -34,31 +34,31 @@ impl Passed {
     }
 }
 
-/// One payload of the others.
+/// The payload of another member.
 pub(super) struct Incoming {
     /// Its rank's place in the group.
     pub(super) place: usize,
     origin: StreamOrigin,
     arriving: Arriving,
-    /// Of its chunks that have arrived whole, as they came.
+    /// Checksums of its chunks that have arrived whole, in their order.
     checksums: Vec<u64>,
     receiving: Receiving,
 }
 
-/// Where it comes.
+/// Destination of its bytes.
 enum Arriving {
-    /// The one who hands it on has still to say.
+    /// Unknown until the member that hands it on announces it.
     Untold,
-    /// To memory of this rank's own.
+    /// Memory of this rank's own.
     Bytes(Vec<u8>),
-    /// To memory of this rank's that others of its host read.
+    /// Memory of this rank that others of its host read.
     Filling(Filling),
-    /// To memory of another rank of its host.
+    /// Memory of another rank of its host.
     Following(Rank, Location, Following),
 }
 
 impl Incoming {
-    /// One that comes as bytes, to memory of this host's where there is `room` for it.
+    /// A payload that arrives as bytes, in memory of this host if there is `room` for it.
     pub(super) fn new(
         core: &Core,
         place: usize,
@@ -73,7 +73,7 @@ impl Incoming {
         Ok(Self::arriving(place, origin, arriving, receiving))
     }
 
-    /// One that comes as a member of this host [says](Self::begin).
+    /// A payload that arrives as a member of this host [announces](Self::begin).
     pub(super) fn untold(place: usize, origin: StreamOrigin) -> Self {
         Self::arriving(place, origin, Arriving::Untold, Receiving::new(origin))
     }
@@ -93,12 +93,12 @@ impl Incoming {
         }
     }
 
-    /// Whether it has still to be said how it comes.
+    /// Returns true if its way has not been announced yet.
     pub(super) const fn is_untold(&self) -> bool {
         matches!(self.arriving, Arriving::Untold)
     }
 
-    /// Says how it comes; nothing where it does not lie where it is said to.
+    /// Sets its way; `None` if it is not at the announced place.
     pub(super) fn begin(
         &mut self,
         core: &Core,
@@ -120,7 +120,7 @@ impl Incoming {
         Ok(Some(()))
     }
 
-    /// How it is handed over to another member of this host, once that is known.
+    /// Way in which it is handed over to another member of this host, once that is known.
     pub(super) fn hand_over(&self, me: Rank) -> Option<HandOver> {
         let in_memory = |owner, location| HandOver::InMemory { owner, location };
         match &self.arriving {
@@ -135,7 +135,7 @@ impl Incoming {
         self.origin
     }
 
-    /// What has arrived, verified or not.
+    /// The bytes that have arrived, verified or not.
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.arriving {
             Arriving::Untold => &[],
@@ -154,12 +154,12 @@ impl Incoming {
         self.checksums.get(index).copied()
     }
 
-    /// Whether all of it has arrived and is right.
+    /// Returns true if all of it has arrived and is verified.
     pub(super) fn is_complete(&self) -> bool {
         self.receiving.wanted() == Wanted::Nothing
     }
 
-    /// Receives what has arrived of it, up to [`PIECE`] bytes; how much that was, if anything can be received now.
+    /// Receives data that has arrived, up to [`PIECE`] bytes, and returns the number of bytes, if any can be received now.
     pub(super) fn receive(&mut self, link: &mut Link) -> io::Result<Result<Option<usize>, Fault>> {
         Ok(match self.receiving.wanted() {
             Wanted::Chunk(rest) => Ok(self.receive_chunk(link, rest.min(PIECE))?),
@@ -173,7 +173,7 @@ impl Incoming {
                     Err(fault) => return Ok(Err(fault)),
                 };
                 self.checksums.extend(verified);
-                // What has come through memory has moved as well.
+                // Bytes that have come through memory have moved as well.
                 let through_memory = match self.arriving {
                     Arriving::Following(..) if verified.is_some() => chunk.end - chunk.start,
                     _ => 0,
@@ -201,12 +201,12 @@ impl Incoming {
                 filling.came(came);
                 Ok(received)
             }
-            // Nothing is wanted of a chunk that is there, or of one of which nothing is known.
+            // No bytes are wanted of a chunk that is there, or of a payload that is not announced.
             Arriving::Following(..) | Arriving::Untold => Ok(Some(0)),
         }
     }
 
-    /// The payload itself; nothing where it has gone from shared memory, or has not come.
+    /// The payload itself; `None` if it has gone from shared memory, or has not arrived.
     pub(super) fn into_passed(
         self,
         core: &Core,

@@ -17,18 +17,18 @@ use super::{
     link::Link,
 };
 
-/// What comes from one neighbour in a ring.
+/// The payloads that arrive from one neighbour in a ring.
 pub(super) struct Inflow {
     core: Arc<Core>,
     call: CallId,
     from: Rank,
-    /// Once the neighbour has come to the call.
+    /// Present once the neighbour has come to the call.
     link: Option<Link>,
-    /// Which of all that comes in, in the order in which they come; without empty ones.
+    /// Indices of the incoming payloads, in the order in which they arrive; without empty ones.
     expected: Vec<usize>,
-    /// Which of them is being received.
+    /// Position in `expected` of the payload that is being received.
     at: usize,
-    /// What is said of how it comes, where payloads begin with that, and how much of it has been.
+    /// The hand-over before a payload, if payloads begin with one.
     hand_over: [u8; HandOver::LEN],
     heard: usize,
 }
@@ -61,12 +61,12 @@ impl Inflow {
         self.link
     }
 
-    /// Whether everything has arrived and is right.
+    /// Returns true if everything has arrived and has been verified.
     pub(super) fn is_complete(&self) -> bool {
         self.at == self.expected.len()
     }
 
-    /// Receives what has arrived, up to [`PIECE`](super::PIECE) bytes; `memory` is what members of this host share.
+    /// Receives data that has arrived, up to [`PIECE`](super::PIECE) bytes; `memory` is shared by members of this host.
     pub(super) fn step(
         &mut self,
         all: &mut [Incoming],
@@ -109,7 +109,7 @@ impl Inflow {
         Ok(received.map_or(TransferStep::Blocked, TransferStep::Moved))
     }
 
-    /// Says that everything was right, and lets the neighbour begin another transfer.
+    /// Confirms that everything was right, and lets the neighbour begin another transfer.
     fn release_link(&mut self) {
         let Some(mut link) = self.link.take() else {
             return;
@@ -124,14 +124,14 @@ impl Inflow {
         }
     }
 
-    /// Waits until something may have arrived; for ever when nothing is expected.
+    /// Waits until something may have arrived; forever if nothing is expected.
     pub(super) async fn ready(&mut self) {
         if self.is_complete() {
             return std::future::pending().await;
         }
         match &self.link {
             Some(link) => {
-                // What is wrong shows when reading.
+                // An error shows when reading.
                 let _ = link.readable().await;
             }
             None => self.link = Some(self.core.parked.take(self.call, self.from).await),

@@ -11,10 +11,10 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-/// Number of withdrawn calls that are remembered, so that who asks late is told rather than kept waiting.
+/// Number of withdrawn calls that are remembered, so that a rank that asks late gets an error rather than waits.
 const REMEMBERED: usize = 1024;
 
-/// Where the bytes of an offered payload are.
+/// Source of the bytes of an offered payload.
 #[derive(Clone)]
 pub enum Source {
     /// In memory.
@@ -23,7 +23,7 @@ pub enum Source {
     File {
         /// The file, open for reading.
         file: Arc<File>,
-        /// Part of it that is the payload, in bytes.
+        /// Number of its bytes that are the payload.
         len: u64,
     },
 }
@@ -38,7 +38,7 @@ impl Source {
         }
     }
 
-    /// Whether the payload is empty.
+    /// Returns true if the payload is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -57,12 +57,12 @@ impl fmt::Debug for Source {
 
 #[derive(Default)]
 struct OffersState {
-    /// Each with whether it is to have checksums.
+    /// The offered payloads, each with true if it has checksums.
     offered: HashMap<CallId, (Source, bool)>,
     withdrawn: VecDeque<CallId>,
 }
 
-/// What this rank offers, by call.
+/// The payloads that this rank offers, by call.
 #[derive(Default)]
 pub(super) struct Offers {
     state: Mutex<OffersState>,
@@ -76,7 +76,7 @@ impl Offers {
         let _ = crate::tcp::tasks::wake(|| self.changed.notify_waiters());
     }
 
-    /// Ends that; who comes now is told. A fetch that has begun goes on.
+    /// Ends the offer; ranks that ask from now on get an error. A fetch that has begun continues.
     pub(super) fn withdraw(&self, call: CallId) {
         let mut state = self.lock();
         state.offered.remove(&call);
@@ -90,7 +90,7 @@ impl Offers {
         let _ = crate::tcp::tasks::wake(|| self.changed.notify_waiters());
     }
 
-    /// Waits until a payload is offered; nothing if it has been withdrawn.
+    /// Waits until a payload is offered; `None` if it has been withdrawn.
     pub(super) async fn wait_for(&self, call: CallId) -> Option<(Source, bool)> {
         loop {
             let changed = self.changed.notified();
@@ -103,12 +103,12 @@ impl Offers {
                     return None;
                 }
             }
-            // Whoever changes something from the first line on wakes this up.
+            // Changes after the first line of the loop wake this.
             changed.await;
         }
     }
 
-    /// Whether nothing is offered.
+    /// Returns true if nothing is offered.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().offered.is_empty()
     }

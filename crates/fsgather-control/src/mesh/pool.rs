@@ -7,7 +7,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::link::Link;
 
-/// Links that this rank has dialled, by whom they lead to, for the next transfer.
+/// Links that this rank has dialled, by their peer, for the next transfer.
 #[derive(Default)]
 pub(super) struct Idle {
     links: Mutex<HashMap<Rank, Vec<Link>>>,
@@ -25,8 +25,8 @@ impl Idle {
         lock(&self.links).entry(link.peer).or_default().push(link);
     }
 
-    /// A link that still works, if there is one, and over which a transfer of this channel can begin
-    /// [at once](Link::is_open_to). Those that have ended meanwhile go.
+    /// A link that still works, if there is one, and over which a transfer of this channel can begin [at
+    /// once](Link::is_open_to). Links that have ended meanwhile are dropped.
     pub(super) fn take(&self, to: Rank, channel: Option<ChannelId>) -> Option<Link> {
         self.take_where(to, |link| link.is_open_to(channel))
     }
@@ -47,7 +47,7 @@ impl Idle {
 
 struct WaitingLink {
     link: Link,
-    /// Tells it from others that came for the same call.
+    /// Number that tells it from other links for the same call.
     serial: u64,
     /// Ends with it.
     _here: oneshot::Sender<()>,
@@ -59,7 +59,7 @@ struct Arrivals {
     serial: u64,
 }
 
-/// Links on which somebody has begun a ring transfer that this rank has not come to yet.
+/// Links on which another rank has begun a ring transfer that this rank has not come to yet.
 #[derive(Default)]
 pub(super) struct Parked {
     arrivals: Mutex<Arrivals>,
@@ -67,8 +67,8 @@ pub(super) struct Parked {
 }
 
 impl Parked {
-    /// Keeps a link for the call it belongs to. A number by which it can be [expired](Self::expire), and
-    /// what ends when it is taken.
+    /// Keeps a link for the call it belongs to. Returns a number by which it can be [expired](Self::expire), and a receiver
+    /// that ends when the link is taken.
     pub(super) fn put(&self, call: CallId, link: Link) -> (u64, oneshot::Receiver<()>) {
         let mut arrivals = lock(&self.arrivals);
         arrivals.serial += 1;
@@ -87,10 +87,10 @@ impl Parked {
         (serial, taken)
     }
 
-    /// Lets a link go that nobody has come for, once its other end [has been ended](Link::has_ended); whether it is gone.
+    /// Drops a link that has not been taken, once its other end [has ended it](Link::has_ended), and returns true if it is gone.
     ///
-    /// Whoever began that transfer goes on with it as soon as all have come to the call, at any time: were it ended here
-    /// just then, that one could not tell, and would have sent in vain what this rank waits for.
+    /// The other rank continues the transfer as soon as all have come to the call, at any time: if the link were ended here
+    /// just then, that rank could not notice, and would have sent in vain the data that this rank waits for.
     pub(super) fn expire(&self, call: CallId, from: Rank, serial: u64) -> bool {
         let mut arrivals = lock(&self.arrivals);
         let key = (call, from);

@@ -1,4 +1,4 @@
-//! Fetching one payload from where it is offered: [`Pull`].
+//! Fetches one payload from the rank that offers it: [`Pull`].
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -11,17 +11,18 @@ use super::{
 
 /// A payload of another rank that is being fetched, in order.
 ///
-/// Only what was asked for is read from the link, so at most what the operating system keeps for one
-/// connection is on its way, and the first 1 MiB if that is fetched [ahead](Self::ahead). Dropping it half-way ends the link, and tells the other side so.
+/// Only the requested data is read from the link, so at most the data that the operating system buffers for one connection
+/// is on its way, and the first 1 MiB if that is fetched [ahead](Self::ahead). Dropping it half-way ends the link, which
+/// the other side notices.
 ///
-/// Every byte handed out lies in a chunk that has been verified; whether the payload is whole and the
-/// right one is known at its end only.
+/// Every byte handed out is in a chunk that has been verified; whether the payload is whole and the right one is known at
+/// its end only.
 pub struct Pull {
     engine: Arc<Engine>,
     fetch: Fetch,
-    /// What fetches the first chunk before it is wanted.
+    /// The fetch of the first chunk before it is wanted.
     ahead: Option<Ahead>,
-    /// The first chunk if that has come so, and nobody has taken it yet.
+    /// The first chunk if it was fetched so and has not been taken yet.
     held: Bytes,
     failure: Option<Error>,
     /// Time for which nothing may move.
@@ -46,34 +47,32 @@ impl Pull {
             timeout: core.timeout,
             engine,
         };
-        // Ask at once if that is possible without waiting, so that the payload is on its way when it is
-        // wanted. What goes wrong shows then.
+        // Ask at once if that is possible without waiting, so that the payload is on its way when it is wanted. Errors show then.
         if len > 0 {
             pull.fetch.ask_at_once();
         }
         pull
     }
 
-    /// The same for a call with a time-out of its own.
+    /// Sets a time-out of the call's own.
     #[must_use]
     pub const fn within(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// The same of a payload that is [offered without checksums](super::Mesh::offer_without_checksums). To be said
-    /// before anything is read.
+    /// Fetches a payload that is [offered without checksums](super::Mesh::offer_without_checksums). Must be called before
+    /// anything is read.
     #[must_use]
     pub fn without_checksums(mut self) -> Self {
         self.fetch.leave_checksums_out();
         self
     }
 
-    /// The same, and the first 1 MiB of the payload is fetched while the caller does something else, over a new link if
-    /// there is none. So payloads of several ranks come at the same time, each of which holds that much memory. To be said
-    /// last.
+    /// Fetches the first 1 MiB of the payload while the caller does something else, over a new link if there is none. So
+    /// payloads of several ranks arrive at the same time, each of which holds that much memory. Must be called last.
     ///
-    /// What goes wrong before anything is read is tried again then.
+    /// Errors before anything is read lead to another try then.
     ///
     /// # Errors
     ///
@@ -87,7 +86,7 @@ impl Pull {
         Ok(self)
     }
 
-    /// Whose payload it is.
+    /// The rank that the payload comes from.
     #[must_use]
     pub const fn from(&self) -> Rank {
         self.fetch.origin().rank
@@ -100,7 +99,7 @@ impl Pull {
         self.fetch.origin().len
     }
 
-    /// The next 1 MiB of the payload, or what is left of it; nothing at its end.
+    /// The next 1 MiB of the payload, or the rest of it; `None` at its end.
     ///
     /// `progress` is called with the number of bytes that have moved, at least every 100 ms; an error
     /// from it ends the fetch and is returned as it is.
@@ -145,7 +144,7 @@ impl Pull {
         Ok(payload)
     }
 
-    /// Goes on with what was begun before it was wanted.
+    /// Continues the fetch that was begun before it was wanted.
     fn take_up(&mut self, progress: &mut Progress<'_>) -> Result<(), Error> {
         let Some(ahead) = self.ahead.take() else {
             return Ok(());

@@ -19,17 +19,17 @@ use crate::{
 /// Maximum time that the last frames may take to reach the operating system.
 const LAST_FRAMES: Duration = Duration::from_millis(500);
 
-/// Number of times that sockets are served when somebody only looks for a result: what has arrived is heard, what was
-/// said is sent.
+/// Number of times that sockets are served when a caller only polls for a result: messages that have arrived are read,
+/// queued messages are sent.
 const LOOKS: usize = 3;
 
 /// Machines, connections and the right to run them.
 pub(crate) struct TcpCarrier {
     node: Arc<TcpNode>,
-    /// Gone once shut down.
+    /// Absent after shutdown.
     runtime: Mutex<Option<Arc<CallerRuntime>>>,
     watch: Mutex<Option<Watch>>,
-    /// Where rank 0's record is.
+    /// Place of rank 0's record.
     board: Option<Arc<dyn RendezvousBackend>>,
 }
 
@@ -61,18 +61,18 @@ impl TcpCarrier {
         }
     }
 
-    /// Tells those who have joined a world that does not form, and those who ask from now on, why.
+    /// Reports the cause to ranks that have joined a world that does not form, and to those that ask from now on.
     pub(crate) fn tell(&self, cause: &Error) {
         self.node
             .coordinate(|coordinator, _| coordinator.give_up(cause));
     }
 
-    /// Answers those who ask, for so long.
+    /// Answers processes that ask, for this long.
     pub(crate) fn linger(&self, time: Duration) {
         self.wait_until(Some(time), |_| None::<()>);
     }
 
-    /// Ends a world that did not form, for a reason that those who have joined are told.
+    /// Ends a world that did not form, and reports the reason to ranks that have joined.
     pub(crate) fn give_up(&self, cause: &Error) {
         self.tell(cause);
         self.settle(LAST_FRAMES);
@@ -85,7 +85,7 @@ impl Carrier for TcpCarrier {
         self.node.act(act)
     }
 
-    /// From inside of the runtime no other thread has to be woken to send it; this one will be back.
+    /// Inside of the runtime, no other thread has to be woken to send the message; this one will be back.
     fn act_and_wait_later<R>(
         &self,
         act: impl FnOnce(&mut Member, Instant) -> Result<R, Error>,
@@ -113,7 +113,7 @@ impl Carrier for TcpCarrier {
         if limit == Some(Duration::ZERO) {
             return self.node.act(|member, _| ready(member)).or_else(|| {
                 let looked = runtime.run(async {
-                    // Whoever only looks, and often, keeps the progress thread away: it has to do its work.
+                    // A caller that only polls, and often, keeps the progress thread away, so it has to do that thread's work.
                     for _ in 0..LOOKS {
                         tokio::task::yield_now().await;
                     }
@@ -165,7 +165,7 @@ impl Carrier for TcpCarrier {
         let gone = self
             .node
             .until(|_, coordinator| coordinator.is_none_or(Coordinator::is_gone).then_some(()));
-        // Whoever has not left by then is told goodbye by `shut_down`.
+        // Ranks that have not left by then get a goodbye from `shut_down`.
         let in_time = runtime.run(async { tokio::time::timeout(limit, gone).await });
         matches!(in_time, Ok(Ok(())))
     }
@@ -186,9 +186,8 @@ impl Carrier for TcpCarrier {
             self.node.coordinate(|coordinator, _| coordinator.abandon());
             let ended = runtime.run(async {
                 let _ = tokio::time::timeout(LAST_FRAMES, self.node.flushed()).await;
-                // The writers shut their connections once they find their queues closed. What the others
-                // have still said is read to its end: a connection that is closed with unread data is
-                // reset, and takes along what was on its way.
+                // The writers shut their connections once they find their queues closed. The last messages of the others
+                // are read to their end: a connection that is closed with unread data is reset, and loses data on its way.
                 self.node.detach_all();
                 let _ = tokio::time::timeout(LAST_FRAMES, self.node.all_read()).await;
             });
@@ -197,7 +196,7 @@ impl Carrier for TcpCarrier {
         if let Some(board) = &self.board {
             record_keeper::take_down(board);
         }
-        // The sink may hold what holds this line.
+        // The sink may hold the owner of this line.
         self.node.set_own_reclaim_sink(None);
         has_ended
     }

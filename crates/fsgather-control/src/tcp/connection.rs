@@ -40,29 +40,29 @@ const PROBED_AFTER: Duration = Duration::from_secs(5);
 const PROBED_EVERY: Duration = Duration::from_secs(3);
 const PROBES: u32 = 8;
 
-/// When a host that has vanished is noticed. The last answer may lie [`PROBED_AFTER`] before a cut, and the last probe is
-/// sent [`PROBED_EVERY`] before this: so each cut of up to 21 seconds is survived.
+/// Time after which a vanished host is noticed. The last answer may lie [`PROBED_AFTER`] before a cut, and the last probe
+/// is sent [`PROBED_EVERY`] before this: so each cut of up to 21 seconds is survived.
 const LOST_AFTER: Duration = Duration::from_secs(29);
 const _: () = assert!(
     LOST_AFTER.as_secs() == PROBED_AFTER.as_secs() + PROBED_EVERY.as_secs() * PROBES as u64
 );
 
-/// The reason why a connection did not come to be, or ended.
+/// The reason why a connection was not made, or ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransportError {
-    /// Connecting failed, or nothing came back.
+    /// Connecting failed, or no answer arrived.
     #[error("{}", descriptors::explain(.0, "connect or send, or a firewall does"))]
     Unreachable(#[source] io::Error),
-    /// The operating system says so.
+    /// An error of the operating system.
     #[error("{}", descriptors::explain(.0, "connect or send, or a firewall does"))]
     Io(#[source] io::Error),
     /// The other side closed the connection.
     #[error("its connection closed")]
     Closed,
-    /// Nobody answered in time.
+    /// No answer arrived in time.
     #[error("no answer within {} s", HANDSHAKE_LIMIT.as_secs())]
     Silent,
-    /// The other side speaks something else.
+    /// The other side speaks another protocol.
     #[error("something that is not fsgather answers there")]
     Stranger,
     /// The other side is a build of another version.
@@ -90,15 +90,15 @@ impl TransportError {
     }
 }
 
-/// So much of a long frame is encrypted before it is sent: the other side decrypts it meanwhile.
+/// Number of bytes of a long frame that are encrypted before they are sent: the other side decrypts them meanwhile.
 const SEALED_AT_ONCE: usize = 8 * PLAIN_LIMIT;
 
-/// Where to listen.
+/// The addresses to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ListenPlace {
     /// On all addresses, of both families where the host has both.
     Everywhere,
-    /// On these alone, those of them that the host has.
+    /// Only on these addresses, as far as the host has them.
     At(Vec<IpAddr>),
 }
 
@@ -107,9 +107,8 @@ const PORTS_TRIED: u32 = 16;
 
 /// Listens on the first free port of a range (0 for any).
 ///
-/// A port that somebody else listens on is an error. One on which connections of an earlier run linger
-/// is not: Linux gives it away again (`SO_REUSEADDR`) as long as nobody listens there, so that a job at a
-/// fixed address can be started anew at once.
+/// A port that another process listens on is an error. A port on which connections of an earlier run linger is not: Linux
+/// reuses it (`SO_REUSEADDR`) if no process listens there, so that a job at a fixed address can be restarted at once.
 pub(crate) fn listen(
     place: &ListenPlace,
     ports: RangeInclusive<u16>,
@@ -134,7 +133,7 @@ pub(crate) fn listen(
 fn everywhere(port: u16) -> io::Result<TcpListener> {
     let six = listen_on(Ipv6Addr::UNSPECIFIED.into(), port, false);
     match six {
-        // In use for one family is in use: the other one would be somebody else's.
+        // In use for one family is in use: the other one would belong to another process.
         Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
             listen_on(Ipv4Addr::UNSPECIFIED.into(), port, false)
         }
@@ -142,7 +141,7 @@ fn everywhere(port: u16) -> io::Result<TcpListener> {
     }
 }
 
-/// One listener for each address. Those that this host has not, or not any more, are left out, unless none is left.
+/// One listener for each address. Addresses that this host does not have, or not any more, are left out, unless none is left.
 fn at(addresses: &[IpAddr], port: u16) -> io::Result<Vec<TcpListener>> {
     let mut tried = 0;
     loop {
@@ -232,7 +231,7 @@ pub(crate) struct Connection {
     pub(crate) writer: ConnectionWriter,
 }
 
-/// A connection without messages: the socket, and what it takes to go on encrypting.
+/// A connection without messages: the socket, and the state of the encryption.
 #[derive(Debug)]
 pub(crate) struct Bare {
     pub(crate) stream: TcpStream,
@@ -298,7 +297,7 @@ impl Connection {
         .map_err(|_| TransportError::Silent)?
     }
 
-    /// Answers somebody who connected to this rank, within [`HANDSHAKE_LIMIT`].
+    /// Answers a process that connected to this rank, within [`HANDSHAKE_LIMIT`].
     pub(crate) async fn accept(
         mut stream: TcpStream,
         credentials: &Credentials,
@@ -308,7 +307,7 @@ impl Connection {
             stream.set_nodelay(true).map_err(TransportError::Io)?;
             let preamble = match read_preamble(&mut stream).await {
                 Err(TransportError::Version(theirs)) => {
-                    // So that it can tell its user.
+                    // Lets the other side report it to its user.
                     let ours = Preamble::ours(ConnectionPurpose::Control).to_bytes();
                     let _ = stream.write_all(&ours).await;
                     return Err(TransportError::Version(theirs));
@@ -335,18 +334,18 @@ impl Connection {
         .map_err(|_| TransportError::Silent)?
     }
 
-    /// Whether it cannot have left this host: then nobody but root can be in between.
+    /// Returns true if it cannot have left this host: then only root can be in between.
     pub(crate) fn is_within_host(&self) -> bool {
         let peer = self.reader.half.peer_addr();
         peer.is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
     }
 
-    /// The connection as it is below messages, for those who have said all they had to say in them. What comes after is
-    /// in records if it `is_sealed`, and may have come already.
+    /// The connection below its messages, once both sides have sent all of these. The bytes after them are in records if it
+    /// `is_sealed`, and may have arrived already.
     ///
     /// # Errors
     ///
-    /// When the other side has begun with something else already.
+    /// If the other side has sent something else already.
     pub(crate) fn into_bare(self, is_sealed: bool) -> Result<Bare, TransportError> {
         let Self { reader, writer } = self;
         if !reader.deframer.is_empty() || !is_sealed && !reader.records.is_empty() {
@@ -407,7 +406,7 @@ async fn read_preamble(stream: &mut TcpStream) -> Result<Preamble, TransportErro
 }
 
 impl ConnectionReader {
-    /// The next message. What had arrived before the end of the connection is handed out first.
+    /// Returns the next message. Messages that arrived before the end of the connection come first.
     pub(crate) async fn next<M: DeserializeOwned>(&mut self) -> Result<M, TransportError> {
         loop {
             if let Some(message) = self.deframer.next_message()? {
@@ -461,17 +460,17 @@ impl ConnectionWriter {
         self.send_frames(&frame).await
     }
 
-    /// Says that nothing follows.
+    /// Shuts the sending side.
     pub(crate) async fn shut(&mut self) {
         let _ = self.half.shutdown().await;
     }
 
-    /// Lets the kernel probe the other host while nothing is said; for the silent connection only.
+    /// Lets the kernel probe the other host while no data is sent; for the silent connection only.
     ///
-    /// Probes alone would not do: none is sent while the one message that opened the connection is not
-    /// acknowledged, and the host may vanish in that moment. `TCP_USER_TIMEOUT` covers that. On a
-    /// connection with data it would end peers that are merely stopped, once their buffers are full;
-    /// here the kernel of a stopped peer goes on answering, since nothing is left to be taken.
+    /// Probes alone would not do: none is sent while the one message that opened the connection is not acknowledged, and
+    /// the host may vanish in that moment. `TCP_USER_TIMEOUT` covers that. On a connection with data it would end peers
+    /// that are merely stopped, once their buffers are full; here the kernel of a stopped peer continues to answer, since
+    /// no data is left to be taken.
     pub(crate) fn keep_alive(&self) -> Result<(), TransportError> {
         let socket = SockRef::from(self.half.as_ref());
         probe_when_silent(self.half.as_ref())

@@ -1,4 +1,4 @@
-//! A world over TCP: [`host`] brings it together, [`enter`] takes a place in it.
+//! A world over TCP: [`host`] forms it, [`enter`] takes a place in it.
 
 use std::{
     net::SocketAddr,
@@ -42,11 +42,11 @@ use fsgather_core::{
     sys::random::fresh,
 };
 
-/// Ranks answer what they are doing within so long, unless their hosts are very busy.
+/// Time within which ranks answer what they are doing, unless their hosts are very busy.
 const LEAD: Duration = Duration::from_secs(2);
 
-/// Those who look for rank 0 at an address ask it again within so long. There is no directory in which they would find word of a
-/// meeting that has failed.
+/// Time within which ranks that look for rank 0 at an address ask it again. There is no directory in which they would find
+/// the refusal of a meeting that has failed.
 const TRIED_AGAIN: Duration = Duration::from_secs(3);
 
 /// The reason why rank 0 has no world over TCP.
@@ -57,7 +57,7 @@ pub(crate) enum NotFormed {
     Unreachable {
         /// The proof, as a sentence.
         why: String,
-        /// Whether there was a record that others can have seen.
+        /// True if there was a record that others can have seen.
         is_posted: bool,
     },
 }
@@ -68,7 +68,7 @@ impl From<Error> for NotFormed {
     }
 }
 
-/// That a runtime cannot be had.
+/// The error of a runtime that cannot be started.
 pub(crate) fn no_runtime(error: &std::io::Error) -> Error {
     let why = descriptors::explain(error, "epoll_create1 or eventfd2");
     Error::config(format!("cannot start the network runtime: {why}"))
@@ -87,7 +87,7 @@ fn start_runtime(config: &Config) -> Result<CallerRuntime, Error> {
     .map_err(|error| without_a_thread(&error))
 }
 
-/// Brings a world together on rank 0. Where TCP does not work and files may do, whoever has joined is told to look again.
+/// Forms a world on rank 0. If TCP does not work and files may, ranks that have joined are sent to look again.
 pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
     let runtime = start_runtime(config)?;
     descriptors::check(config.world_size)?;
@@ -114,7 +114,7 @@ pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
     let communicator = Uuid::new_v4();
     let machines = Machines::of_root(config, communicator, LEAD, now);
     let node = Arc::new(TcpNode::over_tcp(machines, config.world_size.count()));
-    // From here on members can be told what goes wrong.
+    // From here on members can learn of failures.
     let (listeners, port) = listen(config, &runtime, ports)?;
     runtime.spawn(server::serve(
         Arc::clone(&node),
@@ -179,15 +179,15 @@ pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
     }
 }
 
-/// Whether everybody who was there has asked by now.
+/// Returns true if all ranks that were there have had the time to ask.
 const fn has_waited(failure: &Error) -> bool {
     matches!(failure, Error::Timeout { .. })
 }
 
-/// Leaves word for the others.
+/// Leaves the record for the others.
 ///
-/// On the caller's thread, which may be the only one that is allowed to: a program's own rendezvous may be
-/// bound to it. Meanwhile the progress thread answers those who have found it.
+/// It runs on the caller's thread, which may be the only one that is allowed to: a program's own rendezvous may be bound to
+/// it. Meanwhile the progress thread answers ranks that have found the record.
 fn leave_word(
     config: &Config,
     board: &dyn RendezvousBackend,
@@ -205,7 +205,7 @@ fn leave_word(
     Ok(board.post(&record.to_bytes())?)
 }
 
-/// Waits until all have come or something goes wrong.
+/// Waits until all have come or something fails.
 async fn form(
     config: &Config,
     node: &Arc<TcpNode>,
@@ -238,7 +238,7 @@ async fn form(
     }
 }
 
-/// Looks after the record until the world has formed. A rank that cannot reach us is reported.
+/// Keeps the record alive until the world has formed. A rank that cannot reach us is reported.
 async fn tend(
     keeper: Arc<RecordKeeper>,
     node: &TcpNode,
@@ -328,7 +328,7 @@ pub(crate) fn seek_world(config: &Config) -> Result<(JoinedWorld, CallerRuntime)
                 let joining = Activity::outside(Phase::Joining);
                 Error::raised(config::own_peer(config), joining, reason)
             }
-            // Nobody can throw the switch any more.
+            // The interrupt cannot be raised any more.
             Err(_) => std::future::pending().await,
         }
     };
@@ -368,7 +368,7 @@ pub(crate) fn enter(
             nonce,
         }),
     };
-    // A member has to notice when rank 0's host vanishes; what it agrees on with the others meanwhile need not wait for that.
+    // A member has to notice when rank 0's host vanishes; its calls need not wait for this connection.
     runtime.spawn(watch.watch(Arc::clone(&node)));
     runtime.nudge();
     node.obey_interrupt(config);
@@ -384,7 +384,7 @@ pub(crate) fn enter(
     ))
 }
 
-/// How to open the silent second connection to rank 0.
+/// The data to open the silent second connection to rank 0.
 struct WatchLine {
     address: SocketAddr,
     credentials: Credentials,
@@ -412,7 +412,7 @@ impl WatchLine {
             match self.open().await {
                 Ok(connection) => {
                     match server::silence(connection.reader).await {
-                        // The first connection tells of the end of the process, after its last words.
+                        // The first connection shows the end of the process, after its last messages.
                         TransportError::Closed => {}
                         vanished => node.act(|member, _| member.lost(&vanished.to_string())),
                     }
@@ -441,7 +441,7 @@ fn record(
     })
 }
 
-/// All are told of it, so that it has to say whose interfaces these are.
+/// All ranks receive the error, so it has to say whose interfaces these are.
 fn with_own_name(config: &Config, error: Error) -> Error {
     match error {
         Error::Rendezvous {
@@ -465,7 +465,7 @@ fn fresh_credentials(job_credentials: &JobCredentials) -> Credentials {
     }
 }
 
-/// Where there is no record, the secret of the handshake is the one that was given, or stands for it.
+/// Without a record the handshake's secret is the given one itself, or a substitute, so that none is mixed in.
 fn credentials_at_an_address(job_credentials: &JobCredentials) -> JobCredentials {
     JobCredentials {
         key: job_credentials.key,

@@ -33,7 +33,7 @@ use crate::{
 
 /// A connection's queue of frames.
 struct Outbox {
-    /// Tells a rank's connection from another one of the same rank: the later one has the higher number.
+    /// Number that tells a rank's connection from another one of the same rank: the later one has the higher number.
     serial: usize,
     frames: UnboundedSender<Bytes>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Connections {
     outboxes: Vec<Option<Outbox>>,
     serials: usize,
     backlog: Arc<Tally>,
-    /// When time is looked at next for what is due, on the clock on the wall.
+    /// Time of the next check for what is due, by the real clock.
     armed: Option<Instant>,
 }
 
@@ -75,7 +75,7 @@ impl Medium for Connections {
 }
 
 impl Connections {
-    /// Encodes a message once and queues it for all connections it goes to.
+    /// Encodes a message once and queues it for all of its connections.
     fn queue<M: Serialize>(&self, to: &[Rank], message: &M, payload_len: usize) {
         let mut outboxes = to
             .iter()
@@ -95,14 +95,14 @@ impl Connections {
                     }
                 }
             }
-            // Contributions are bounded so that this cannot be; nobody would be told otherwise.
+            // Contributions are bounded so that this cannot happen; no rank would learn of it otherwise.
             Err(error) => tracing::error!("a message was not sent: {error}"),
         }
     }
 }
 
 impl Connections {
-    /// Makes the connection of this number the one of `rank`: the frames that have to be written to it.
+    /// Makes the connection of this number the one of `rank`, and returns the frames to write to it.
     fn attach(&mut self, rank: Rank, serial: usize) -> Frames {
         let (frames, queue) = mpsc::unbounded_channel();
         if let Some(outbox) = self.outboxes.get_mut(rank.index()) {
@@ -112,13 +112,13 @@ impl Connections {
         Frames { queue, backlog }
     }
 
-    /// Whether `rank` has a connection that is later than this one.
+    /// Returns true if `rank` has a later connection than this one.
     fn has_later(&self, rank: Rank, serial: usize) -> bool {
         let current = self.outboxes.get(rank.index()).and_then(Option::as_ref);
         current.is_some_and(|current| current.serial > serial)
     }
 
-    /// Forgets a connection that has ended; whether it was the one of `rank`.
+    /// Forgets a connection that has ended, and returns true if it was the one of `rank`.
     fn detach(&mut self, rank: Rank, serial: usize) -> bool {
         let ended = self.outboxes.get_mut(rank.index());
         let ended = ended.and_then(|outbox| outbox.take_if(|outbox| outbox.serial == serial));
@@ -126,7 +126,7 @@ impl Connections {
     }
 }
 
-/// How many of something there are, and word of when there are none.
+/// A count, with a notification when it reaches zero.
 #[derive(Default)]
 struct Tally {
     count: AtomicUsize,
@@ -159,7 +159,7 @@ impl Tally {
     }
 }
 
-/// One in a tally, for as long as this exists.
+/// An item in a tally, for as long as this exists.
 struct Counted<'a>(&'a Tally);
 
 impl<'a> Counted<'a> {
@@ -175,11 +175,11 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Wakes tasks, and tells what is still under way.
+/// Wakes tasks, and knows which work is under way.
 pub(crate) struct TcpNotifier {
-    /// Told after every event; waiting callers look again.
+    /// Notified after every event; waiting callers look again.
     changed: Notify,
-    /// Told when something is due earlier than the timer is set for.
+    /// Notified when something is due earlier than the timer is set for.
     rearm: Notify,
     /// Frames that were queued and are not written yet.
     backlog: Arc<Tally>,
@@ -236,38 +236,38 @@ impl TcpNode {
         }
     }
 
-    /// Waits until everything that was queued has been handed to the operating system.
+    /// Waits until all queued frames have been handed to the operating system.
     pub(crate) async fn flushed(&self) {
         self.notifier.backlog.clear().await;
     }
 
-    /// Whether nothing is queued.
+    /// Returns true if nothing is queued.
     pub(crate) fn is_flushed(&self) -> bool {
         self.notifier.backlog.is_clear()
     }
 
-    /// Makes the connection of this number the one of `rank`: the frames that have to be written to it.
+    /// Makes the connection of this number the one of `rank`, and returns the frames to write to it.
     pub(crate) fn attach(&self, rank: Rank, serial: usize) -> Frames {
         self.lock().medium.attach(rank, serial)
     }
 
-    /// A number for a connection that has just been made, higher than those of all before.
+    /// Number for a new connection, higher than those of all before.
     pub(crate) fn next_serial(&self) -> usize {
         let medium = &mut self.lock().medium;
         medium.serials += 1;
         medium.serials
     }
 
-    /// Closes all queues: their writers say goodbye to the connections once they are empty.
+    /// Closes all queues: their writers shut the connections once they are empty.
     pub(crate) fn detach_all(&self) {
         self.lock().medium.outboxes.fill_with(|| None);
     }
 
     /// Handles a process that asks to be a rank over the connection of this number; `attach` runs when it is accepted,
-    /// before anything is said to it.
+    /// before any message is sent to it.
     ///
-    /// What it has asked over a connection before is old where it has asked again meanwhile: it has given that one up, whose end
-    /// would be taken for its own.
+    /// A request over an earlier connection is ignored if the process has asked again meanwhile: it has given that
+    /// connection up, whose end would be taken for its own.
     pub(crate) fn join(
         &self,
         join: Join,
@@ -275,7 +275,7 @@ impl TcpNode {
         attach: impl FnOnce(Frames),
     ) -> Option<RefusalReason> {
         let rank = join.rank;
-        // One change for all of it: what the machine says to the new rank must find its queue.
+        // One change for all of it: messages of the machine to the new rank must find its queue.
         self.change(|state, now| {
             let coordinator = state.machines.coordinator.as_mut()?;
             if coordinator.knows(rank, join.nonce) && state.medium.has_later(rank, serial) {
@@ -301,15 +301,15 @@ impl TcpNode {
         });
     }
 
-    /// Waits until no connection is read any more: all others have closed theirs.
+    /// Waits until no connection is read any more: all peers have closed theirs.
     pub(crate) async fn all_read(&self) {
         self.notifier.readers.clear().await;
     }
 
-    /// Handles what a member says.
+    /// Handles a message of a member.
     ///
-    /// Most contributions decide nothing, and nobody has to look at them: waking rank 0's caller for each
-    /// would cost more than all the rest of it.
+    /// Most contributions decide nothing, so that no caller has to look at them: waking rank 0's caller for each would cost
+    /// more than all the rest of the work.
     fn on_message(&self, from: Rank, message: ToCoordinator) {
         let is_quiet = matches!(
             message,
@@ -331,7 +331,7 @@ impl TcpNode {
         }
     }
 
-    /// Reads what a member says until its connection ends.
+    /// Reads a member's messages until its connection ends.
     pub(crate) async fn serve_member(
         &self,
         from: Rank,
@@ -351,7 +351,7 @@ impl TcpNode {
         }
     }
 
-    /// Reads what rank 0 says until its connection ends.
+    /// Reads rank 0's messages until its connection ends.
     pub(crate) async fn serve_coordinator(&self, serial: usize, mut reader: ConnectionReader) {
         let _counted = Counted::new(&self.notifier.readers);
         loop {
