@@ -1,4 +1,4 @@
-//! The entries for fuzzers: each function takes any bytes, and panics where a promise is broken.
+//! Entry points for fuzzers: each function takes arbitrary bytes, and panics if a promise is broken.
 #![allow(
     clippy::missing_panics_doc,
     reason = "every function panics, as the first sentence says"
@@ -18,7 +18,7 @@ use crate::{
     rendezvous::record::Record,
 };
 
-/// Names of files: what is parsed prints as it was, and none leads elsewhere.
+/// Names of files: a parsed name prints as it was, and is never a path to another directory.
 pub fn name(bytes: &[u8]) {
     let Ok(name) = str::from_utf8(bytes) else {
         return;
@@ -37,7 +37,7 @@ pub fn name(bytes: &[u8]) {
     let _ = parse_nonce_name(name);
 }
 
-/// Records of the rendezvous directory, sealed messages, owner records, lines of the table of mounts.
+/// Records of the rendezvous directory, sealed messages, owner records, lines of the mount table.
 pub fn file(bytes: &[u8]) {
     let checked = [bytes, &Hash128::of(bytes).to_le_bytes()].concat();
     for bytes in [bytes, &checked] {
@@ -61,7 +61,7 @@ pub fn file(bytes: &[u8]) {
     mount::try_reading(bytes);
 }
 
-/// Payload files: header, chunks, footer, and the announcements of them.
+/// Payload files: header, chunks, footer, and their announcements.
 pub fn payload(bytes: &[u8]) {
     if let Some(header) = bytes.first_chunk::<HEADER_LEN>() {
         let _ = Header::from_bytes(header);

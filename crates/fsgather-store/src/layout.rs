@@ -1,8 +1,8 @@
 //! Every name the store writes, parsed both ways: [`RendezvousEntry`], [`GatherEntry`], [`PayloadName`].
 //!
-//! Pure: nothing here touches a file. Names consist of `[a-z0-9._-]`, are at most [`MAX_NAME_LEN`]
-//! bytes long, have one spelling each, and all but the fixed ones carry something random or counted, so
-//! that no name is ever used twice. Whatever does not parse is not ours and is skipped.
+//! Pure: nothing here touches a file. Names consist of `[a-z0-9._-]`, are at most [`MAX_NAME_LEN`] bytes long, have one
+//! spelling each, and all but the fixed ones contain something random or counted, so that no name is ever used twice. A name
+//! that does not parse is not ours and is skipped.
 
 use std::{
     fmt,
@@ -14,46 +14,46 @@ use fsgather_core::{ChannelId, Epoch, GatherId, KeyHash, Rank, Salt, WorldSize};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The longest name the store writes, in bytes.
+/// Length of the longest name that the store writes, in bytes.
 pub const MAX_NAME_LEN: usize = 100;
 
 /// The name of the rendezvous directory within the directory that the user names.
 pub const RENDEZVOUS_DIRECTORY: &str = "all_gather_via_filesys";
 
-/// Where payloads are written before they are published.
+/// Name of the directory in which payloads are written before they are published.
 pub const STAGING: &str = "staging";
-/// Where published payloads lie.
+/// Name of the directory of published payloads.
 pub const PAYLOADS: &str = "payloads";
-/// Where nonces lie while the directory is being proved to be shared.
+/// Name of the directory for nonces while the gather directory is being proved to be shared.
 pub const PROBES: &str = "probes";
-/// The owner record.
+/// Name of the owner record.
 pub const OWNER: &str = "owner";
-/// The mark of a gather directory that its owner is done with but could not remove.
+/// Name of the mark of a gather directory that its owner has finished with but could not remove.
 pub const FINISHED: &str = "finished";
-/// The tombstone that a survivor leaves in a gather directory whose owner is gone.
+/// Name of the tombstone that a survivor leaves in a gather directory whose owner is gone.
 pub const ABORTED: &str = "aborted";
-/// Where ranks leave letters for rank 0, in a directory for each host.
+/// Name of the directory for letters to rank 0, with a subdirectory for each host.
 pub const IN: &str = "in";
-/// Where rank 0 leaves bulletins for all.
+/// Name of the directory for bulletins of rank 0 to all ranks.
 pub const OUT: &str = "out";
-/// Where hosts show that they are alive, in a directory for each.
+/// Name of the directory for heartbeats of hosts, with a subdirectory for each.
 pub const LIVE: &str = "live";
 
-/// How names of files with a rank's last calls begin,
+/// Beginning of the names of files with a rank's last calls.
 pub(crate) const CALLS_STEM: &str = "calls-";
-/// those of questions what ranks are doing,
+/// Beginning of the names of questions about the activity of ranks.
 pub(crate) const ASKED_STEM: &str = "asked-";
-/// and those of answers.
+/// Beginning of the names of answers.
 pub(crate) const ANSWER_STEM: &str = "answer-";
 
-/// A world in a name: 32 hexadecimal digits.
+/// Reads a world in a name: 32 hexadecimal digits.
 fn world_in(text: &str) -> Option<Uuid> {
     let (first, second) = text.split_at_checked(16)?;
     let halves = (hex(first, 16)?, hex(second, 16)?);
     Some(Uuid::from_u64_pair(halves.0, halves.1))
 }
 
-/// The rendezvous directory within `directory`.
+/// Returns the rendezvous directory within `directory`.
 ///
 /// ```
 /// use fsgather_store::layout::rendezvous_path;
@@ -69,7 +69,7 @@ pub fn rendezvous_path(directory: &Path) -> PathBuf {
     directory.join(RENDEZVOUS_DIRECTORY)
 }
 
-/// The name of a record by which rank 0 lets itself be found: key, time and salt.
+/// The name of a record by which other ranks find rank 0: key, time and salt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RecordName {
     key: u64,
@@ -77,7 +77,7 @@ pub struct RecordName {
 }
 
 impl RecordName {
-    /// The name of a record for `key`, made unique by `stamp`.
+    /// Makes the name of a record for `key`, made unique by `stamp`.
     #[must_use]
     pub const fn new(key: KeyHash, stamp: GatherId) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl RecordName {
         self.key.into()
     }
 
-    /// Whether the record is for the world with this key.
+    /// Returns true if the record is for the world with this key.
     #[must_use]
     pub const fn is_for(self, key: KeyHash) -> bool {
         self.key == key.get()
@@ -104,7 +104,7 @@ impl RecordName {
         self.stamp
     }
 
-    /// Reads what follows the kind in a name.
+    /// Reads the part of a name after its kind.
     fn parse(text: &str) -> Option<Self> {
         let (key, stamp) = text.split_once('-')?;
         Some(Self {
@@ -114,7 +114,7 @@ impl RecordName {
     }
 }
 
-/// What lies in a rendezvous directory.
+/// An entry of a rendezvous directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RendezvousEntry {
@@ -122,11 +122,11 @@ pub enum RendezvousEntry {
     Record(RecordName),
     /// `unreachable-<key>-<time>-<salt>`: a rank cannot reach the rank 0 of a record.
     Unreachable(RecordName),
-    /// `refusal-<key>-<time>-<salt>`: a meeting has failed, for ranks that come to it later.
+    /// `refusal-<key>-<time>-<salt>`: a rendezvous has failed, for ranks that arrive later.
     Refusal(RecordName),
     /// `gather-<id>`: a gather directory.
     Gather(GatherId),
-    /// `probe-<nonce>`: a file that lives for a moment, to find out whether one can be written.
+    /// `probe-<nonce>`: a short-lived file that tests if files can be written.
     Probe(u64),
     /// `calls-<world>-r<rank>`: the last calls of a rank.
     Calls {
@@ -135,27 +135,27 @@ pub enum RendezvousEntry {
         /// The rank.
         rank: Rank,
     },
-    /// `asked-<world>-<nonce>`: somebody asks a world what its ranks are doing.
+    /// `asked-<world>-<nonce>`: a question to a world about the activity of its ranks.
     Asked {
         /// The world, by its communicator.
         world: Uuid,
-        /// Which question.
+        /// Number of the question.
         nonce: u32,
     },
-    /// `answer-<world>-<nonce>-<salt>`: what they are doing.
+    /// `answer-<world>-<nonce>-<salt>`: the answer to such a question.
     Answer {
         /// The world, by its communicator.
         world: Uuid,
-        /// Which question.
+        /// Number of the question.
         nonce: u32,
         /// A random number, so that no other user can take the name first.
         salt: u32,
     },
-    /// `condemned-<id>-<nonce>`: somebody is about to remove that gather directory.
+    /// `condemned-<id>-<nonce>`: a process is about to remove that gather directory.
     Condemned {
         /// The gather directory.
         id: GatherId,
-        /// Who condemned it.
+        /// Random number of the mark.
         nonce: u32,
     },
 }
@@ -185,7 +185,7 @@ impl fmt::Display for RendezvousEntry {
 }
 
 impl RendezvousEntry {
-    /// Reads a name; `None` for names that are not ours.
+    /// Parses a name; `None` for names that are not ours.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         if let Some(rest) = name.strip_prefix("rendezvous-") {
@@ -236,13 +236,13 @@ impl RendezvousEntry {
     }
 }
 
-/// What lies in a gather directory.
+/// An entry of a gather directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GatherEntry {
     /// `owner`: the owner record.
     Owner,
-    /// `beat-<counter>`: proof of life, a new name each time.
+    /// `beat-<counter>`: the owner's heartbeat, a new name each time.
     Beat(u64),
     /// `staging`: payloads being written.
     Staging,
@@ -250,15 +250,15 @@ pub enum GatherEntry {
     Payloads,
     /// `probes`: nonces, only while the directory is being proved to be shared.
     Probes,
-    /// `finished`: the owner is done with it.
+    /// `finished`: the owner has finished with the directory.
     Finished,
     /// `aborted`: a survivor has seen the owner go.
     Aborted,
-    /// `in`: letters of the other ranks to rank 0.
+    /// `in`: letters of other ranks to rank 0.
     In,
     /// `out`: bulletins of rank 0.
     Out,
-    /// `live`: signs of life of hosts.
+    /// `live`: heartbeats of hosts.
     Live,
 }
 
@@ -280,7 +280,7 @@ impl fmt::Display for GatherEntry {
 }
 
 impl GatherEntry {
-    /// Reads a name; `None` for names that are not ours.
+    /// Parses a name; `None` for names that are not ours.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
@@ -300,7 +300,7 @@ impl GatherEntry {
 
 /// The name of one payload file, the same while staged and once published.
 ///
-/// Channel, epoch and rank say what it is; the nonce makes every attempt a new name.
+/// Channel, epoch and rank identify the payload; the nonce makes the name of every attempt new.
 ///
 /// ```
 /// use fsgather_core::{ChannelId, Epoch, Rank};
@@ -323,8 +323,7 @@ pub struct PayloadName {
 }
 
 impl PayloadName {
-    /// Puts a name together. Ranks above what five digits can hold cannot occur in a valid world;
-    /// their names do not parse.
+    /// Makes a name. Ranks of more than five digits cannot occur in a valid world; their names do not parse.
     #[must_use]
     pub const fn new(channel: ChannelId, epoch: Epoch, rank: Rank, nonce: u32) -> Self {
         Self {
@@ -335,31 +334,31 @@ impl PayloadName {
         }
     }
 
-    /// The communicator that the payload belongs to.
+    /// Channel of the communicator that the payload belongs to.
     #[must_use]
     pub const fn channel(&self) -> ChannelId {
         self.channel
     }
 
-    /// The call that the payload belongs to.
+    /// Epoch of the call that the payload belongs to.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Who wrote it.
+    /// Rank that wrote the payload.
     #[must_use]
     pub const fn rank(&self) -> Rank {
         self.rank
     }
 
-    /// Which attempt wrote it; random.
+    /// Random number of the attempt that wrote it.
     #[must_use]
     pub const fn nonce(&self) -> u32 {
         self.nonce
     }
 
-    /// Reads a name; `None` for names that are not ours.
+    /// Parses a name; `None` for names that are not ours.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix("payload-c")?.split('-');
@@ -486,19 +485,19 @@ impl fmt::Display for SampleFileName {
     }
 }
 
-/// The name of a file in `staging/` or `payloads/` that is there for a moment while the directory is
-/// being made, to find out how files can be published in it.
+/// Returns the name of a short-lived file in `staging/` or `payloads/`, which tests how files can be published while the
+/// directory is being made.
 pub(crate) fn capability_name(nonce: u32) -> String {
     format!("capability-{nonce:08x}")
 }
 
-/// Whether `name` is a [`capability_name`].
+/// Returns true if `name` is a [`capability_name`].
 pub(crate) fn is_capability_name(name: &str) -> bool {
     name.strip_prefix("capability-")
         .is_some_and(|nonce| hex(nonce, 8).is_some())
 }
 
-/// The name of a nonce file in `probes/`.
+/// Returns the name of a nonce file in `probes/`.
 pub(crate) fn nonce_name(label: u64) -> String {
     format!("nonce-{label:016x}")
 }
@@ -508,19 +507,19 @@ pub(crate) fn parse_nonce_name(name: &str) -> Option<u64> {
     hex(name.strip_prefix("nonce-")?, 16)
 }
 
-/// How the names of all marks beside a gather directory begin.
+/// Returns the beginning of the names of all marks beside a gather directory.
 pub(crate) fn condemned_stem(id: GatherId) -> String {
     format!("condemned-{id}-")
 }
 
-/// The salt of a gather id that `text` begins with, by its digits alone: whether the rest of it is right is not looked at.
+/// Returns the salt of a gather id at the beginning of `text`, by its digits alone: the rest of the id is not validated.
 pub(crate) fn salt_in(text: &str) -> Option<Salt> {
     let id = text.get(..GatherId::TEXT_LEN)?;
     let salt = hex(id.rsplit_once('-')?.1, 8)?;
     u32::try_from(salt).ok().map(Salt::from_random)
 }
 
-/// A number of exactly `width` lower-case hexadecimal digits.
+/// Reads a number of exactly `width` lower-case hexadecimal digits.
 pub(crate) fn hex(text: &str, width: usize) -> Option<u64> {
     let digits = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     (digits && text.len() == width)
@@ -528,7 +527,7 @@ pub(crate) fn hex(text: &str, width: usize) -> Option<u64> {
         .flatten()
 }
 
-/// A number of exactly `width` decimal digits.
+/// Reads a number of exactly `width` decimal digits.
 pub(crate) fn decimal(text: &str, width: usize) -> Option<u64> {
     let digits = text.bytes().all(|b| b.is_ascii_digit());
     (digits && text.len() == width)

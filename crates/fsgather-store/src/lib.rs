@@ -1,34 +1,33 @@
 //! The shared directory of fsgather: names, payload files, publishing, collecting, deletion.
 //!
-//! The store knows files only: it opens no sockets, reads no environment variables and does not print. It
-//! never decides in which order ranks come or whether a call has succeeded; it writes what it is given,
-//! and hands out bytes only if they are the ones that were announced.
+//! The store knows only files: it opens no sockets, reads no environment variables and does not print. It never decides the
+//! order of ranks or the success of a call; it writes what it is given, and returns only bytes that match the announcement.
 //!
 //! # Architecture
 //!
 //! Rank 0 makes a [`GatherDir`]. Each rank publishes with a [`PayloadWriter`] and gets a [`Locator`],
 //! which travels over the control plane; recipients collect it into a [`Payload`].
 //!
-//! - [`GatherDir`]: one communicator's directory; made, opened, marked, removed. [`GatherFacts`] is what
-//!   rank 0 tells the others of it.
-//! - [`PayloadWriter`]: writes one payload and makes it visible whole ([`PublishMode`] says how).
-//! - [`check_compression`]: whether this build can compress chunks as a setting asks.
+//! - [`GatherDir`]: one communicator's directory; made, opened, marked, removed. [`GatherFacts`] is its description,
+//!   which rank 0 sends to the others.
+//! - [`PayloadWriter`]: writes one payload and makes it visible as a whole, as [`PublishMode`] says.
+//! - [`check_compression`]: returns an error if this build cannot compress chunks as a setting asks.
 //! - [`Locator`]: name, lengths and digest of a payload, as announced.
-//! - [`Payload`], [`PayloadReader`]: verified bytes, as one slice or as a stream; [`CollectPolicy`] says
-//!   how patiently and into what they are read. [`WritablePayload`]: bytes of one's own to write to. [`LentBytes`]: bytes that
-//!   somebody else keeps.
+//! - [`Payload`], [`PayloadReader`]: verified bytes, as one slice or as a stream; [`CollectPolicy`] sets the patience and the
+//!   memory for reading them. [`WritablePayload`]: bytes that the caller owns and may write to. [`LentBytes`]: bytes that
+//!   another owner keeps.
 //! - [`FileBackend`]: rendezvous by files, one [`BackendDirectory`] for each directory.
 //! - [`ProbeNonce`], [`Planted`]: the proof that a directory is one and the same on all hosts.
 //! - [`MessageDirFactory`]: messages between ranks as files, where they cannot reach each other otherwise.
-//! - [`Janitor`]: the thread for calls that may hang: beat, deletion.
-//! - [`Surveyor`]: what lies in a directory; [`assess`]: whether it is alive; [`clean`]: what crashes have
-//!   left, removed.
-//! - [`OwnerRecord`], [`this_process`], [`liveness`]: whose a directory is, and whether its owner runs.
-//! - [`FileSystem`]: what kind of file system a path lies on, for speed and for messages. [`Mount`],
-//!   [`Capacity`], [`Access`]: where it comes from, how much room it has, whose it is, for messages alone.
-//! - [`make_rendezvous`], [`default_local`], [`check_writable`]: the directories above, and [`OwnUid`],
-//!   whose our files are in the server's eyes.
-//! - [`slow_place`]: says that a file system is waited for, as long as it does not answer.
+//! - [`Janitor`]: the thread for calls that may hang: heartbeat, deletion.
+//! - [`Surveyor`]: examines the contents of a directory; [`assess`]: decides if it is alive; [`clean`]: removes leftovers of
+//!   crashes.
+//! - [`OwnerRecord`], [`this_process`], [`liveness`]: the owner of a directory, and evidence that it runs.
+//! - [`FileSystem`]: the kind of file system of a path, for speed and for messages. [`Mount`], [`Capacity`], [`Access`]: its
+//!   source, its free space and its owner, only for messages.
+//! - [`make_rendezvous`], [`default_local`], [`check_writable`]: the directories above, and [`OwnUid`], the owner of our
+//!   files as the server sees it.
+//! - [`slow_place`]: warns while a file system does not respond.
 //! - [`layout`], [`format`](mod@format): every name and every byte, pure.
 //!
 //! Below them all, `layout` has every name that the store writes. Each folder needs only those before it, with one
@@ -52,30 +51,29 @@
 //! # Directory format
 //!
 //! ```text
-//! DIR/all_gather_via_filesys/                    the rendezvous directory; nobody removes it
+//! DIR/all_gather_via_filesys/                    the rendezvous directory; removed only when empty
 //!   rendezvous-KEY-TIME-SALT                     a record of rank 0, while its world forms
 //!   calls-WORLD-rRANK                            the last calls of a rank
-//!   asked-WORLD-NONCE, answer-WORLD-NONCE-SALT   for a moment: what are the ranks doing?
-//!   probe-NONCE                                  for a moment: can files be written here?
+//!   asked-WORLD-NONCE, answer-WORLD-NONCE-SALT   a question about the activity of ranks
+//!   probe-NONCE                                  a short-lived test if files can be written here
 //!   unreachable-KEY-TIME-SALT                    a rank cannot reach the rank 0 of a record
-//!   refusal-KEY-TIME-SALT                        a meeting has failed, for ranks that come later
-//!   condemned-TIME-SALT-NONCE                    somebody is about to remove that gather directory
+//!   refusal-KEY-TIME-SALT                        a rendezvous has failed, for ranks that arrive later
+//!   condemned-TIME-SALT-NONCE                    a process is about to remove that gather directory
 //!   gather-TIME-SALT/                            a gather directory, mode 0700
-//!     owner                                      whose it is, as text
-//!     beat-COUNTER                               its owner lives; a new name every 10 s
+//!     owner                                      the owner record, as text
+//!     beat-COUNTER                               heartbeat of the owner; a new name every 10 s
 //!     staging/                                   payloads being written
 //!     payloads/payload-cCHANNEL-eEPOCH-rRANK-NONCE
 //!     probes/nonce-LABEL                         while the directory is being proved to be shared
-//!     finished                                   the owner is done and has left it
+//!     finished                                   the owner has finished with the directory
 //!     aborted                                    a survivor has seen the owner go
 //!   gather-TIME-SALT/                            the same for messages, under marker control
-//!     in/host-LABEL/letter-...                   what the other ranks say to rank 0
-//!     out/bulletin-...                           what rank 0 says
-//!     live/host-LABEL/beat-...                   hosts show that they are alive
+//!     in/host-LABEL/letter-...                   letters of other ranks to rank 0
+//!     out/bulletin-...                           bulletins of rank 0
+//!     live/host-LABEL/beat-...                   heartbeats of hosts
 //! ```
 //!
-//! `docs/design/on-disk-format.md` has the bytes and the promises, `docs/design/crash-safety.md` what a
-//! crash leaves behind.
+//! `docs/design/on-disk-format.md` has the bytes and the promises, `docs/design/crash-safety.md` the leftovers of a crash.
 
 pub mod calls;
 mod directory;

@@ -1,4 +1,4 @@
-//! Says that a place of meeting is waited for, as long as it does not answer: [`watched`].
+//! Warnings while a file system does not respond: [`watched`].
 
 use std::{
     path::Path,
@@ -9,11 +9,11 @@ use std::{
 
 use fsgather_core::{FIRST_WARNING, duration_text, warning_after};
 
-/// Maximum time that a warning that is under way at the end may take.
+/// Maximum time to wait at the end for a warning in progress.
 const LAST_WARNING: Duration = Duration::from_secs(1);
 
-/// Looks at a place, or works there. While that does not come back, a warning with this text for so long a wait says so, after 30 seconds
-/// for the first time: nothing else can, since calls of the system cannot be cut short.
+/// Runs `look` on a file system. While it does not return, logs warnings, first after 30 seconds; `text` makes their text from
+/// the time waited so far. System calls cannot be interrupted, so a warning is all that is possible.
 ///
 /// ```
 /// use std::path::Path;
@@ -31,7 +31,7 @@ pub fn watched<R>(text: impl Fn(&str) -> String + Send + 'static, look: impl FnO
     )
 }
 
-/// What is said of a directory in which ranks meet.
+/// Returns the text of warnings about a directory in which ranks meet.
 pub fn directory_text(directory: &Path) -> impl Fn(&str) -> String + Send + use<> {
     let directory = directory.display().to_string();
     move |lasts| {
@@ -41,7 +41,7 @@ pub fn directory_text(directory: &Path) -> impl Fn(&str) -> String + Send + use<
     }
 }
 
-/// The same of what a job removes at its end.
+/// Returns the text of warnings about the removal of a job's files at its end.
 pub fn removal_text(directory: &Path) -> impl Fn(&str) -> String + Send + use<> {
     let directory = directory.display().to_string();
     move |lasts| {
@@ -60,7 +60,7 @@ fn watched_from<R>(
     let (warning, has_warned) = channel::<()>();
     let began = Instant::now();
     let watch = move || {
-        // Gone once nothing more is said.
+        // Dropped when no more warnings follow.
         let _warning = warning;
         let mut next = first;
         while has_looked.recv_timeout(next.saturating_sub(began.elapsed()))
@@ -70,14 +70,14 @@ fn watched_from<R>(
             next = warning_after(next);
         }
     };
-    // Without a thread it is only not said.
+    // If no thread can be started, only the warnings are missing.
     let watching = thread::Builder::new()
         .name("fsgather-slow".into())
         .spawn(watch);
     let looked = look();
     drop(looking);
-    // No thread is left that a program which forks next would have to reckon with; unless who listens to the log keeps it, as an
-    // interpreter does that has come to its end.
+    // No thread remains that could be in the way of a later fork. The exception is a log handler that keeps the thread, like
+    // that of an interpreter that is shutting down.
     let is_over = has_warned.recv_timeout(LAST_WARNING) == Err(RecvTimeoutError::Disconnected);
     if let (Ok(watching), true) = (watching, is_over) {
         let _ = watching.join();

@@ -1,18 +1,18 @@
-//! The file in which a rank keeps its last calls: [`create`], [`read`], [`CallsHeader`]; and questions to those who write
-//! them, [`Question`] in `question.rs`.
+//! The file in which a rank keeps its last calls: [`create`], [`read`], [`CallsHeader`]; and questions to ranks that write such
+//! files: [`Question`] in `question.rs`.
 //!
-//! A header of [`HEADER_LEN`] bytes, then records, which `fsgather-observe` lays out; each has a checksum of its own, so
-//! that they can be written over while somebody reads. The header, little-endian:
+//! A header of [`HEADER_LEN`] bytes, then records, whose layout is that of `fsgather-observe`; each has its own checksum, so
+//! that records can be overwritten while other processes read. The header, little-endian:
 //!
 //! | offset | size | field |
 //! | --- | --- | --- |
 //! | 0 | 8 | magic `89 46 53 42 0d 0a 1a 0a` |
 //! | 8 | 2 | version, 6 |
 //! | 10 | 2 | zero |
-//! | 12 | 4 | length n of what follows |
-//! | 16 | n | whose it is, [`CallsHeader`] in postcard |
+//! | 12 | 4 | length n of the next field |
+//! | 16 | n | the writer of the file, [`CallsHeader`] in postcard |
 //! | 16 + n | 16 | xxh3-128 of all bytes before |
-//! | 4088 | 8 | how many calls have begun, if that is not 0; it changes, and no checksum covers it |
+//! | 4088 | 8 | number of calls that have begun, if not 0; it changes, and no checksum covers it |
 
 mod question;
 
@@ -57,44 +57,44 @@ const VERSION: u16 = 6;
 const FIXED_LEN: usize = 16;
 const CHECKSUM_LEN: usize = 16;
 
-/// How long the part before the records is, in bytes.
+/// Length of the part before the records, in bytes.
 pub const HEADER_LEN: usize = 4096;
 
-/// Where the header tells how many calls have begun.
+/// Offset of the number of calls that have begun, in the header.
 pub const COUNT_AT: usize = HEADER_LEN - size_of::<u64>();
 
-/// The longest file that is read, in bytes.
+/// Maximum length of a file that is read, in bytes.
 const MAX_LEN: u64 = 1 << 20;
 
-/// The longest job id that is kept, in bytes.
+/// Maximum length of a job id in the header, in bytes. Longer ones are truncated.
 const LONGEST_JOB: usize = 512;
 
-/// The longest name of a directory that is kept, in bytes.
+/// Maximum length of a directory name in the header, in bytes. Longer ones are left out.
 const MAX_DIRECTORY_BYTES: usize = 2048;
 
-/// Whose calls a file has.
+/// The rank and the process that wrote a file of last calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallsHeader {
     /// The process.
     pub process: ProcessId,
     /// The world.
     pub communicator: Uuid,
-    /// Which rank of it.
+    /// Rank of the process.
     pub rank: Rank,
-    /// What people call that rank, where the world is a part of a job.
+    /// Rank as users know it, if the world is a part of a job.
     pub called: Rank,
-    /// How many it has.
+    /// Number of ranks of the world.
     pub world_size: u32,
-    /// When its clock stood at 0, in nanoseconds since 1970 by the calendar of its host.
+    /// Time at which the rank's clock was 0, in nanoseconds since 1970 by the calendar of its host.
     pub began: u64,
-    /// What tells the job apart from others.
+    /// Identifier of the job.
     pub job: Option<String>,
-    /// The directory that the ranks gather through, if there is one, by its absolute name on this host.
+    /// The directory that the ranks gather through, if any, by its absolute name on this host.
     pub directory: Option<String>,
 }
 
 impl CallsHeader {
-    /// The name of its file.
+    /// Returns the name of its file.
     #[must_use]
     pub fn name(&self) -> String {
         RendezvousEntry::Calls {
@@ -110,7 +110,7 @@ impl CallsHeader {
             job.truncate(floor_boundary(&job, LONGEST_JOB));
             job
         });
-        // A part of a name would be another directory.
+        // A truncated name would be another directory.
         short
             .directory
             .take_if(|directory| directory.len() > MAX_DIRECTORY_BYTES);
@@ -155,15 +155,15 @@ impl CallsHeader {
     }
 }
 
-/// Makes the file of a rank in a rendezvous directory, for this user alone. `len` is how long it will be.
+/// Creates the file of a rank in a rendezvous directory, for this user alone. The file will be `len` bytes long.
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] when it is there already, or cannot be made.
+/// [`Error::Storage`] if the file exists, or cannot be created.
 pub fn create(rendezvous: &Path, header: &CallsHeader, len: u64) -> Result<(File, PathBuf), Error> {
     let path = rendezvous.join(header.name());
     let told = |error: io::Error| Error::storage("make", &path, &error);
-    // The kernel's answer would be a signal.
+    // The kernel would send a signal instead of an error.
     if limits::file_bytes().is_some_and(|limit| limit < len) {
         return Err(told(io::ErrorKind::FileTooLarge.into()));
     }
@@ -174,7 +174,7 @@ pub fn create(rendezvous: &Path, header: &CallsHeader, len: u64) -> Result<(File
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let name = header.name();
     let open_anew = || {
-        // Whatever is put in the place of the directory meanwhile does not matter.
+        // The handle stays valid even if the directory is replaced meanwhile.
         let held = listing::hold(rendezvous)?;
         Ok(files::open(&held, Path::new(&name), flags, 0o600)?)
     };
@@ -187,11 +187,11 @@ pub fn create(rendezvous: &Path, header: &CallsHeader, len: u64) -> Result<(File
     Ok((made, path))
 }
 
-/// The same, or the one that is there already, of this rank of this process.
+/// Creates the file like [`create`], or opens an existing one if this rank of this process wrote it.
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] when it cannot be made, and what is there is something else.
+/// [`Error::Storage`] if the file cannot be created, and an existing one is not of this process.
 pub fn create_or_open(rendezvous: &Path, header: &CallsHeader, len: u64) -> Result<File, Error> {
     let refused = match create(rendezvous, header, len) {
         Ok((made, _)) => return Ok(made),
@@ -209,7 +209,7 @@ pub fn create_or_open(rendezvous: &Path, header: &CallsHeader, len: u64) -> Resu
     Err(refused)
 }
 
-/// The owner that a file must have to be read. Other users may leave files by the names of ranks in a directory that they share.
+/// The owner that a file must have to be read. In a shared directory, other users may leave files under the names of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllowedOwner {
     /// This user.
@@ -218,40 +218,40 @@ pub enum AllowedOwner {
     AnyForRoot,
 }
 
-/// The calls that a rank has left.
+/// Contents of the file in which a rank keeps its last calls.
 #[derive(Clone, Debug)]
 pub struct CallsFile {
-    /// Where it lies.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The user whose file it is.
+    /// The user who owns the file.
     pub owner: u32,
-    /// Whose calls it has.
+    /// The rank and the process that wrote it.
     pub header: CallsHeader,
-    /// Number of calls that have begun; 0 where it does not say so.
+    /// Number of calls that have begun, or 0 if the file does not contain it.
     pub count: u64,
-    /// Its records, as they lie, or those that were asked for.
+    /// All records in the file, or the requested ones, unparsed.
     pub records: Vec<u8>,
 }
 
-/// Which records are read: where they lie, given how many calls have begun.
+/// Selects records: returns their byte ranges for a given number of calls that have begun.
 pub type Which<'a> = &'a dyn Fn(u64) -> Vec<Range<usize>>;
 
-/// Reads the file of a rank, but none through a link.
+/// Reads the file of a rank. Links are not followed.
 ///
 /// # Errors
 ///
-/// Why it cannot be read, in words.
+/// The reason why the file cannot be read.
 pub fn read(path: &Path, allowed: AllowedOwner) -> Result<CallsFile, String> {
     let (file, owner) = open(path, allowed)?;
     let bytes = file::read_bounded(&file, MAX_LEN).map_err(|why| why.to_string())?;
     from_bytes(path, owner, &bytes)
 }
 
-/// The same of a part of the records, where the file tells how many there are; else of all.
+/// Reads only the selected records if the file contains the number of calls, else all records.
 ///
 /// # Errors
 ///
-/// Why it cannot be read, in words.
+/// The reason why the file cannot be read.
 pub fn read_some(
     path: &Path,
     which: Which<'_>,
@@ -280,16 +280,16 @@ fn count(bytes: &[u8]) -> u64 {
     count.copied().map_or(0, u64::from_ne_bytes)
 }
 
-/// Tells in a copy how many calls have begun.
+/// Writes the number of calls that have begun to a copy.
 ///
 /// # Errors
 ///
-/// What the file system says.
+/// The error of the file system.
 pub fn write_count(copy: &File, count: u64) -> io::Result<()> {
     copy.write_all_at(&count.to_ne_bytes(), COUNT_AT as u64)
 }
 
-/// Cuts the file of this rank to this length.
+/// Truncates the file of this rank.
 ///
 /// # Errors
 ///
@@ -318,14 +318,14 @@ fn open(path: &Path, allowed: AllowedOwner) -> Result<(File, u32), String> {
     Ok((opened?, needed))
 }
 
-/// Reads the bytes of such a file, which belongs to this user. Pure.
+/// Parses the bytes of such a file, which belongs to `owner`. Pure.
 ///
 /// # Errors
 ///
-/// Why they are none.
+/// The reason why the bytes are invalid.
 pub fn from_bytes(path: &Path, owner: u32, bytes: &[u8]) -> Result<CallsFile, String> {
     let header = CallsHeader::from_bytes(bytes)?;
-    // It is made with all of this, so that no end of it can be away yet.
+    // The file is created with a complete header, so a shorter file is damaged.
     let records = bytes.get(HEADER_LEN..);
     let records = records.ok_or("it is incomplete or damaged")?;
     Ok(CallsFile {
@@ -350,11 +350,11 @@ pub(crate) fn writer(path: &Path, own: OwnUid) -> Option<ProcessId> {
     Some(CallsHeader::from_bytes(&bytes).ok()?.process)
 }
 
-/// The files of ranks in a rendezvous directory, by world and rank.
+/// Returns the files of ranks in a rendezvous directory, sorted by world and rank.
 ///
 /// # Errors
 ///
-/// When it cannot be listed.
+/// The error of listing the directory.
 pub fn list(rendezvous: &Path) -> io::Result<Vec<(Uuid, Rank, PathBuf)>> {
     let names = listing::names_if(rendezvous, &|name| name.starts_with(layout::CALLS_STEM))?;
     let mut found: Vec<_> = names
@@ -368,29 +368,30 @@ pub fn list(rendezvous: &Path) -> io::Result<Vec<(Uuid, Rank, PathBuf)>> {
     Ok(found)
 }
 
-/// The rendezvous directory of this host alone, for this user: where calls are kept if the shared one is not of this host.
+/// Returns this host's own rendezvous directory of this user, where calls are kept if the shared one is not on this host.
+/// Creates it if necessary.
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] when it cannot be made, or others may use it.
+/// [`Error::Storage`] if it cannot be created, or other users may use it.
 pub fn local_rendezvous() -> Result<PathBuf, Error> {
     let made = directory::default_local(rustix::process::geteuid().as_raw())?;
     crate::make_rendezvous(&made)
 }
 
-/// The same where it is there already; nothing is made.
+/// Returns the path of that directory without creating it.
 #[must_use]
 pub fn known_local_rendezvous() -> PathBuf {
     layout::rendezvous_path(&directory::local_path(rustix::process::geteuid().as_raw()))
 }
 
-/// Removes a rendezvous directory that was made since then, for calls alone, once nothing is in it any more; whoever needs it makes
-/// it again. Only where the file system and this host have one clock, and tell when it was made.
+/// Removes a rendezvous directory that was created after `since`, for calls alone, if it is empty. Ranks that need it create it
+/// again. Does so only if the file system and this host share one clock, and the creation time is known.
 pub fn remove_unused_rendezvous(rendezvous: &Path, since: SystemTime) {
     let is_new = || -> io::Result<bool> {
         let held = listing::hold(rendezvous)?;
         let (made, file_system) = (listing::examine_open(&held)?, FileSystem::of_open(&held)?);
-        // Time stamps tick.
+        // Time stamps have the resolution of the kernel's ticks.
         let since = since.checked_sub(Duration::from_millis(20));
         Ok(made.uid == rustix::process::geteuid().as_raw()
             && file_system.class() == Class::Local
@@ -403,16 +404,16 @@ pub fn remove_unused_rendezvous(rendezvous: &Path, since: SystemTime) {
     }
 }
 
-/// Has a file look as if it had just changed: that is how those who cannot see its process know that it runs.
+/// Updates the time stamp of a file. Processes that cannot see its writer take this as a sign that the writer runs.
 ///
 /// # Errors
 ///
-/// What the file system says.
+/// The error of the file system.
 pub fn touch(file: &File) -> io::Result<()> {
     Ok(files::touch(file)?)
 }
 
-/// The same for all ranks of a world in a rendezvous directory that are seen to run.
+/// Updates the time stamps of all files of a world's ranks in a rendezvous directory, if their processes are seen to run.
 pub fn touch_all(rendezvous: &Path, world: Uuid, me: &ProcessId) {
     let of_world = |found: &(Uuid, Rank, PathBuf)| found.0 == world;
     let all = list(rendezvous).unwrap_or_default();
@@ -433,11 +434,11 @@ pub fn remove(path: &Path) {
     remove::or_leave(path);
 }
 
-/// Has what was written to a file reach whoever else looks at it.
+/// Flushes a file, so that other hosts can read the changes.
 ///
 /// # Errors
 ///
-/// What the file system says.
+/// The error of the file system.
 pub fn sync(file: &File) -> io::Result<()> {
     file::sync(file)
 }

@@ -1,4 +1,4 @@
-//! Questions what the ranks of a world are doing, and their answers: [`Question`].
+//! Questions about the activity of a world's ranks, and their answers: [`Question`].
 
 use std::path::{Path, PathBuf};
 
@@ -11,27 +11,29 @@ use crate::{
     os::{file, listing, process::user_text, remove},
 };
 
-/// Maximum length of the answer to a question, in bytes, without the end of its line.
+/// Maximum length of the answer to a question in bytes, without the newline.
 pub const LONGEST_ANSWER: usize = (1 << 20) - 1;
 
-/// A question to a world what its ranks are doing, which lies in a rendezvous directory where rank 0 looks for it.
+/// A question about the activity of a world's ranks. It is a file in a rendezvous directory where rank 0 looks for it.
 ///
-/// It and its answers count only as files of the user whose job it is: other users may write into the same directory.
+/// The question and its answers count only if the user of the job owns the files: other users may write into the same
+/// directory.
 #[derive(Clone, Debug)]
 pub struct Question {
     rendezvous: PathBuf,
     world: Uuid,
     nonce: u32,
-    /// The user whose job is asked.
+    /// The user who owns the job.
     owner: u32,
 }
 
 impl Question {
-    /// Asks a world whose rank 0 has its files by this user. Root gives the question to that user, for ranks take none of others.
+    /// Asks a world whose rank 0 runs as `owner`. If root asks, the file is given to that user, because ranks accept no
+    /// questions of other users.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] if the question cannot be left, or not as this user.
+    /// [`Error::Storage`] if the question cannot be written, or cannot be given to `owner`.
     pub fn ask(rendezvous: &Path, world: Uuid, owner: u32) -> Result<Self, Error> {
         let question = Self {
             rendezvous: rendezvous.to_owned(),
@@ -58,7 +60,7 @@ impl Question {
                 StorageCause::described(cause),
             ));
         }
-        // Other hosts may see it from now on.
+        // Closing makes the file visible on other hosts.
         file::close(made).map_err(|error| failed(&error))?;
         Ok(question)
     }
@@ -85,13 +87,13 @@ impl Question {
             .collect()
     }
 
-    /// Tells it from others.
+    /// Random number of the question.
     #[must_use]
     pub const fn nonce(&self) -> u32 {
         self.nonce
     }
 
-    /// Takes the question back, and its answers away.
+    /// Removes the question and its answers.
     pub fn withdraw(&self) {
         remove::or_leave(&self.path());
         for answer in self.answers() {
@@ -105,9 +107,9 @@ impl Question {
         self.rendezvous.join(name.to_string())
     }
 
-    /// Returns the paths of all answers, of whatever user.
+    /// Returns the paths of all answers, whoever owns them.
     fn answers(&self) -> Vec<PathBuf> {
-        // A client that remembers what is in the directory asks again.
+        // The listing bypasses a client's cache of the directory.
         let is_one = |name: &str| name.starts_with(layout::ANSWER_STEM);
         let names = listing::names_if(&self.rendezvous, &is_one).unwrap_or_default();
         let to_this = |name: &String| {
@@ -120,7 +122,7 @@ impl Question {
         names.map(|name| self.rendezvous.join(name)).collect()
     }
 
-    /// Answers, if the question is still there. The text is one line, no longer than [`LONGEST_ANSWER`].
+    /// Writes an answer if the question is still there. The text is one line of at most [`LONGEST_ANSWER`] bytes.
     pub fn answer(&self, text: &str) {
         let is_asked = listing::examine_path(&self.path()).is_ok();
         let name = RendezvousEntry::Answer {
@@ -135,7 +137,7 @@ impl Question {
         }
     }
 
-    /// Returns the answer, once it is there as a whole.
+    /// Returns the answer, once it is complete.
     #[must_use]
     pub fn look_for_answer(&self) -> Option<String> {
         self.answers().iter().find_map(|path| {
@@ -145,7 +147,7 @@ impl Question {
         })
     }
 
-    /// Returns why answers that other users have left do not count, in words.
+    /// Returns the reasons why answers of other users do not count.
     #[must_use]
     pub fn refused_answers(&self) -> Vec<String> {
         let answers = self.answers().into_iter();
@@ -225,7 +227,7 @@ mod tests {
             let forged = asked.answers();
             give(&forged[0], OTHER);
             assert_eq!(asked.look_for_answer(), None);
-            // It does not keep rank 0 from answering.
+            // The foreign answer does not keep rank 0 from answering.
             asked.answer("all wait");
             let mut answers = asked.answers();
             answers.retain(|path| !forged.contains(path));

@@ -1,4 +1,4 @@
-//! Making a gather directory under an id that nobody has yet: [`GatherDir::create_anew`].
+//! Makes gather directories under an id that is still free: [`GatherDir::create_anew`].
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl GatherDir {
-    /// As [`create`](Self::create); where a directory of this id exists, under another one of its job and time.
+    /// Like [`create`](Self::create), but if a directory of this id exists, draws another id with the same job and time.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl GatherDir {
     }
 }
 
-/// Makes something under the first id that is free; what ids of one job and second have in common leaves 21 random bits.
+/// Makes a directory under the first free id. Ids of one job and second differ in 21 random bits.
 fn under_free_id(
     mut owner: OwnerRecord,
     make: impl Fn(&OwnerRecord) -> Result<GatherDir, Error>,

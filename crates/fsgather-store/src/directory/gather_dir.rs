@@ -27,22 +27,22 @@ use crate::{
     },
 };
 
-/// What the owner tells the others of a gather directory it has made.
+/// Description of a gather directory, which its owner sends to the other ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatherFacts {
     /// The id in the directory's name.
     pub id: GatherId,
-    /// The communicator's identity, found again in every payload file.
+    /// The communicator's identity, which is repeated in every payload file.
     pub communicator: Uuid,
-    /// How many ranks the world has, by whose numbers payloads are named.
+    /// Number of ranks of the world. Names of payloads contain ranks of the world.
     pub world_size: WorldSize,
-    /// The permissions of directories in it: 0700, or wider where sharing was asked for, or [`ANY_MODE`].
+    /// The permissions of directories in it: 0700, or wider if sharing was requested, or [`ANY_MODE`].
     pub mode: u32,
-    /// How files are published in it.
+    /// The way in which files are published in it.
     pub publish: PublishMode,
 }
 
-/// That a directory in use is gone, which is called `what`.
+/// Returns the cause of an error for a directory in use that is gone. The message calls it `what`.
 pub(crate) fn is_gone(what: &str, error: &io::Error) -> StorageCause {
     StorageCause {
         os_code: error.raw_os_error(),
@@ -50,7 +50,7 @@ pub(crate) fn is_gone(what: &str, error: &io::Error) -> StorageCause {
     }
 }
 
-/// That another directory has been put in the place of a gather directory.
+/// Returns the cause of an error for a gather directory that was replaced by another directory.
 fn replaced(by: u32, own: OwnUid) -> StorageCause {
     let whose = if by == own.0 {
         "another directory".to_owned()
@@ -110,14 +110,13 @@ pub struct GatherDir {
 }
 
 impl GatherDir {
-    /// Makes the gather directory `owner.gather` with all that belongs in it. The first rank of those that use it
-    /// does this: rank 0 for the world.
+    /// Makes the gather directory `owner.gather` and everything that belongs in it. The first of its ranks does this: rank 0
+    /// for the world.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when something cannot be made, when a directory of this id exists already, or
-    /// when the file system makes it accessible to more people than `mode` says, unless that is [`ANY_MODE`]. What was
-    /// made before is removed again.
+    /// [`Error::Storage`] if an entry cannot be made, if a directory of this id already exists, or if the file system gives
+    /// more users access than `mode` allows, unless that is [`ANY_MODE`]. On an error, the entries made so far are removed.
     pub fn create(
         rendezvous: &Path,
         mode: u32,
@@ -149,7 +148,7 @@ impl GatherDir {
         if !is_new.map_err(failed)? && !is_empty_and_own(&path, own) {
             return Err(failed(Errno::EXIST.into()));
         }
-        // Only if it is empty, and so nobody else's.
+        // Removes it only if it is empty, and so not used by another process.
         let give_back = || remove::rmdir_or_leave(&path);
         let opened = directory::open(&path)
             .inspect_err(|_| give_back())
@@ -158,7 +157,7 @@ impl GatherDir {
         let found = examined.inspect_err(|_| give_back())?;
         let examined = FileSystem::of_open(&opened).map_err(failed);
         let file_system = examined.inspect_err(|_| give_back())?;
-        // What is private already and is to be shared: it had better be nothing but what was made.
+        // Before a private directory is opened to others, it must be proved to be the one that was just made.
         let others_may = |mode: u32| mode & 0o077 != 0;
         let is_opened = others_may(mode) && !others_may(found.mode);
         let is_ours = found.uid == own.0
@@ -180,7 +179,7 @@ impl GatherDir {
             },
             own,
         };
-        // Exclusive creation of the owner record is what claims the directory.
+        // Exclusive creation of the owner record claims the directory.
         let record = gather_dir.path.join(layout::OWNER);
         file::write_new(
             &record,
@@ -224,11 +223,11 @@ impl GatherDir {
         )
     }
 
-    /// Whether hard links can be made here, found out by making one and removing it again.
+    /// Returns true if hard links can be made here. Makes one and removes it again to find out.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when that cannot be tried.
+    /// [`Error::Storage`] if that cannot be tried.
     pub fn has_links(&self) -> Result<bool, Error> {
         let only = [PublishMode::Link];
         let possible = reveal::first_possible(
@@ -240,7 +239,7 @@ impl GatherDir {
         Ok(possible.is_some())
     }
 
-    /// Makes a directory inside; that it exists is success.
+    /// Makes a directory inside. It is no error if it exists.
     pub(crate) fn make_directory(&self, path: &Path) -> Result<(), Error> {
         let made = directory::make(path, 0o700)
             .map_err(|error| Error::storage("make directory", path, self.explain(&error)))?;
@@ -251,7 +250,7 @@ impl GatherDir {
         }
     }
 
-    /// Adds to an error of making something inside what it means, or what can be done about it.
+    /// Adds an explanation or advice to an error of making an entry inside.
     pub(crate) fn explain(&self, error: &io::Error) -> StorageCause {
         if error.kind() == io::ErrorKind::NotFound {
             return is_gone("its directory", error);
@@ -259,10 +258,10 @@ impl GatherDir {
         directory::explain(&self.path, error)
     }
 
-    /// Sets the mode asked for, and checks that the file system has taken it.
+    /// Sets the requested mode, and checks that the file system has applied it.
     ///
-    /// Where a group shares in it, that is the [group](Self::sharing_group) that this is for, and no other: all that is made below gets
-    /// it as well.
+    /// If a group shares the directory, it gets exactly the intended [group](Self::sharing_group), which everything below
+    /// inherits.
     pub(crate) fn make_private(&self, path: &Path) -> Result<(), Error> {
         let failed = |error: io::Error| Error::storage("set the mode of", path, &error);
         let wanted = self.facts.mode & 0o777;
@@ -295,9 +294,9 @@ impl GatherDir {
         Ok(())
     }
 
-    /// The group that what is made at `path` is shared with: that of the directory above. Of the rendezvous directory that counts only
-    /// if it is this user's or root's; else it has the group that somebody has given it, and the one that was meant is that of
-    /// the directory that it is in, which this user has named.
+    /// Returns the group to share a directory at `path` with: that of its parent directory. The group of the rendezvous
+    /// directory counts only if this user or root owns it; otherwise another user has chosen it, and the intended group is that
+    /// of the directory above, which this user has named.
     fn sharing_group(&self, path: &Path) -> io::Result<u32> {
         let above = path.parent().unwrap_or(path);
         let found = directory::look(above)?;
@@ -317,14 +316,14 @@ impl GatherDir {
         Error::storage("share", path, StorageCause::described(problem))
     }
 
-    /// Opens a gather directory that rank `owner` has announced. The other ranks do this.
+    /// Opens a gather directory that rank `owner` has announced. All ranks except the owner do this.
     ///
-    /// A directory that is not seen yet is looked for again until `visibility` is used up; `progress` is
-    /// called meanwhile and can end the wait.
+    /// If the directory is not visible yet, looks for it again until `visibility` is used up; meanwhile calls `progress`, which
+    /// can end the wait.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when it is not there, is no directory, or belongs to somebody else.
+    /// [`Error::Storage`] if it is not there, is not a directory, or belongs to another user.
     pub fn open(
         rendezvous: &Path,
         facts: GatherFacts,
@@ -386,19 +385,20 @@ impl GatherDir {
         ))
     }
 
-    /// Whether the directory at its path is still the one that was made or opened: whoever may write in the directory above
-    /// can put another one in its place. That it is gone is for others to say.
+    /// Returns an error if another directory has replaced the one that was made or opened: any user who may write in the
+    /// directory above can do that. A missing directory is no error here.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when another one is there.
+    /// [`Error::Storage`] if another directory is there.
     pub(crate) fn check_place(&self) -> Result<(), Error> {
         let Ok(found) = listing::glance(&self.path) else {
             return Ok(());
         };
         let is_ours = found.uid == self.own.0
             && (found.identity == self.identity
-                // Where numbers of files do not last it is known by what no other user can have put there.
+                // If inode numbers are not stable, the owner record identifies the directory: no other user can have put it
+                // there.
                 || self.owner().is_ok_and(|record| {
                     record.gather == self.facts.id
                         && record.communicator == self.facts.communicator
@@ -413,35 +413,36 @@ impl GatherDir {
         ))
     }
 
-    /// Where it is.
+    /// Path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the other ranks have to know in order to open it.
+    /// The description that other ranks need to open the directory.
     #[must_use]
     pub const fn facts(&self) -> &GatherFacts {
         &self.facts
     }
 
-    /// The file system that it lies on, as seen from this host.
+    /// The file system of the directory, as seen from this host.
     #[must_use]
     pub const fn file_system(&self) -> &FileSystem {
         &self.file_system
     }
 
-    /// The uid that files in it must belong to.
+    /// The uid that must own files in it.
     pub(crate) const fn own(&self) -> OwnUid {
         self.own
     }
 
-    /// The mode of files in it: what others may change must not be mapped, nor believed once it has been verified.
+    /// The mode of files in it. Others may not write: a file that they can change must not be mapped, nor trusted once it is
+    /// verified.
     pub(crate) const fn file_mode(&self) -> u32 {
         0o600 | (self.facts.mode & 0o044)
     }
 
-    /// Whether data must be synced before it is announced.
+    /// Returns true if data must be synced before it is announced.
     pub(crate) fn must_sync(&self) -> bool {
         self.file_system.class() != Class::Local
     }
@@ -458,28 +459,28 @@ impl GatherDir {
         self.path.join(layout::PROBES)
     }
 
-    /// Marks the directory as one that its owner has done with, for the others or `clean` to remove. The owner
-    /// does this when its time for removing it is over.
+    /// Marks the directory as one that its owner has finished with, for the others or `clean` to remove. The owner does this
+    /// when its time for removing the directory is over.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when the mark cannot be written.
+    /// [`Error::Storage`] if the mark cannot be written.
     pub fn mark_finished(&self) -> Result<(), Error> {
         self.mark(GatherEntry::Finished, "")
     }
 
-    /// Whether its owner has [marked it as finished](Self::mark_finished).
+    /// Returns true if its owner has [marked it as finished](Self::mark_finished).
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let path = self.path.join(GatherEntry::Finished.to_string());
         listing::examine_path(&path).is_ok()
     }
 
-    /// Leaves a tombstone: the owner was seen to go, in the way that `reason` says. A survivor does this.
+    /// Leaves a tombstone: the owner was seen to go, for this `reason`. A survivor does this.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when it cannot be written.
+    /// [`Error::Storage`] if it cannot be written.
     pub fn mark_aborted(&self, reason: &str) -> Result<(), Error> {
         self.mark(GatherEntry::Aborted, reason)
     }
@@ -499,8 +500,7 @@ impl GatherDir {
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when it cannot be read, [`Error::Corrupt`] or [`Error::Incompatible`] when it
-    /// cannot be understood.
+    /// [`Error::Storage`] if it cannot be read, [`Error::Corrupt`] or [`Error::Incompatible`] if it cannot be parsed.
     pub fn owner(&self) -> Result<OwnerRecord, Error> {
         read_owner(&self.path, self.own)
     }
@@ -508,26 +508,26 @@ impl GatherDir {
 
 #[cfg(test)]
 impl GatherDir {
-    /// The same directory, as if it lay on another file system.
+    /// The same directory, as if it were on another file system.
     pub(crate) fn on(mut self, file_system: FileSystem) -> Self {
         self.file_system = file_system;
         self
     }
 
-    /// The same directory, as if rank 0 had said something else.
+    /// The same directory, with other facts from rank 0.
     pub(crate) fn with_facts(mut self, facts: GatherFacts) -> Self {
         self.facts = facts;
         self
     }
 
-    /// The same directory, as if it belonged to somebody else.
+    /// The same directory, as if it belonged to another user.
     pub(crate) fn owned_by(mut self, uid: u32) -> Self {
         self.own = OwnUid(uid);
         self
     }
 }
 
-/// Whether an error says that something is not there, which may be a cache telling old news.
+/// Returns true if the error says that a file is missing. A stale cache may cause that too.
 pub(crate) fn is_not_seen(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error().map(Errno::from_raw_os_error),
@@ -535,15 +535,15 @@ pub(crate) fn is_not_seen(error: &io::Error) -> bool {
     )
 }
 
-/// Has the client ask the server about a directory and what is in it.
+/// Makes the client ask the server again about a directory and its entries.
 pub(crate) fn ask_again(directory: &Path) {
     if let Err(error) = listing::names(directory) {
         tracing::debug!(path = %directory.display(), %error, "cannot list");
     }
 }
 
-/// "Exists" may be the answer to a request that was sent twice because the first reply was lost; then
-/// the directory is empty and our own.
+/// Returns true if the directory is empty and our own. Then an "exists" error is the answer to a request that was sent twice
+/// because the first reply was lost.
 fn is_empty_and_own(path: &Path, own: OwnUid) -> bool {
     directory::look(path).is_ok_and(|found| found.is_directory && found.uid == own.0)
         && listing::names(path).is_ok_and(|names| names.is_empty())

@@ -1,11 +1,11 @@
-//! Schedules when a writer touches a directory again for those who list it: [`TouchSchedule`]. Pure.
+//! Schedule on which a writer touches a directory again for processes that list it: [`TouchSchedule`]. Pure.
 
 use std::time::Duration;
 
-/// The moments after a change at which the directory is touched; then every [`EVERY`].
+/// Times after a change at which the directory is touched; later every [`EVERY`].
 ///
-/// Two changes within one tick of a server's clock look like one to some clients, which then never learn
-/// of the second, until something changes again a tick later. Ticks last up to two seconds.
+/// Some clients cannot tell two changes within one tick of a server's clock apart. They never see the second, until the
+/// directory changes again a tick later. Ticks last up to two seconds.
 const MOMENTS: [Duration; 5] = [
     Duration::from_millis(25),
     Duration::from_millis(100),
@@ -15,14 +15,14 @@ const MOMENTS: [Duration; 5] = [
 ];
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Which touches have been made.
+/// The touches that have been made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TouchSchedule {
     made: u128,
 }
 
 impl TouchSchedule {
-    /// Whether to touch now, `elapsed` after the last change. Touches that were missed count as made.
+    /// Returns true if the directory must be touched now, `elapsed` after the last change. Missed touches count as made.
     pub(crate) fn is_due(&mut self, elapsed: Duration) -> bool {
         let early = MOMENTS.iter().filter(|&&moment| moment <= elapsed).count();
         let late = elapsed.saturating_sub(MOMENTS[4]).as_nanos() / EVERY.as_nanos();

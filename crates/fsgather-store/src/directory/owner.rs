@@ -1,8 +1,7 @@
 //! The record of a gather directory's owner: [`OwnerRecord`]. Pure.
 //!
-//! The file `owner` is text, so that `cat owner` answers an administrator's question whose directory
-//! this is. Its first line names the version, each further line is `key=value`, and the last one carries
-//! a checksum over all bytes before it:
+//! The file `owner` is text, so that an administrator can run `cat owner` to find the owner of a directory. Its first line
+//! names the version, each further line is `key=value`, and the last one contains a checksum over all bytes before it:
 //!
 //! ```text
 //! fsgather owner record 1
@@ -26,11 +25,11 @@
 //! xxh3_128=00112233445566778899aabbccddeeff
 //! ```
 //!
-//! In values, `%` and control characters are written as `%XX`. `job` is missing when there is none. The
-//! lines `ranks.N` tell all ranks that use the directory, its owner among them, so that a later judge can find out whether any of
-//! them still runs: boot id, machine id, pid and mount namespace, `pid:start_time` of each, and host, `-`
-//! standing for nothing. They are missing where they would make the record too long. A time namespace that
-//! is not told is unknown: the first builds did not tell it.
+//! In values, `%` and control characters are written as `%XX`. `job` is missing if there is none. The lines `ranks.N` list all
+//! ranks that use the directory, including its owner, so that later processes can check if any of them still runs: boot id,
+//! machine id, pid and mount namespace, `pid:start_time` of each, and host. `-` stands for an empty value. These lines are
+//! missing if they would make the record too long. A time namespace that is missing is unknown: the first builds did not write
+//! it.
 
 use std::{
     collections::BTreeMap,
@@ -44,33 +43,33 @@ use uuid::Uuid;
 
 /// The first line of the record.
 const TITLE: &str = "fsgather owner record 1";
-/// The largest record that is read, in bytes.
+/// Maximum length of a record that is read, in bytes.
 pub(crate) const MAX_RECORD_LEN: u64 = 128 * 1024;
-/// The most that lines about ranks may take of it, in bytes.
+/// Maximum length of all lines about ranks, in bytes.
 const MAX_RANKS_LEN: usize = 96 * 1024;
-/// What a line about a time namespace takes, at most.
+/// Maximum length of a line about a time namespace, in bytes.
 const CLOCK_LINE_LEN: usize = 50;
 
-/// Whose a gather directory is, for which job, and since when.
+/// The owner of a gather directory, with its job and the creation time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerRecord {
     /// The process that made the directory: rank 0, or the first member of a group.
     pub process: ProcessId,
-    /// Its user, as a number,
+    /// The uid of its user.
     pub uid: u32,
-    /// and by name, where known.
+    /// The name of its user, if known.
     pub user: String,
     /// The job, if the launcher gives one.
     pub job: Option<String>,
-    /// How many ranks the world has.
+    /// Number of ranks of the world.
     pub world_size: WorldSize,
     /// The id in the directory's name.
     pub gather: GatherId,
     /// The communicator's identity.
     pub communicator: Uuid,
-    /// When it was made, by the owner's clock; whole seconds survive.
+    /// Time of creation, by the owner's clock, with a precision of seconds.
     pub created: SystemTime,
-    /// The processes of all ranks that use it, grouped by where they run; empty where they are not known.
+    /// The processes of all ranks that use it, grouped by host and namespaces; empty if unknown.
     pub ranks: Vec<ProcessId>,
 }
 
@@ -78,13 +77,13 @@ pub struct OwnerRecord {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnerRecordError {
-    /// It is something else.
+    /// The bytes are something else.
     #[error("it is not an owner record")]
     Foreign,
-    /// It is one of another version.
+    /// The record is of another version.
     #[error("it is an owner record of version {0}, this build reads 1")]
     Version(String),
-    /// It is cut short or damaged.
+    /// The record is truncated or damaged.
     #[error("it does not match its checksum")]
     Checksum,
     /// A line is missing or cannot be read.
@@ -92,20 +91,20 @@ pub enum OwnerRecordError {
     Field(&'static str),
 }
 
-/// What the names of a job's gather directories have in common, so that its next attempt looks into those alone: the
-/// tag of their salts. Jobs without an id are told apart by the owner's host, beyond which none of them proves anything.
+/// Returns the tag in the salts of a job's gather directories, so that the job's next attempt examines only those. Jobs without
+/// an id get the tag of the owner's host, because they can prove nothing beyond it.
 ///
-/// One in a thousand others has the same tag; what is in a directory says whose it is.
+/// One in a thousand unrelated directories has the same tag; the owner record shows the real owner.
 pub(crate) fn job_tag(job: Option<&str>, host: &str) -> u16 {
     let hash = match job {
         Some(job) => Hash128::of(job.as_bytes()),
         None => Hash128::of(format!("\0{host}").as_bytes()),
     };
-    // What is left fits.
+    // The remainder always fits.
     u16::try_from(hash % (1 << Salt::TAG_BITS)).unwrap_or_default()
 }
 
-/// Draws the id of a new gather directory, for a job and by an owner.
+/// Draws the id of a new gather directory for a job and an owner.
 #[must_use]
 pub fn draw_id(now: SystemTime, job: Option<&str>, owner: &ProcessId) -> GatherId {
     let tag = job_tag(job, &owner.host);
@@ -113,13 +112,13 @@ pub fn draw_id(now: SystemTime, job: Option<&str>, owner: &ProcessId) -> GatherI
 }
 
 impl OwnerRecord {
-    /// The same for another directory.
+    /// Returns the record with another id for its directory.
     pub(crate) fn redrawn(mut self) -> Self {
         self.gather = draw_id(self.gather.time(), self.job.as_deref(), &self.process);
         self
     }
 
-    /// How all versions of it begin.
+    /// Beginning of the first line in all versions.
     pub(crate) const TITLE_STEM: &str = "fsgather owner record ";
 
     /// Writes the record as text.
@@ -197,11 +196,11 @@ impl OwnerRecord {
         text + &format!("xxh3_128={checksum:032x}\n")
     }
 
-    /// Reads a record.
+    /// Parses a record.
     ///
     /// # Errors
     ///
-    /// [`OwnerRecordError`], the version being looked at first.
+    /// [`OwnerRecordError`]; the version is checked first.
     pub fn from_text(bytes: &[u8]) -> Result<Self, OwnerRecordError> {
         let text = str::from_utf8(bytes).map_err(|_| OwnerRecordError::Foreign)?;
         let title = text.lines().next().unwrap_or_default();
@@ -264,8 +263,8 @@ fn rank_clock_key(n: usize) -> String {
     format!("ranks.{n}.time_namespace")
 }
 
-/// Processes that run in one place, as one line and the time namespace there; none where all lines
-/// together are too long.
+/// Returns one line for each group of processes with the same host and namespaces, with their time namespace; nothing if all
+/// lines together are too long.
 fn ranks_text(ranks: &[ProcessId]) -> Vec<(String, u64)> {
     let part = |text: &str| {
         if text.is_empty() {
@@ -345,7 +344,7 @@ fn parse_ranks(line: &str, time_namespace: u64) -> Option<Vec<ProcessId>> {
         .collect()
 }
 
-/// The end of the year 9999, the last that the text form can name.
+/// The end of the year 9999, the last time in the text form.
 const LAST_WRITABLE: Duration = Duration::from_secs(253_402_300_799);
 
 struct Fields<'a>(BTreeMap<&'a str, &'a str>);
@@ -414,7 +413,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A record for tests: this process's.
+    /// A record of this process, for tests.
     pub(crate) fn record(salt: u32) -> OwnerRecord {
         OwnerRecord {
             process: crate::os::process::this_process().unwrap(),

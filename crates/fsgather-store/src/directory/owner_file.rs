@@ -1,4 +1,4 @@
-//! Reads the owner record of a gather directory, whoever has put it there: [`read_owner`].
+//! Reads the owner record of a gather directory: [`read_owner`].
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::{
 
 /// Reads the owner record of the gather directory at `path`, which must belong to `own`.
 ///
-/// One that is about another directory is as bad as a damaged one: who is gone there may be at work here.
+/// A record about another directory counts as damaged: a process that is gone there may be at work here.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Is it really one directory? [`ProbeNonce`], planted by one process of each kind and read by others.
+//! Verifies that all hosts see the same directory: one process per mount namespace writes a [`ProbeNonce`], the others read it.
 
 use std::{collections::BTreeSet, fmt, path::Path, time::Duration};
 
@@ -20,20 +20,20 @@ use crate::{
     },
 };
 
-/// A random number that one process writes into the directory, and that others must find there.
+/// A random number that one process writes into the directory, and that other processes must find there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ProbeNonce(u128);
 
 impl ProbeNonce {
-    /// Draws one.
+    /// Draws a new nonce.
     #[must_use]
     pub fn random() -> Self {
         Self(fsgather_core::sys::random::fresh())
     }
 
-    /// The part that is the file's name; the whole is in the file, so that seeing the name does not
-    /// pass for having read it.
+    /// Returns the file's name, which contains half of the nonce. The file contains all of it, so that a listing does not count
+    /// as reading.
     fn file_name(self) -> String {
         layout::nonce_name((self.0 >> 64) as u64)
     }
@@ -45,7 +45,7 @@ impl fmt::Display for ProbeNonce {
     }
 }
 
-/// A planted nonce; see [`Planted::tend`].
+/// A nonce that was written; see [`Planted::tend`].
 #[derive(Debug)]
 pub struct Planted {
     directory: std::path::PathBuf,
@@ -53,8 +53,7 @@ pub struct Planted {
 }
 
 impl Planted {
-    /// Keeps the nonce visible while others look for it, `elapsed` after it was planted. Cheap; call it
-    /// often.
+    /// Keeps the nonce visible while other processes look for it, `elapsed` after it was written. Cheap; call it often.
     pub fn tend(&mut self, elapsed: Duration) {
         if self.schedule.is_due(elapsed)
             && let Err(error) = directory::touch(&self.directory)
@@ -65,11 +64,11 @@ impl Planted {
 }
 
 impl GatherDir {
-    /// Writes a nonce for others to find, once this process has shown that it can publish payloads here.
+    /// Writes a nonce for other processes, after a test that this process can publish payloads here.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when it cannot be written, or a payload could not be published.
+    /// [`Error::Storage`] if it cannot be written, or a payload could not be published.
     pub fn plant(&self, nonce: ProbeNonce, who: &ProcessId) -> Result<Planted, Error> {
         reveal::rehearse(
             self.facts().publish,
@@ -95,13 +94,12 @@ impl GatherDir {
         })
     }
 
-    /// Looks for nonces until all expected ones have been read or `visibility` is used up, and returns
-    /// those that have been.
+    /// Looks for nonces until all expected ones have been read or `visibility` is used up. Returns those that were read.
     ///
     /// # Errors
     ///
-    /// Only an error of the progress hook, which is called while waiting. Whatever keeps a nonce from
-    /// being read means that it is not visible.
+    /// Only an error of the progress hook, which is called while waiting. A nonce that cannot be read, for any reason, counts
+    /// as not visible.
     pub fn visible_nonces(
         &self,
         expected: &[ProbeNonce],
@@ -136,7 +134,7 @@ impl GatherDir {
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when something stays.
+    /// [`Error::Storage`] if an entry cannot be removed.
     pub fn clear_probes(&self) -> Result<(), Error> {
         let probes = self.probes();
         let names = match listing::names(&probes) {
@@ -154,7 +152,7 @@ impl GatherDir {
     }
 }
 
-/// The largest file with a nonce and the name of a host that is read, in bytes.
+/// Maximum length in bytes of a file with a nonce and a host name.
 const MAX_LEN: u64 = 4096;
 
 fn holds(path: &Path, nonce: ProbeNonce, uid: u32) -> bool {
@@ -162,10 +160,9 @@ fn holds(path: &Path, nonce: ProbeNonce, uid: u32) -> bool {
     found.is_ok_and(|found| found.starts_with(nonce.to_string().as_bytes()))
 }
 
-/// Picks who plants: the first process of each boot and mount namespace, as indexes into `processes`.
-/// Pure.
+/// Selects the processes that write nonces: the first of each boot and mount namespace, as indexes into `processes`. Pure.
 ///
-/// Processes with an unknown mount namespace each stand for themselves.
+/// A process with an unknown mount namespace counts as the only one in its namespace.
 #[must_use]
 pub fn probers(processes: &[ProcessId]) -> Vec<usize> {
     (0..processes.len())
@@ -176,8 +173,8 @@ pub fn probers(processes: &[ProcessId]) -> Vec<usize> {
         .collect()
 }
 
-/// The hosts of a job, if the type of the file system alone shows that they do not share it: a local one
-/// under two boots. Pure.
+/// Returns the hosts of a job if the type of the file system alone proves that they do not share it: a local one under two
+/// boots. Pure.
 ///
 /// ```
 /// use fsgather_core::ProcessId;
@@ -238,7 +235,7 @@ mod tests {
         probes.set_modified(long_ago).unwrap();
         planted.tend(Duration::from_secs(60));
         assert!(probes.metadata().unwrap().modified().unwrap() > long_ago);
-        // Each moment once.
+        // Each touch happens only once.
         probes.set_modified(long_ago).unwrap();
         planted.tend(Duration::from_secs(60));
         assert_eq!(probes.metadata().unwrap().modified().unwrap(), long_ago);
@@ -246,7 +243,7 @@ mod tests {
 
     #[test]
     fn whoever_could_not_publish_a_payload_plants_nothing() {
-        // What one host has made is not there on another one as long as it is empty.
+        // An empty directory that one host has made is missing on another host.
         let (_place, directory) = gather_dir();
         std::fs::remove_dir(directory.staging()).unwrap();
         let refused = directory.plant(ProbeNonce::random(), &this_process().unwrap());

@@ -1,9 +1,9 @@
-//! The directory in which ranks meet and gather directories are made: [`make_rendezvous`] makes it, [`check_writing`]
-//! finds out whether it can be used, and whose files are whose in it.
+//! The directory in which ranks meet and gather directories are made: [`make_rendezvous`] makes it, [`check_writing`] checks
+//! that it can be used, and finds the owner of this process's files in it.
 //!
-//! Others may be able to rename what is in it, and it itself. So what is found out about a file is found out on the
-//! descriptor by which it was made, and what is given to a directory is given to the descriptor that was judged: a
-//! path that is looked up again may lead somewhere else by then.
+//! Other users may be able to rename the directory and its entries. So a file is examined through the descriptor with which it
+//! was made, and permissions are given to the descriptor that was checked: a path may lead elsewhere when it is looked up
+//! again.
 
 use std::{
     io,
@@ -24,24 +24,24 @@ use crate::{
     },
 };
 
-/// How often to make a rendezvous directory that is gone again: each time somebody has to come between.
+/// Number of attempts to make a rendezvous directory that disappears. Each further attempt needs another process that removes
+/// it in between.
 const TRIES: usize = 1000;
 
-/// Number of times that a directory is listed before an error of it counts: some pass.
+/// Number of times that a directory is listed before an error counts: some errors are transient.
 const LISTINGS: usize = 3;
 
 /// Makes the rendezvous directory within `directory`, and returns its path.
 ///
-/// Every rank does this; that it exists is success. It takes group and mode of `directory`, so that
-/// colleagues can share a project directory, and the sticky bit where others than its owner may write in it, so that
-/// they cannot rename or remove what is not theirs. Nobody removes it at the end of a run.
+/// Every rank does this; it is no error if the directory exists. It gets group and mode of `directory`, so that colleagues can
+/// share a project directory. If users other than its owner may write in it, it also gets the sticky bit, so that they cannot
+/// rename or remove files of others. It stays at the end of a run.
 ///
-/// Whether one that exists can be trusted is for [`check_writing`] to say.
+/// [`check_writing`] checks if an existing one can be trusted.
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] about `directory`, alike on all ranks, when it cannot be made or when something
-/// that is not a directory has its name.
+/// [`Error::Storage`] about `directory`, identical on all ranks, if it cannot be made or if another kind of file has its name.
 pub fn make_rendezvous(directory: &Path) -> Result<PathBuf, Error> {
     let path = layout::rendezvous_path(directory);
     let told = |error: io::Error| Error::storage("use", directory, explain(directory, &error));
@@ -63,7 +63,7 @@ pub fn make_rendezvous(directory: &Path) -> Result<PathBuf, Error> {
     };
     let mut is_directory = make_or_look();
     let mut tries = 1;
-    // `clean` may remove it in between, as long as it is empty.
+    // `clean` may remove it in between, while it is empty.
     let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     while tries < TRIES && is_directory.as_ref().is_err_and(is_gone) {
         is_directory = make_or_look();
@@ -73,7 +73,7 @@ pub fn make_rendezvous(directory: &Path) -> Result<PathBuf, Error> {
         && is_gone(error)
         && let Ok(file_system) = FileSystem::of(directory)
     {
-        // The directory itself was there.
+        // The parent directory exists.
         let problem = format!(
             "{} ({}) holds no directories of users; name another directory with FSGATHER_DIR",
             directory.display(),
@@ -98,11 +98,11 @@ pub fn make_rendezvous(directory: &Path) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-/// Makes a directory, and its parents, with the permissions that the umask leaves. Does nothing if it exists.
+/// Makes a directory and its parents, with the permissions that the umask leaves. Does nothing if it exists.
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] when one of them cannot be made.
+/// [`Error::Storage`] if one of them cannot be made.
 pub fn make_directory(directory: &Path) -> Result<(), Error> {
     let is_missing = |path: &&Path| {
         let found = directory::look_through(path);
@@ -116,13 +116,13 @@ pub fn make_directory(directory: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether an open directory is the one that was just made with mode 0700, and not another one that somebody has put in
-/// its place: one that was private would not be so for long.
+/// Returns true if an open directory is the one that was just made with mode 0700, and not a replacement by another user.
+/// Otherwise a directory that was private would be opened to others.
 pub(crate) fn is_just_made(made: &OwnedFd, now: SystemTime) -> io::Result<bool> {
     let found = listing::examine_open(made)?;
     let system = FileSystem::of_open(made)?;
     let is_older = || {
-        // By one clock only where no server is asked; it ticks.
+        // Both times are of one clock only on local file systems; it ticks.
         let born = found.born.filter(|_| system.class() == Class::Local);
         born.is_some_and(|born| {
             now.duration_since(born)
@@ -146,11 +146,11 @@ pub(crate) fn is_just_made(made: &OwnedFd, now: SystemTime) -> io::Result<bool> 
             names = listing::names_of(made);
         }
     }
-    // Who cannot list it says so when looking for rank 0, where there is a way to tell the others.
+    // A rank that cannot list the directory reports that when it looks for rank 0, when it can notify the others.
     Ok(names.is_ok_and(|names| names.iter().all(is_ours)))
 }
 
-/// Gives a fresh directory group and mode.
+/// Gives group and mode to a fresh directory.
 fn adopt(fresh: &OwnedFd, group: u32, mode: u32) -> io::Result<()> {
     let mut mode = mode;
     if !directory::give_group(fresh, group)? {
@@ -165,13 +165,13 @@ fn adopt(fresh: &OwnedFd, group: u32, mode: u32) -> io::Result<()> {
     })
 }
 
-/// The mode of a directory whose group is not the one that the mode is about: its group is treated like everybody else, as it may neither do
-/// more than the parent allows, nor less than strangers may.
+/// Returns the mode for a directory that cannot get the group that `mode` was meant for. Its group gets the permissions of all
+/// other users: no more than the parent allows to others, and no less.
 const fn of_another_group(mode: u32) -> u32 {
     mode & !0o2070 | (mode & 0o007) << 3
 }
 
-/// [`check_writing`] in a directory for this user alone; whose files are this process's.
+/// Runs [`check_writing`] for a directory that only this user may access, and returns the owner of this process's files.
 ///
 /// # Errors
 ///
@@ -180,17 +180,18 @@ pub fn check_writable(directory: &Path) -> Result<OwnUid, Error> {
     check_writing(directory, 0o700).map(|(own, _)| own)
 }
 
-/// Proves that this process can write in a rendezvous directory, finds out as whom, and whether nobody else can interfere;
-/// and what time it is there: the time stamp that the server has given the file.
+/// Checks that this process can write in a rendezvous directory, and that no other user can interfere. Returns the owner of its
+/// files there, and the server's time: the time stamp of the file.
 ///
-/// Writes, syncs and closes a small file of a unique name, and removes it. `mode` is what gather directories there will
-/// have, as in [`GatherDir::create`](crate::GatherDir::create).
+/// Writes, syncs, closes and removes a small file of a unique name. `mode` is the future mode of gather directories there, as
+/// in [`GatherDir::create`](crate::GatherDir::create).
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] that names the directory, not the file, so that all ranks say the same: when nothing can be written;
-/// when the directory belongs to somebody else than this user and root and has no sticky bit, so that its owner and others
-/// can replace what is in it; and when files in it are open to other users whatever their mode, unless `mode` is [`ANY_MODE`](fsgather_core::ANY_MODE).
+/// [`Error::Storage`] that names the directory, not the file, so that all ranks report the same: if no file can be written; if
+/// the directory belongs to a user other than this one and root and has no sticky bit, so that its owner and others can replace
+/// its entries; and if files in it are open to other users whatever their mode, unless `mode` is
+/// [`ANY_MODE`](fsgather_core::ANY_MODE).
 pub fn check_writing(directory: &Path, mode: u32) -> Result<(OwnUid, SystemTime), Error> {
     let tried = in_rendezvous(directory, || trial::try_writing(directory))
         .map_err(|error| Error::storage("write in", directory, explain(directory, &error)))?;
@@ -204,15 +205,15 @@ pub fn check_writing(directory: &Path, mode: u32) -> Result<(OwnUid, SystemTime)
     }
 }
 
-/// Whether there is a rendezvous directory in `directory`, or anything else of its name.
+/// Returns true if `directory` contains a rendezvous directory, or another file of its name.
 #[must_use]
 pub fn has_rendezvous(directory: &Path) -> bool {
     look(&layout::rendezvous_path(directory)).is_ok()
 }
 
-/// Removes the rendezvous directory in `directory` if nothing is in it; whoever needs it makes it again.
+/// Removes the rendezvous directory in `directory` if it is empty; ranks that need it make it again.
 ///
-/// Best effort: nobody is disturbed by an empty one.
+/// Best effort: an empty one is harmless.
 pub fn remove_empty_rendezvous(directory: &Path) {
     let path = layout::rendezvous_path(directory);
     if let Err(error) = remove::rmdir(&path) {
@@ -220,8 +221,8 @@ pub fn remove_empty_rendezvous(directory: &Path) {
     }
 }
 
-/// Does something in a rendezvous directory. If that has been removed because it was empty, as `clean` may
-/// do at any moment, it is made again.
+/// Does some `work` in a rendezvous directory. If the directory has been removed because it was empty, as `clean` may do at any
+/// moment, makes it again.
 pub(crate) fn in_rendezvous<R>(
     rendezvous: &Path,
     work: impl Fn() -> io::Result<R>,
@@ -236,7 +237,7 @@ pub(crate) fn in_rendezvous<R>(
                     tracing::debug!("{error}");
                 }
             }
-            // What the client remembers of the way there, which it looks up anew the next time.
+            // The client's cached path is stale, and is looked up anew the next time.
             (Err(error), _) if error.kind() == io::ErrorKind::StaleNetworkFileHandle => {
                 tracing::debug!(path = %rendezvous.display(), %error, "trying again");
             }
@@ -449,9 +450,9 @@ mod tests {
         ] {
             let path = place.path().join(format!("{mode:o}"));
             std::fs::create_dir(&path).unwrap();
-            // A group of nobody's.
+            // A group that this user is not a member of.
             adopt(&directory::open(&path).unwrap(), 54_321, mode).unwrap();
-            // Root can give any group, so nothing is taken away.
+            // Root can give any group, so no permission is removed.
             let expected = if can_be_given { kept } else { narrowed };
             assert_eq!(
                 std::fs::metadata(&path).unwrap().mode() & 0o7777,

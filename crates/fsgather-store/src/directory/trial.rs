@@ -1,7 +1,7 @@
-//! A small file that shows what files are like in a directory, and what time it is there: [`Tried`].
+//! A small file that shows owner, mode and time of new files in a directory: [`Tried`].
 //!
-//! A process can be killed while there is one. So where the file system makes files without a name it has none, but for
-//! where it is to be found out whether files can be named.
+//! A process can be killed while the file exists. So the file has no name if the file system supports that, except if named
+//! files are to be tested.
 
 use std::{
     fs::File,
@@ -23,22 +23,23 @@ use crate::{
     },
 };
 
-/// What has come of making a file in a directory.
+/// Properties of a file that was made in a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
-    /// Whose it was.
+    /// Owner of the file.
     pub(crate) own: OwnUid,
     /// Its time stamp.
     pub(crate) now: SystemTime,
-    /// The mode it had, which was to be 0600.
+    /// Mode of the file, which should be 0600.
     mode: u32,
-    /// Owner and mode of the directory it was made in.
+    /// Owner and mode of the directory.
     holder: (u32, u32),
     file_system: FileSystem,
 }
 
 impl Tried {
-    /// The reason why the directory must not be used with gather directories of this mode, and what it must not be used for.
+    /// Returns the reason why the directory must not be used with gather directories of this mode, and the operation that fails
+    /// for it.
     pub(super) fn objection(&self, mode: u32) -> Option<(&'static str, String)> {
         let (owner, holder) = self.holder;
         if owner != self.own.0 && owner != 0 && holder & 0o1000 == 0 {
@@ -66,15 +67,15 @@ impl Tried {
     }
 }
 
-/// Makes a small file in a directory, which is written, synced, closed and removed, and says what it was like.
+/// Makes a small file in a directory, writes, syncs, closes and removes it, and returns its properties.
 pub(crate) fn try_writing(directory: &Path) -> io::Result<Tried> {
     let held = listing::hold(directory)?;
     let seen = examine_named(&held, &[0x66; 4096], true)?;
     Tried::of(&held, seen)
 }
 
-/// Says what files of this process are like in a directory, and what time it is there as the server says. Nothing is synced,
-/// so that the answer is not old already where that takes long; closing brings the file to the server.
+/// Returns the properties of this process's files in a directory, including the server's time. Nothing is synced, so that the
+/// time is not outdated if syncing is slow; closing sends the file to the server.
 pub(crate) fn look_at_own(directory: &Path) -> io::Result<Tried> {
     let held = listing::hold(directory)?;
     let seen = examine_unnamed(&held).or_else(|error| {
@@ -84,7 +85,7 @@ pub(crate) fn look_at_own(directory: &Path) -> io::Result<Tried> {
     Tried::of(&held, seen)
 }
 
-/// A file and what it lies on.
+/// A file's properties and its file system.
 type Seen = (listing::Facts, FileSystem);
 
 impl Tried {
@@ -107,7 +108,7 @@ impl Tried {
     }
 }
 
-/// Makes a file of a unique name and looks at what was made, not at what has its name afterwards. It is removed in any case.
+/// Makes a file of a unique name and examines that file, not one that has the name afterwards. The file is always removed.
 fn examine_named(held: &OwnedFd, contents: &[u8], is_synced: bool) -> io::Result<Seen> {
     let name = RendezvousEntry::Probe(fsgather_core::sys::random::fresh()).to_string();
     let name = Path::new(&name);
@@ -121,7 +122,7 @@ fn examine_named(held: &OwnedFd, contents: &[u8], is_synced: bool) -> io::Result
     closed.and(examined)
 }
 
-/// The same without a name, where no server is asked.
+/// Examines a file without a name; only on local file systems.
 fn examine_unnamed(held: &OwnedFd) -> io::Result<Seen> {
     if FileSystem::of_open(held)?.class() != Class::Local {
         return Err(io::ErrorKind::Unsupported.into());
@@ -194,7 +195,7 @@ mod tests {
     fn what_a_file_is_like_is_seen_on_it_and_not_by_its_name() {
         let place = tempfile::tempdir().unwrap();
         let held = listing::hold(place.path()).unwrap();
-        // Whoever may rename here puts a file of the past in the place of each probe.
+        // A user who may rename files here replaces each probe by an old file.
         let is_over = std::sync::atomic::AtomicBool::new(false);
         let order = std::sync::atomic::Ordering::Relaxed;
         let planted = place.path().join("planted");

@@ -30,24 +30,23 @@ use crate::{
     os::{directory, file, filesystem::Class, listing, remove, retry_budget::RetryBudget},
 };
 
-/// Time for which a message that is listed may stay unreadable: longer than clients remember what was.
+/// Time for which a listed message may stay unreadable: longer than clients keep their caches.
 const VISIBILITY: Duration = Duration::from_secs(90);
 
-/// Time for which a directory may seem to be gone on a file system whose clients remember what was.
+/// Time for which a directory may seem to be gone if clients of its file system have caches.
 const ABSENCE: Duration = Duration::from_secs(10);
 
-/// Time for which a rank that goes keeps its last message visible: longer than any clock's tick.
+/// Time for which a rank that exits keeps its last message visible: longer than any clock's tick.
 const LINGER: Duration = Duration::from_millis(2500);
 
-/// The pauses between two looks, at least and at most.
+/// Minimum and maximum pause between two listings.
 const LOCAL_PACE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(50));
 const NETWORK_PACE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(1));
 
-/// One rank's messages in a gather directory.
+/// The messages of one rank in a gather directory.
 ///
-/// Letters go to `in/<host>/`, bulletins to `out/`, signs of life to `live/<host>/`. Each file is made
-/// exclusively under a name that was never used, written once and never changed; it is sealed, so that
-/// one that is seen half written is looked at again.
+/// Letters go to `in/<host>/`, bulletins to `out/`, heartbeats to `live/<host>/`. Each file is created exclusively under a new
+/// name, written once and never changed; it is sealed, so that a partially written file is detected and read again later.
 #[derive(Debug)]
 pub(crate) struct MessageDir {
     directory: GatherDir,
@@ -66,11 +65,11 @@ pub(crate) struct MessageDir {
 struct MessageDirState {
     /// Messages that were handed out and are still listed.
     read: BTreeSet<String>,
-    /// Since when listed messages have been unreadable.
+    /// Times since when listed messages have been unreadable.
     unreadable: HashMap<String, Instant>,
-    /// Since when a directory has seemed to be gone.
+    /// Time since when a directory has seemed to be gone.
     absent: Option<Instant>,
-    /// Hosts whose letters are looked for.
+    /// Hosts whose letters are read.
     hosts: BTreeSet<HostName>,
     posted: BTreeMap<u64, PathBuf>,
     beat: Option<(u64, PathBuf)>,
@@ -109,9 +108,9 @@ impl MessageDir {
         }
     }
 
-    /// Makes the directories of this host; that they exist is success.
+    /// Makes the directories of this host. It is no error if they exist.
     ///
-    /// This comes before anybody can know of this rank, so that nobody looks for them too early.
+    /// This happens before other ranks can know of this rank, so that none looks for the directories too early.
     pub(crate) fn make_host_directories(&self) -> Result<(), Error> {
         self.directory.make_directory(&self.outbox())?;
         self.directory.make_directory(&self.live(self.host))?;
@@ -119,13 +118,13 @@ impl MessageDir {
         Ok(())
     }
 
-    /// Sets room aside, so that the others can still be told that the disk is full.
+    /// Reserves space, so that this rank can still report a full disk to the others.
     fn set_aside(&self) {
         self.reserved_space
             .fill(&self.directory, &self.outbox(), self.role.rank());
     }
 
-    /// A new name for a message; every try has its own.
+    /// Returns a new name for a message; every attempt has its own.
     fn new_name(&self, number: u64, to: Option<Rank>) -> MarkerName {
         let nonce = fsgather_core::sys::random::fresh();
         match self.role {
@@ -143,7 +142,7 @@ impl MessageDir {
         lock(&self.state)
     }
 
-    /// Where this rank leaves its messages.
+    /// The directory to which this rank writes its messages.
     fn outbox(&self) -> PathBuf {
         let path = self.directory.path();
         match self.role {
@@ -167,12 +166,12 @@ impl MessageDir {
         message_file::write_in(&self.directory, path, body).inspect_err(|_| self.torn.note(path))
     }
 
-    /// Whether members of a group may make names among the messages.
+    /// Returns true if members of a group may create files among the messages.
     fn is_shared(&self) -> bool {
         self.directory.facts().mode & 0o020 != 0
     }
 
-    /// The names in a directory of messages, if it can be seen now; one that is gone for good is an error.
+    /// Lists a directory of messages. Returns `None` if it cannot be seen now, and an error if it is gone for good.
     fn list(&self, path: &Path) -> Result<Option<Vec<String>>, Error> {
         match listing::names(path) {
             Ok(names) => {
@@ -194,7 +193,7 @@ impl MessageDir {
         }
     }
 
-    /// Hands out the messages in a directory that were not before.
+    /// Receives the messages in a directory that were not received before.
     fn receive_in(&self, path: &Path, listed: &mut Listed) -> Result<(), Error> {
         let names = self.list(path)?;
         listed.is_partial |= names.is_none();
@@ -209,7 +208,7 @@ impl MessageDir {
             if is_for_us {
                 let file = path.join(&name);
                 if self.lock().unreadable.contains_key(&name) {
-                    // The client may remember the length that the file had when it was first opened.
+                    // The client may have cached the length that the file had when it was first opened.
                     listing::refresh(&file);
                 }
                 match message_file::read_in(&self.directory, &file) {
@@ -231,7 +230,7 @@ impl MessageDir {
         Ok(())
     }
 
-    /// Hands out the messages in the directory that were not before.
+    /// Receives the messages in the gather directory that were not received before.
     fn receive_here(&self, newcomers: bool) -> Result<Vec<InboundMessage>, Error> {
         let mut listed = Listed::default();
         match self.role {
@@ -260,7 +259,7 @@ impl MessageDir {
         Ok(listed.messages)
     }
 
-    /// Hands out messages that were left elsewhere, where it is time to look for them.
+    /// Receives messages that were written elsewhere, if it is time to look for them.
     fn receive_around(&self) -> Vec<InboundMessage> {
         let is_for_us = |name: &MarkerName| self.incoming(&name.to_string()).is_some();
         let found = self.detours.messages(is_for_us).into_iter();
@@ -273,7 +272,7 @@ impl MessageDir {
             .collect()
     }
 
-    /// What the name of a message to this rank says, and whether it has to be opened.
+    /// Returns the message that a name describes, if it is for this rank, and true if the file must be read.
     fn incoming(&self, name: &str) -> Option<(InboundMessage, bool)> {
         let message = |from, sender, number| InboundMessage {
             from,
@@ -316,8 +315,8 @@ impl MessageDir {
         ))
     }
 
-    /// Removes the messages that this rank has left. Its sign of life stays: others may have to learn
-    /// from it who has ended.
+    /// Removes the messages that this rank has written. Its heartbeat stays: others may have to learn from it that this rank
+    /// has ended.
     fn take_back_all(&self) {
         self.torn.remove();
         let posted = std::mem::take(&mut self.lock().posted);
@@ -326,7 +325,7 @@ impl MessageDir {
         }
     }
 
-    /// Whether messages of other members are still there; when nobody can tell, they are.
+    /// Returns true if messages of other members are still there, or may be.
     fn has_others(&self) -> bool {
         let path = self.directory.path().join(layout::IN);
         let Ok(hosts) = listing::names(&path) else {
@@ -341,11 +340,11 @@ impl MessageDir {
             })
     }
 
-    /// Keeps the last message visible until rank 0 has removed everything, or all clients must have seen
-    /// it. With the directory the messages beside it have lost their readers.
+    /// Keeps the last message visible until rank 0 has removed everything, or all clients must have seen it. Once the directory
+    /// is gone, messages beside it have no readers any more.
     ///
-    /// Where clients go by time stamps, a message that was left within a tick of another change may stay
-    /// invisible until its writer touches the directory again; after this call nobody would.
+    /// If clients rely on time stamps, a message that was written within a tick of another change may stay invisible until its
+    /// writer touches the directory again. After this call, no rank would do that.
     fn linger(&self) {
         let is_local = self.is_local();
         self.linger_for(if is_local { Duration::ZERO } else { LINGER });
@@ -365,7 +364,7 @@ impl MessageDir {
         self.detours.take_back();
     }
 
-    /// Leaves a directory whose rank 0 is gone: the last one removes it, the others say how it is.
+    /// Leaves a directory whose rank 0 is gone: the last rank removes it, the others mark it as aborted.
     fn abandon(&self) {
         if !self.has_others() {
             let removal = self.directory.remove();
@@ -382,12 +381,12 @@ impl MessageDir {
     }
 }
 
-/// What a round of listings has shown.
+/// Result of a round of listings.
 #[derive(Default)]
 struct Listed {
     seen: BTreeSet<String>,
     messages: Vec<InboundMessage>,
-    /// Whether a directory could not be seen, so that what was read there may be listed again, also when it is gone.
+    /// True if a directory could not be seen. Then messages that were read there may be listed again.
     is_partial: bool,
 }
 
@@ -428,7 +427,7 @@ impl Mailbox for MessageDir {
         let around = self.receive_around();
         match self.receive_here(newcomers) {
             Ok(messages) => Ok([messages, around].concat()),
-            // What has come another way says why, perhaps; this will be told again.
+            // A message from elsewhere may explain the error; if it persists, the error occurs again.
             Err(_) if !around.is_empty() => Ok(around),
             Err(error) => {
                 self.detours.look_around();
@@ -449,10 +448,10 @@ impl Mailbox for MessageDir {
         drop(state);
         let (outbox, live) = (self.outbox(), self.live(self.host));
         let mut paths = vec![outbox.as_path()];
-        // Who removes everything has to see the sign of life, too.
+        // The rank that removes the directory must see the heartbeat too.
         paths.extend(has_beaten.then_some(live.as_path()));
         if let Role::Member { .. } = self.role {
-            // The directory of this host may be as new as the message.
+            // This host's directory may be as new as the message.
             paths.extend(outbox.parent());
         }
         for path in paths {
@@ -482,7 +481,7 @@ impl Mailbox for MessageDir {
         for path in gone {
             remove::or_leave(&path);
         }
-        // What messages have given back is set aside again before somebody else takes it.
+        // The space of removed messages is reserved again before another process takes it.
         if has_room {
             self.set_aside();
         }
@@ -499,7 +498,7 @@ impl Mailbox for MessageDir {
         let before = self.lock().beat.as_ref().map(|(_, path)| path.clone());
         match self.write(&path, body) {
             Err(error) if file::is_for_lack_of_room(&error) => {
-                // The one before gives its room to the next.
+                // The previous heartbeat makes room for the next.
                 before.as_deref().ok_or(error).map(remove::or_leave)?;
                 self.write(&path, body)?;
             }
@@ -518,7 +517,7 @@ impl Mailbox for MessageDir {
         let path = self.live(HostName(host));
         let names = match listing::names(&path) {
             Ok(names) => names,
-            // No sign was ever shown.
+            // No heartbeat was ever written.
             Err(error) if is_not_seen(&error) => return Ok(Vec::new()),
             Err(error) => return Err(Error::storage("list", path, &error)),
         };
@@ -529,7 +528,7 @@ impl Mailbox for MessageDir {
             let body = match message_file::read_in(&self.directory, &path.join(name)) {
                 Ok(body) => body,
                 Err(Unread::NotOurs(_)) => return None,
-                // One that is being replaced may be gone already, but it was there.
+                // A heartbeat that is being replaced may already be gone, but it was there.
                 Err(Unread::NotYet(_)) => Vec::new(),
             };
             Some(Beat { from, number, body })
@@ -555,7 +554,7 @@ impl Mailbox for MessageDir {
                 }
                 self.detours.remove_all();
             }
-            // Rank 0 still has to read what this rank has left last.
+            // Rank 0 still has to read the last message of this rank.
             Retirement::Over => self.linger(),
             Retirement::InUse => {
                 if let Err(error) = self.directory.mark_finished() {

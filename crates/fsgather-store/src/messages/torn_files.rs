@@ -1,4 +1,4 @@
-//! Messages that could not be left whole: [`TornFiles`].
+//! Messages that could not be written completely: [`TornFiles`].
 
 use std::{
     path::{Path, PathBuf},
@@ -9,18 +9,18 @@ use fsgather_core::lock;
 
 use crate::os::remove;
 
-/// Files that a failed try may have left, where removing them may have failed as well. Whoever finds one waits for the rest of it,
-/// and gives up in the end, although the message has come under another name.
+/// Files of failed attempts that may exist, because their removal may have failed as well. A reader of such a file waits for
+/// the rest, and finally gives up, although the message has arrived under another name.
 #[derive(Debug, Default)]
 pub(crate) struct TornFiles(Mutex<Vec<PathBuf>>);
 
 impl TornFiles {
-    /// Notes a file that may be there.
+    /// Records a file that may exist.
     pub(crate) fn note(&self, path: &Path) {
         lock(&self.0).push(path.to_owned());
     }
 
-    /// Removes what can be removed by now.
+    /// Removes the files that can be removed by now.
     pub(crate) fn remove(&self) {
         let mut torn = std::mem::take(&mut *lock(&self.0));
         torn.retain(|path| remove::unlink_surely(path).is_err());
@@ -37,7 +37,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (torn, stuck) = (place.path().join("torn"), place.path().join("stuck"));
         std::fs::write(&torn, b"x").unwrap();
-        // Nothing that is removed as a file is.
+        // A directory, which cannot be removed like a file.
         std::fs::create_dir(&stuck).unwrap();
         let files = TornFiles::default();
         for path in [&torn, &stuck, &place.path().join("never made")] {
@@ -49,7 +49,7 @@ mod tests {
         std::fs::write(&stuck, b"x").unwrap();
         files.remove();
         assert!(!stuck.exists());
-        // It is done with all of them.
+        // All files are forgotten.
         std::fs::write(&torn, b"x").unwrap();
         files.remove();
         assert!(torn.exists());

@@ -1,9 +1,8 @@
-//! Every byte of a payload file: [`Header`], [`ChunkEntry`], [`Footer`]. Pure.
+//! The bytes of a payload file: [`Header`], [`ChunkEntry`], [`Footer`]. Pure.
 //!
-//! A file is the header, the chunks of the payload one after the other, and a trailer of chunk table and
-//! footer. Each chunk of a compressed payload is compressed alone, or stored as it is where that is not
-//! longer; without compression the payload's bytes lie in one piece. All numbers are little-endian and of
-//! fixed width; bytes marked *zero* must be zero.
+//! A file is the header, the chunks of the payload one after the other, and a trailer of chunk table and footer. Each chunk of
+//! a compressed payload is compressed alone, or stored as it is if that is not longer; without compression the payload's bytes
+//! are contiguous. All numbers are little-endian and of fixed width; bytes marked *zero* must be zero.
 //!
 //! Header, [`HEADER_LEN`] bytes at offset 0:
 //!
@@ -42,9 +41,9 @@
 //! | 24 | 16 | xxh3-128 of header, chunk table and bytes 0 to 23 of the footer |
 //! | 40 | 8 | end magic `47 53 46 89 0a 1a 0a 0d` |
 //!
-//! Every byte is covered: the header by its checksum and the digest, the payload by the chunk table, the
-//! table and the lengths by the digest, and the digest by the locator that came over the control plane. Where
-//! checksums are left out, all but the payload's own bytes is.
+//! Every byte is covered: the header by its checksum and the digest, the payload by the chunk table, the table and the lengths
+//! by the digest, and the digest by the locator that arrived over the control plane. If checksums are left out, everything is
+//! covered except the payload's own bytes.
 
 use std::fmt;
 
@@ -59,7 +58,7 @@ use crate::layout::PayloadName;
 
 /// The version of the format that this build writes, and the only one it reads.
 pub const VERSION: u16 = 1;
-/// The length of the header: where the payload begins.
+/// The length of the header, and the offset of the payload.
 pub const HEADER_LEN: usize = 128;
 /// The length of one entry of the chunk table.
 pub const ENTRY_LEN: usize = 16;
@@ -71,48 +70,48 @@ pub const CHUNK_LEN: usize = 1 << 20;
 const MAGIC: [u8; 8] = *b"\x89FSG\r\n\x1a\n";
 const END_MAGIC: [u8; 8] = *b"GSF\x89\n\x1a\n\r";
 
-/// How the payload's bytes are to be understood: a number that means something to the caller only.
+/// The meaning of the payload's bytes: a number that only the caller interprets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Encoding(pub u8);
 
-/// How the payload's chunks are compressed, each alone.
+/// Compression of the payload's chunks, each alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Compression(pub u8);
 
 impl Compression {
-    /// Stored as they are.
+    /// Chunks are stored as they are.
     pub const NONE: Self = Self(0);
-    /// As frames of Zstandard.
+    /// Chunks are frames of Zstandard.
     pub const ZSTD: Self = Self(2);
 }
 
-/// Who wrote a payload file, for which call.
+/// Identity and form of a payload: its writer, its call, its encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// How to understand the payload.
+    /// Encoding of the payload.
     pub encoding: Encoding,
-    /// How it is compressed.
+    /// Compression of the payload.
     pub compression: Compression,
-    /// Whether its chunks have checksums; those of a compressed payload always have.
+    /// True if its chunks have checksums; those of a compressed payload always have.
     pub has_checksums: bool,
     /// The communicator's identity, drawn by rank 0.
     pub communicator: Uuid,
-    /// How many ranks there are.
+    /// Number of ranks.
     pub world_size: WorldSize,
     /// Channel, epoch, rank and nonce.
     pub name: PayloadName,
 }
 
-/// What is wrong with bytes that should be part of a payload file.
+/// An error in bytes that should be part of a payload file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// Not a payload file at all, or its beginning is damaged.
+    /// The file is not a payload file at all, or its beginning is damaged.
     #[error("it does not begin like a payload file")]
     Magic,
-    /// Written by a build with another format.
+    /// The file was written by a build with another format.
     #[error("it is of format version {found}, this build reads {VERSION}")]
     Version {
         /// The version found.
@@ -121,27 +120,27 @@ pub enum Damage {
     /// The header does not match its checksum.
     #[error("its header has checksum {found:016x}, expected {expected:016x}")]
     HeaderChecksum {
-        /// As written in the header.
+        /// The checksum in the header.
         expected: u64,
-        /// As computed.
+        /// The computed checksum.
         found: u64,
     },
     /// A field holds a value that no writer writes.
     #[error("its {field} is {value}, which no writer writes")]
     Field {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
-        /// What it holds.
+        /// Value of the field.
         value: u64,
     },
     /// A field does not hold what was announced.
     #[error("its {field} is {found}, expected {expected}")]
     Differs {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
-        /// What was announced.
+        /// The announced value.
         expected: String,
-        /// What was found.
+        /// The value in the file.
         found: String,
     },
     /// The file does not end as it should.
@@ -150,9 +149,9 @@ pub enum Damage {
     /// Header, table and lengths do not match their digest.
     #[error("its digest is {found:032x}, expected {expected:032x}")]
     Digest {
-        /// As announced.
+        /// The expected digest.
         expected: u128,
-        /// As computed.
+        /// The computed digest.
         found: u128,
     },
     /// A chunk does not match its checksum.
@@ -160,50 +159,50 @@ pub enum Damage {
         "chunk {index} of {count} (at byte {offset}) has checksum {found:016x}, expected {expected:016x}"
     )]
     Chunk {
-        /// Which chunk, from 0.
+        /// Index of the chunk, from 0.
         index: u64,
-        /// Of how many.
+        /// Number of chunks.
         count: u64,
-        /// Where it begins in the payload.
+        /// Offset of the chunk in the payload.
         offset: u64,
-        /// As written in the table.
+        /// The checksum in the chunk table.
         expected: u64,
-        /// As computed.
+        /// The computed checksum.
         found: u64,
     },
-    /// A chunk takes a length in the file that no writer gives it.
+    /// The stored length of a chunk is one that no writer produces.
     #[error(
         "chunk {index} of {count} is stored in {found} bytes, which no writer does with {raw_len}"
     )]
     ChunkLength {
-        /// Which chunk, from 0.
+        /// Index of the chunk, from 0.
         index: u64,
-        /// Of how many.
+        /// Number of chunks.
         count: u64,
         /// Number of bytes that it holds.
         raw_len: u64,
-        /// How many it takes, as the table says.
+        /// Number of bytes that it takes in the file, as the table says.
         found: u64,
     },
-    /// A chunk is what was written, but is not the announced number of compressed bytes.
+    /// A chunk has the right checksum, but does not decompress to the announced number of bytes.
     #[error(
         "chunk {index} of {count} (at byte {offset}) does not decompress to {expected} bytes: {found}"
     )]
     Decompression {
-        /// Which chunk, from 0.
+        /// Index of the chunk, from 0.
         index: u64,
-        /// Of how many.
+        /// Number of chunks.
         count: u64,
-        /// Where it begins in the payload.
+        /// Offset of the chunk in the payload.
         offset: u64,
-        /// Number of bytes that it has to hold.
+        /// Number of bytes that it must hold.
         expected: u64,
-        /// What came of it.
+        /// Result of the decompression.
         found: String,
     },
 }
 
-/// Compares one field with what was announced.
+/// Compares a field with its announced value.
 pub(crate) fn same<T: PartialEq + fmt::Display>(
     field: &'static str,
     expected: &T,
@@ -221,7 +220,7 @@ pub(crate) fn same<T: PartialEq + fmt::Display>(
 }
 
 impl Header {
-    /// Lays the header out in bytes.
+    /// Encodes the header.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
@@ -242,11 +241,11 @@ impl Header {
         bytes
     }
 
-    /// Reads a header.
+    /// Decodes a header.
     ///
     /// # Errors
     ///
-    /// The first [`Damage`] found; the version is looked at before anything that depends on it.
+    /// The first [`Damage`] found; the version is checked before anything that depends on it.
     pub fn from_bytes(bytes: &[u8; HEADER_LEN]) -> Result<Self, Damage> {
         if bytes[..8] != MAGIC {
             return Err(Damage::Magic);
@@ -273,7 +272,7 @@ impl Header {
             return Err(field("chunk length", u32_at(bytes, 56)));
         }
         let compression = Compression(bytes[11]);
-        // Nothing is decompressed that has not been verified.
+        // Only verified data is decompressed.
         let has_checksums = match (bytes[60], compression) {
             (0, _) => true,
             (1, Compression::NONE) => false,
@@ -303,10 +302,10 @@ impl Header {
 pub struct ChunkEntry {
     /// Number of bytes that the chunk takes in the file.
     pub stored_len: u32,
-    /// Whether this chunk of a compressed payload is stored as it is, since compressing it saves nothing.
-    /// In a payload without compression no chunk says so.
+    /// True if this chunk of a compressed payload is stored as it is, because compression saves nothing. In a payload without
+    /// compression it is false for all chunks.
     pub is_raw: bool,
-    /// xxh3-64 of the bytes in the file, or 0 where checksums are left out.
+    /// xxh3-64 of the bytes in the file, or 0 if checksums are left out.
     pub checksum: u64,
 }
 
@@ -324,7 +323,7 @@ impl ChunkEntry {
         }
     }
 
-    /// Describes a chunk of a payload whose checksums are left out.
+    /// Describes a chunk of a payload without checksums.
     #[must_use]
     pub fn without_checksum(stored: &[u8]) -> Self {
         Self {
@@ -334,7 +333,7 @@ impl ChunkEntry {
         }
     }
 
-    /// Lays the entry out in bytes.
+    /// Encodes the entry.
     #[must_use]
     pub fn to_bytes(self) -> [u8; ENTRY_LEN] {
         let mut bytes = [0; ENTRY_LEN];
@@ -345,11 +344,11 @@ impl ChunkEntry {
         bytes
     }
 
-    /// Reads an entry.
+    /// Decodes an entry.
     ///
     /// # Errors
     ///
-    /// [`Damage::Field`] when flags are set that this version does not know.
+    /// [`Damage::Field`] if flags are set that this version does not know.
     pub fn from_bytes(bytes: &[u8; ENTRY_LEN]) -> Result<Self, Damage> {
         let flags = u32_at(bytes, 4);
         if flags & !Self::RAW != 0 {
@@ -371,7 +370,7 @@ impl ChunkEntry {
 pub struct Footer {
     /// Length of the payload.
     pub raw_len: u64,
-    /// Length in the file.
+    /// Length of the payload in the file.
     pub stored_len: u64,
     /// Number of chunks.
     pub chunk_count: u64,
@@ -395,7 +394,7 @@ impl Footer {
         }
     }
 
-    /// The digest as it should be over this header, table and these lengths.
+    /// Computes the digest over this header, this table and these lengths.
     #[must_use]
     pub fn digest_over(&self, header: &[u8; HEADER_LEN], table: &[u8]) -> u128 {
         let mut hasher = Hash128::new();
@@ -405,7 +404,7 @@ impl Footer {
         hasher.finish()
     }
 
-    /// Lays the footer out in bytes.
+    /// Encodes the footer.
     #[must_use]
     pub fn to_bytes(self) -> [u8; FOOTER_LEN] {
         let mut bytes = [0; FOOTER_LEN];
@@ -417,11 +416,11 @@ impl Footer {
         bytes
     }
 
-    /// Reads a footer.
+    /// Decodes a footer.
     ///
     /// # Errors
     ///
-    /// [`Damage::EndMagic`] when these are not the last bytes of a payload file.
+    /// [`Damage::EndMagic`] if these are not the last bytes of a payload file.
     pub fn from_bytes(bytes: &[u8; FOOTER_LEN]) -> Result<Self, Damage> {
         if bytes[40..] != END_MAGIC {
             return Err(Damage::EndMagic);
@@ -456,8 +455,7 @@ pub const fn chunk_len(raw_len: u64, index: u64) -> usize {
     }
 }
 
-/// How long a file is that holds `stored_len` bytes in `chunk_count` chunks; `None` when that exceeds
-/// what a file can be.
+/// Length of a file that holds `stored_len` bytes in `chunk_count` chunks; `None` if it exceeds the maximum length of a file.
 #[must_use]
 pub fn file_len(stored_len: u64, chunk_count: u64) -> Option<u64> {
     let table = chunk_count.checked_mul(ENTRY_LEN as u64)?;
@@ -467,7 +465,7 @@ pub fn file_len(stored_len: u64, chunk_count: u64) -> Option<u64> {
         .filter(|&len| i64::try_from(len).is_ok())
 }
 
-/// The bytes of a slice whose length is known at compile time.
+/// Copies a slice whose length is known at compile time.
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut array = [0; N];
     array.copy_from_slice(bytes);
