@@ -46,7 +46,7 @@ fn rows(done: &Finished) -> Vec<Value> {
     document["rows"].as_array().unwrap().clone()
 }
 
-/// Runs `bench --json` in a directory of its own, in which it leaves nothing.
+/// Runs `bench --json` in a directory of its own, and checks that nothing is left in it.
 fn measured(options: &[&str]) -> Vec<Value> {
     let place = place();
     let rows = rows(&finish(bench(place.path(), options).arg("--json")));
@@ -165,7 +165,7 @@ fn variables_count_where_arguments_say_nothing() {
         .env("FSGATHER_DIR", place.path())
         .env("FSGATHER_TRANSPORT", "memory")
         .env("FSGATHER_CONTROL", "tcp")
-        // Of a job that this shell is a rank of, perhaps.
+        // This shell may be a rank of some job.
         .env("FSGATHER_RANK", "7")
         .env("FSGATHER_WORLD_SIZE", "9")
         .env("FSGATHER_RENDEZVOUS", "tcp://127.0.0.1:9");
@@ -182,7 +182,7 @@ fn without_json_there_is_a_table() {
     let options = ["-n", "2", "--bytes", "64KiB", "--iterations", "2"];
     let done = finish(&mut bench(place.path(), &options));
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
-    // Below what is measured, and an empty line.
+    // After the line about the measurement, and an empty line.
     let lines = done.lines().split_off(2);
     assert_eq!(lines.len(), 5, "{lines:#?}");
     for word in ["OPERATION", "MEDIAN", "MEMORY"] {
@@ -265,7 +265,7 @@ fn a_rank_killed_in_the_middle_ends_it_with_the_code_of_the_signal() {
         assert!(done.lines().len() <= 2, "no table: {options:?}");
         let said = format!("rank 1 (pid {}) was killed by signal 9", ranks[1]);
         assert!(done.stderr.contains(&said), "{options:?}\n{}", done.stderr);
-        // The others know who it was as well, and may say so in one line.
+        // The other ranks know the cause as well, and may report it in one line.
         let mut lines = done.stderr.lines();
         assert!(
             lines.any(|line| line.starts_with("[0")

@@ -1,4 +1,4 @@
-//! The command as a function, for programs that bring it along and are started again in a way of their own.
+//! The command as a function, for programs that contain it and are started again in their own way.
 
 use std::ffi::OsString;
 
@@ -12,7 +12,7 @@ fn main(arguments: &[&str]) -> u8 {
     )
 }
 
-// In one test, since a process is meant to do this once, or once at a time at least.
+// A single test, since a process should call this once, or at least once at a time.
 #[test]
 fn codes_come_back_and_ranks_are_started_as_the_caller_says() {
     let place = tempfile::tempdir().unwrap();
@@ -33,6 +33,6 @@ fn codes_come_back_and_ranks_are_started_as_the_caller_says() {
         "barrier",
     ];
     assert_eq!(main(&bench), 0);
-    // A verb on a thread of its own.
+    // A verb that runs on a thread of its own.
     assert_eq!(main(&["doctor", directory]), 0);
 }

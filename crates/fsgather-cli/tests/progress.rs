@@ -23,7 +23,7 @@ fn work() -> tempfile::TempDir {
     work
 }
 
-/// Writes so many bytes into a pipe, as soon as somebody reads it, and ends it.
+/// Writes `bytes` bytes into a pipe once it has a reader, and closes it.
 fn fill(pipe: &Path, bytes: u32) {
     let mut shell = Command::new("sh");
     shell.args(["-c", "head -c \"$0\" /dev/zero >\"$1\""]);
@@ -31,7 +31,7 @@ fn fill(pipe: &Path, bytes: u32) {
     assert_eq!(done.code, Some(0), "{}", done.stderr);
 }
 
-/// `fsgather run` of three ranks that gather their payloads, with the command where it is found as the tool.
+/// `fsgather run` of three ranks that gather their payloads, with the tested command in `PATH`.
 fn gather_of_three(work: &Path, columns: u32) -> Command {
     let script =
         "fsgather gather part.$FSGATHER_RANK --concat=whole; echo rank $FSGATHER_RANK is through";
@@ -48,7 +48,7 @@ fn gather_of_three(work: &Path, columns: u32) -> Command {
 fn run_draws_a_progress_line_on_a_terminal() {
     let work = work();
     let mut run = start_drawing(&mut gather_of_three(work.path(), 200));
-    // The third rank has come to the gather, and its payload has not ended.
+    // The third rank has reached the gather, but its payload has not ended.
     let line = run.wait_for("2 of 3 ranks in");
     assert!(
         line.contains("gather #") && line.contains(": publishing "),
@@ -56,7 +56,7 @@ fn run_draws_a_progress_line_on_a_terminal() {
     );
     fill(&work.path().join("part.2"), 300_000);
     for rank in 0..3 {
-        // A line of its own, whatever was drawn before.
+        // A line of its own, regardless of earlier drawing.
         let line = run.wait_for(&format!("rank {rank} is through"));
         assert!(
             line.ends_with(&format!("[{rank}] rank {rank} is through")),
@@ -83,7 +83,7 @@ fn the_line_fits_into_a_narrow_terminal() {
     assert_eq!(run.finish().code, Some(0));
 }
 
-/// What the ranks of a run find in their environment.
+/// The environment of the ranks of a run.
 fn found(command: &mut Command) -> String {
     let done = finish(command);
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
@@ -93,7 +93,7 @@ fn found(command: &mut Command) -> String {
 
 #[test]
 fn ranks_are_asked_for_reports_by_a_terminal_alone() {
-    // As a rank of another run, whose board is not theirs.
+    // Like a rank of another run, whose progress file its ranks must not use.
     let mut inner = run_script(2, &[], "env");
     let said = found(inner.env("FSGATHER_PROGRESS_FILE", "/proc/1/fd/9"));
     assert!(
@@ -163,7 +163,7 @@ fn a_run_that_says_more_says_a_line_of_each_call_with_the_time() {
     }
     let last = [line(0), line(1)].map(|line| line.contains(", came last, moved for "));
     assert!(last[0] != last[1], "{}", done.stderr);
-    // What the user says more finely counts.
+    // A more precise setting of the user takes precedence.
     let mut finer = run_script(2, &["-vv"], script);
     let done = finish(finer.env("FSGATHER_LOG", "warn"));
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));

@@ -318,7 +318,7 @@ fn a_command_that_does_not_exist_is_said_once() {
         ),
     ] {
         let mut run = fsgather(&["run", "-n", "5", "--dir", "/tmp", "--", command]);
-        // In a place that one may not look into there might be one.
+        // A directory without read permission could contain one.
         let done = finish(run.env("PATH", "/usr/bin:/bin"));
         assert_eq!(done.code, Some(127));
         assert_eq!(done.stderr, format!("fsgather run: {said}\n"));

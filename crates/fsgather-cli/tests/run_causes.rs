@@ -15,7 +15,7 @@ use common::{finish, run_script, start};
 fn the_rank_that_failed_first_is_named_with_its_own_error() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().display();
-    // Those that hear of it end long before the one that it happens to.
+    // The other ranks end long before the rank that failed.
     let script = format!(
         "cd '{path}'; echo x >part.0; echo x >part.2
          \"$TOOL\" gather part.$RANK --concat=/dev/null --dir '{path}'; code=$?
@@ -66,7 +66,7 @@ fn errors_of_ranks_that_succeeded_are_not_the_cause() {
         "\"$TOOL\" barrier || touch gone; exit 0",
     );
     assert_eq!(reported, plain, "{}", done.stderr);
-    // Its own last error is reported as no more than that.
+    // Its own last error is reported, but not as the cause.
     let (reported, plain, done) = cause(
         "\"$TOOL\" gather missing --concat=/dev/null; echo segfault in user code >&2; exit 9",
         "\"$TOOL\" gather there --concat=/dev/null",
@@ -81,7 +81,7 @@ fn a_rank_that_ends_before_its_first_call_is_reported_to_the_others() {
     let path = directory.path().display();
     for ended in [0, 2] {
         let script = format!("[ $RANK = {ended} ] || exec \"$TOOL\" barrier --dir '{path}'");
-        // Without a report the others would wait for all that time.
+        // Without a report, the others would wait that long.
         let options = ["--timeout", "10m", "--grace", "10m"];
         let done = finish(&mut run_script(3, &options, &script));
         assert_eq!(done.code, Some(11), "{}", done.stderr);
@@ -134,7 +134,7 @@ fn doctor_reports_at_once_when_another_rank_has_ended() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().display();
     let script = format!("[ $RANK = 1 ] || exit 12; exec \"$TOOL\" doctor '{path}'");
-    // It would wait for rank 0 for all that time.
+    // It would wait for rank 0 that long.
     let options = ["--timeout", "10m", "--grace", "10m"];
     let done = finish(&mut run_script(2, &options, &script));
     assert_eq!(done.code, Some(12), "{}", done.stderr);

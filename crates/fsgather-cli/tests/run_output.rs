@@ -1,4 +1,4 @@
-//! Tests how `fsgather run` forwards output, with real processes.
+//! Tests the forwarding of output by `fsgather run`, with real processes.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -114,7 +114,7 @@ fn a_prompt_is_seen_before_its_answer() {
 
 #[test]
 fn a_stalled_reader_of_standard_output_hides_no_line() {
-    // More than fits into the pipe, but no more than the rank can write.
+    // More than fits into the pipe, but not more than the rank can write.
     let script = "head -c 100000 /dev/zero; exit 3";
     let options = ["--no-prefix", "--kill-after", "1s"];
     let mut command = run_script(1, &options, script);

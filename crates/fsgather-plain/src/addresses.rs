@@ -1,20 +1,20 @@
 //! A table from addresses to numbers: [`AddressTable`].
 
-/// Numbers that belong to addresses, or to any other values that are not 0.
+/// Numbers of addresses, or of any other values except 0.
 ///
-/// The standard map with its standard hash takes about as long to look a string up as to encode it.
+/// The standard map with its standard hash takes about as long to look up a string as to encode it.
 #[derive(Default)]
 pub(crate) struct AddressTable {
-    /// None at first, then a power of two, at most half of which are taken; 0 as the address marks a free one.
+    /// Empty at first, then a power of two, at most half of which are taken; the address 0 marks a free slot.
     slots: Vec<(usize, u32)>,
     taken: usize,
 }
 
-/// Number of slots when there are some.
+/// Initial number of slots of a table that is not empty.
 const FIRST_SLOTS: usize = 128;
 
 impl AddressTable {
-    /// The number of `address`.
+    /// Returns the number of `address`.
     #[inline]
     pub(crate) fn get(&self, address: usize) -> Option<u32> {
         if self.slots.is_empty() {
@@ -36,7 +36,7 @@ impl AddressTable {
         self.slots[slot] = (address, number);
     }
 
-    /// Where `address` is, or would be; there must be slots.
+    /// Returns the slot of `address`, which may be free; there must be slots.
     #[inline]
     fn slot_of(&self, address: usize) -> usize {
         let mask = self.slots.len() - 1;

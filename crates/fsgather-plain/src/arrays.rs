@@ -23,14 +23,14 @@ use crate::buffer::{BorrowedBuffer, View, Wanted};
 const C_ORDER: u8 = 0;
 const FORTRAN_ORDER: u8 = 1;
 
-/// Arrays up to this many bytes own their memory, as those that numpy unpickles; `resize` asks for that.
+/// Arrays up to this many bytes own their memory, like those that numpy unpickles; `resize` requires that.
 const LARGEST_OWNED: usize = 1000;
 
-/// The most dimensions that any release of numpy has.
+/// The maximum number of dimensions in any release of numpy.
 const MOST_DIMENSIONS: usize = 64;
 
 impl<'py> Encoder<'py> {
-    /// Writes an array or scalar; false if it is none.
+    /// Writes an array or scalar; returns false if the object is neither.
     pub(crate) fn array(&mut self, held: &Bound<'py, PyAny>, types: &ArrayTypes) -> Refused<bool> {
         let py = held.py();
         let kind = held.get_type();
@@ -57,7 +57,7 @@ impl<'py> Encoder<'py> {
     ) -> Refused<()> {
         self.out.byte(tag::SCALAR);
         let item = self.item_type(dtype, types)?;
-        // numpy takes the zeros at the end of a text for padding.
+        // numpy takes zeros at the end of a text for padding.
         if matches!(item.kind, 'S' | 'U') {
             return Err(Refusal::of_type(held));
         }
@@ -77,7 +77,7 @@ impl<'py> Encoder<'py> {
         let dtype = held.getattr(intern!(py, "dtype"))?;
         let item = self.item_type(&dtype, types)?;
         if self.like.is_pickle() && !item.is_native {
-            // Pickle turns them over, or not, by its protocol.
+            // Pickle may or may not swap their bytes, depending on its protocol.
             return Err(Refusal::because(format!("numpy.ndarray of {dtype}")));
         }
         // Times have no letter in the buffer protocol.
@@ -87,7 +87,7 @@ impl<'py> Encoder<'py> {
         };
         let (shown, view) = match View::of(&shown, Wanted::Raw) {
             Ok(view) => (shown, view),
-            // With gaps between the items: the copy has none, and is in C order, as pickle's.
+            // There are gaps between the items: the copy has none, and is in C order, like that of pickle.
             Err(error)
                 if error.is_instance_of::<PyValueError>(py)
                     || error.is_instance_of::<PyBufferError>(py) =>
@@ -117,7 +117,7 @@ impl<'py> Encoder<'py> {
     }
 }
 
-/// Whether items lie row by row; those of an array that is both, or empty, do.
+/// Returns true if items are stored row by row, which holds for arrays in both orders, and for empty ones.
 fn is_in_c_order(shape: &[Py_ssize_t], strides: &[Py_ssize_t], item: Py_ssize_t) -> bool {
     let mut expected = item;
     for (length, stride) in shape.iter().zip(strides).rev() {
@@ -130,7 +130,7 @@ fn is_in_c_order(shape: &[Py_ssize_t], strides: &[Py_ssize_t], item: Py_ssize_t)
 }
 
 impl<'py> Decoder<'_, 'py> {
-    /// Reads what follows one of the tags of this module.
+    /// Reads an array or scalar after its tag.
     pub(crate) fn array(&mut self, tag: u8) -> Result<Bound<'py, PyAny>, Bad> {
         let py = self.py;
         let numpy = py.import(intern!(py, "numpy"))?;
@@ -153,8 +153,7 @@ impl<'py> Decoder<'_, 'py> {
         };
         let (shape, size) = self.shape(size)?;
         if tag == tag::ARRAY && size <= LARGEST_OWNED && is_native {
-            // As numpy does it: down to the strides of empty arrays, which are its own affair. It turns other orders of
-            // bytes over.
+            // The same way as numpy, so that even the strides of empty arrays are equal. It would swap bytes in other orders.
             let array = ndarray.call1(((0,), intern!(py, "b")))?;
             let content = PyBytes::new(py, self.reader.bytes(size)?);
             let state = (1, PyTuple::new(py, shape)?, dtype, is_fortran, content);
@@ -170,7 +169,7 @@ impl<'py> Decoder<'_, 'py> {
         Ok(ndarray.call1((shape, dtype, buffer, 0, py.None(), order))?)
     }
 
-    /// A buffer beside the stream that has this many bytes.
+    /// Returns a buffer beside the stream of this length.
     pub(crate) fn buffer_of(&mut self, size: usize) -> Result<&Py<PyAny>, Bad> {
         let buffer = self.buffer()?;
         let (_, length) = View::of(buffer.bind(self.py), Wanted::Bytes)?.address();
@@ -182,7 +181,7 @@ impl<'py> Decoder<'_, 'py> {
         }
     }
 
-    /// The lengths of the dimensions, and how many bytes the items take.
+    /// Reads the lengths of the dimensions, and returns them with the size of the items in bytes.
     fn shape(&mut self, mut size: usize) -> Result<(Vec<usize>, usize), Bad> {
         let count = self.reader.count(1)?;
         if count > MOST_DIMENSIONS {

@@ -1,4 +1,4 @@
-//! The types of `datetime`, in the form in which pickle keeps them.
+//! The types of `datetime`, in their form in pickles.
 
 use pyo3::{
     Bound, PyAny, intern,
@@ -15,7 +15,7 @@ use super::{
 };
 
 impl<'py> Encoder<'py> {
-    /// Writes a date or the like; false if it is none.
+    /// Writes an object of `datetime`; returns false if it is not one.
     pub(crate) fn date(
         &mut self,
         held: &Bound<'py, PyAny>,
@@ -42,7 +42,7 @@ impl<'py> Encoder<'py> {
         Ok(true)
     }
 
-    /// A state of bytes, and a time zone.
+    /// Writes a state of bytes, and a time zone.
     fn state(
         &mut self,
         held: &Bound<'py, PyAny>,
@@ -79,7 +79,7 @@ impl<'py> Encoder<'py> {
         Ok(())
     }
 
-    /// An offset, and a name if it has one.
+    /// Writes an offset, and a name if there is one.
     fn timezone(&mut self, zone: &Bound<'py, PyAny>, depth: usize) -> Refused<()> {
         let arguments = zone.call_method0("__getinitargs__")?;
         let arguments = arguments.cast_into::<PyTuple>().map_err(PyErr::from)?;
@@ -93,15 +93,15 @@ impl<'py> Encoder<'py> {
     }
 }
 
-/// The arguments with which pickle would make it again.
+/// Returns the arguments with which pickle would recreate the object.
 fn reduced<'py>(held: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
-    // From protocol 4 on the state tells which of two equal times is meant when clocks are set back.
+    // From protocol 4 on, the state distinguishes two equal times when clocks are set back.
     let reduced = held.call_method1(intern!(held.py(), "__reduce_ex__"), (4,))?;
     Ok(reduced.get_item(1)?.cast_into::<PyTuple>()?)
 }
 
 impl<'py> Decoder<'_, 'py> {
-    /// Reads what follows one of the tags of this module.
+    /// Reads an object of `datetime` after its tag.
     pub(crate) fn date(&mut self, tag: u8, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
         let py = self.py;
         let module = py.import(intern!(py, "datetime"))?;
@@ -181,7 +181,7 @@ impl<'py> Decoder<'_, 'py> {
         }
     }
 
-    /// A time zone, or none.
+    /// Reads a time zone, or none.
     fn zone(&mut self, depth: usize) -> Result<Option<Bound<'py, PyAny>>, Bad> {
         let zone = self.value(depth + 1)?;
         if zone.is_none() {

@@ -1,7 +1,7 @@
 //! Dictionaries, while encoding.
 //!
-//! Those with string keys have a shape, which is written once. Their keys and values are noted in one pass, by
-//! address, and the values used from the notes as long as [`Encoder::disturbed`] says that they are still there.
+//! Dictionaries with string keys have a shape, which is written once. Their keys and values are recorded in one pass, by address. The
+//! recorded values are used as long as [`Encoder::disturbed`] shows that they still exist.
 #![expect(
     unsafe_code,
     reason = "elements are borrowed from their dictionaries; `super::encode` has the argument"
@@ -37,7 +37,7 @@ impl<'py> Encoder<'py> {
         Ok(())
     }
 
-    /// Notes all keys and values; tells whether there are any, and all keys strings.
+    /// Records all keys and values. Returns true if there are any, and all keys are strings.
     #[inline]
     fn record(&mut self, dict: Dict<'_, 'py>) -> bool {
         let mut position = 0;
@@ -54,8 +54,8 @@ impl<'py> Encoder<'py> {
         found
     }
 
-    /// Writes which shape the dictionary has, whose keys are noted from `below` on, and gives its number; none
-    /// when there are too many shapes already.
+    /// Writes the shape of the dictionary whose keys are recorded from `below` on, and returns its number; none if there are too many
+    /// shapes already.
     #[inline]
     fn shape(&mut self, dict: Dict<'_, 'py>, below: usize) -> Refused<Option<usize>> {
         let known = self.shapes.find(&self.keys[below..]);
@@ -91,13 +91,13 @@ impl<'py> Encoder<'py> {
             }
         }
         if self.disturbances != noted_by {
-            // A key with surrogates: the values have to be looked at again.
+            // A key with surrogates has run Python code: the values must be read again.
             self.values.truncate(below);
         }
         Ok(Some(self.shapes.add(&self.keys[below..], keys)?))
     }
 
-    /// Writes the values of a dictionary whose shape is written, and which is noted from `below` on.
+    /// Writes the values of a dictionary whose shape is written, and which is recorded from `below` on.
     #[inline]
     fn noted(
         &mut self,
@@ -120,7 +120,7 @@ impl<'py> Encoder<'py> {
         Ok(())
     }
 
-    /// The same from the value `done` on, when the notes on values cannot be trusted any more.
+    /// The same from the value `done` on, if the recorded values cannot be trusted any more.
     fn disturbed_values(
         &mut self,
         dict: Dict<'_, 'py>,
@@ -142,7 +142,7 @@ impl<'py> Encoder<'py> {
             }
             index += 1;
         }
-        // Dictionaries below have taken their keys off again.
+        // Nested dictionaries have removed their keys again.
         if below + index == self.keys.len() {
             Ok(())
         } else {
@@ -184,7 +184,7 @@ impl<'py> Encoder<'py> {
     }
 }
 
-/// A key as a step on the way to a value.
+/// A key as a step of the path to a value.
 struct KeyStep<'a, 'py>(Option<&'a Bound<'py, PyAny>>);
 
 impl fmt::Display for KeyStep<'_, '_> {

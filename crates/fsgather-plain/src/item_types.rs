@@ -13,33 +13,33 @@ use super::{
     stream::Bad,
 };
 
-/// The kinds of items that are nothing but their bytes: `dtype.kind`.
+/// Kinds of items that consist of their bytes alone: `dtype.kind`.
 const PLAIN_KINDS: &str = "biufcSUmM";
 
-/// What has to be known of a type while encoding.
+/// The properties of a type that encoding needs.
 #[derive(Clone, Copy)]
 pub(crate) struct WrittenType {
     number: usize,
     /// `dtype.kind`.
     pub(crate) kind: char,
-    /// Bytes of an item.
+    /// Size of an item in bytes.
     pub(crate) size: usize,
-    /// Whether its bytes are in the order of this machine.
+    /// True if its bytes are in the order of this machine.
     pub(crate) is_native: bool,
 }
 
-/// The types that the stream has got so far.
+/// The types that were written so far.
 #[derive(Default)]
 pub(crate) struct WrittenTypes<'py> {
     types: Vec<WrittenType>,
     by_name: HashMap<String, usize>,
-    /// Most types are one object each; those of strings are made anew for each array.
+    /// Most types are a single object; those of strings are created for each array.
     by_address: AddressTable,
     held: Vec<Bound<'py, PyAny>>,
 }
 
 impl<'py> Encoder<'py> {
-    /// Writes the number of a type, and at first what it is.
+    /// Writes the number of a type, and its description the first time.
     pub(crate) fn item_type(
         &mut self,
         dtype: &Bound<'py, PyAny>,
@@ -70,13 +70,13 @@ impl<'py> Encoder<'py> {
     }
 }
 
-/// The name that makes the type again, and what else has to be known of it.
+/// The name that recreates the type, and its properties.
 fn described(dtype: &Bound<'_, PyAny>, types: &ArrayTypes) -> Refused<(String, WrittenType)> {
     let py = dtype.py();
     let kind: char = dtype.getattr(intern!(py, "kind"))?.extract()?;
     let size: usize = dtype.getattr(intern!(py, "itemsize"))?.extract()?;
     let name = dtype.getattr(intern!(py, "str"))?;
-    // What its name does not say would be lost.
+    // Properties that its name does not include would be lost.
     let is_plain = PLAIN_KINDS.contains(kind)
         && size > 0
         && dtype.getattr(intern!(py, "metadata"))?.is_none()
@@ -93,21 +93,21 @@ fn described(dtype: &Bound<'_, PyAny>, types: &ArrayTypes) -> Refused<(String, W
     Ok((name.extract()?, item))
 }
 
-/// A type as the decoder needs it.
+/// The properties of a type that decoding needs.
 #[derive(Clone)]
 pub(crate) struct ReadType<'py> {
     pub(crate) dtype: Bound<'py, PyAny>,
-    /// Bytes of an item.
+    /// Size of an item in bytes.
     pub(crate) size: usize,
-    /// Whether its bytes are in the order of this machine.
+    /// True if its bytes are in the order of this machine.
     pub(crate) is_native: bool,
 }
 
-/// The types that the stream has told so far.
+/// The types that were read so far.
 pub(crate) type ReadTypes<'py> = Vec<ReadType<'py>>;
 
 impl<'py> Decoder<'_, 'py> {
-    /// Reads the number of a type, and at first what it is.
+    /// Reads the number of a type, and its description the first time.
     pub(crate) fn item_type(&mut self, numpy: &Bound<'py, PyModule>) -> Result<ReadType<'py>, Bad> {
         let number = self.reader.index()?;
         if let Some(known) = self.item_types.get(number) {
@@ -142,8 +142,8 @@ impl<'py> Decoder<'_, 'py> {
     }
 }
 
-/// The name of a type and its kind, if it is one that the encoder writes: numpy makes much more of a string than
-/// this, types that hold objects among it.
+/// The name of a type and its kind, if the encoder could have written it: numpy accepts many more strings, including those of types that
+/// hold objects.
 fn plain_name(name: &[u8]) -> Option<(&str, char)> {
     let text = str::from_utf8(name).ok()?;
     let mut letters = text.chars();
@@ -160,7 +160,7 @@ fn is_size(text: &str) -> bool {
     (1..10).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The unit of a time, such as `ns]` or `25s]`.
+/// Returns true for the unit of a time, such as `ns]` or `25s]`.
 fn is_unit(text: &str) -> bool {
     let inner = text.strip_suffix(']').unwrap_or_default();
     (1..16).contains(&inner.len()) && inner.bytes().all(|byte| byte.is_ascii_alphanumeric())

@@ -1,12 +1,11 @@
 //! Plain data as bytes and back, without pickle: [`encode`], [`decode`].
 //!
-//! Plain are the built-in types that hold data, those of `datetime`, numpy's arrays and scalars, and torch's
-//! tensors: exactly these types, because a subclass may carry more than its data. Whatever else an object holds
-//! makes it [`Refusal::NotPlain`], and the caller's choice is pickle. What comes back equals what pickle gives
-//! back: types, order, references that are shared, cycles.
+//! Plain data are the built-in types that hold data, those of `datetime`, numpy's arrays and scalars, and torch's tensors: exactly these
+//! types, because a subclass may carry more than its data. Any other content makes an object [`Refusal::NotPlain`]; the caller may then use
+//! pickle. A decoded object equals the one that pickle would return: types, order, shared references, cycles.
 //!
-//! Decoding believes nothing: whatever the bytes are, the result is an object or a `ValueError`, and no code
-//! runs that the bytes choose. `docs/design/plain-data.md` describes the format.
+//! Decoding trusts nothing: for any bytes, the result is an object or a `ValueError`, and the bytes cannot choose code to run.
+//! `docs/design/plain-data.md` describes the format.
 
 mod addresses;
 mod arrays;
@@ -43,9 +42,9 @@ pub use encode::{Encoded, encode};
 pub use like::Like;
 pub use refusal::Refusal;
 
-/// `_plain_encode(value, copy=True, like=None)`: the stream, and a memoryview of each buffer beside it.
+/// `_plain_encode(value, copy=True, like=None)`: returns the stream, and a memoryview of each buffer beside it.
 ///
-/// The stream is a `bytes`; without `copy` it is a memory object, as it takes no time to make one.
+/// The stream is a `bytes`; without `copy` it is a memory object, which is created without copying.
 #[pyfunction(name = "_plain_encode")]
 #[pyo3(signature = (value, copy = true, like = None))]
 fn plain_encode<'py>(
@@ -73,7 +72,7 @@ fn plain_encode<'py>(
     Ok((stream, views))
 }
 
-/// `_plain_decode(stream, buffers)`: the value.
+/// `_plain_decode(stream, buffers)`: returns the value.
 #[pyfunction(name = "_plain_decode")]
 #[expect(
     clippy::needless_pass_by_value,
@@ -84,11 +83,11 @@ fn plain_decode(stream: &Bound<'_, PyAny>, buffers: Vec<Py<PyAny>>) -> PyResult<
     decode(stream.py(), content.as_ref(), &buffers)
 }
 
-/// Adds what this module offers to Python.
+/// Adds the functions of this crate to a Python module.
 ///
 /// # Errors
 ///
-/// When the interpreter has no memory for it.
+/// Returns an error if the interpreter runs out of memory.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plain_encode, module)?)?;
     module.add_function(wrap_pyfunction!(plain_decode, module)?)

@@ -2,17 +2,16 @@
 
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-/// Whose promises an object keeps on its way to other ranks.
+/// The guarantees that an object keeps on its way to other ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Like {
-    /// Ours: tensors that share memory go on sharing it, and come back on the host; arrays keep the order of their
-    /// bytes.
+    /// Ours: tensors that share memory still share it afterwards, and are on the host; arrays keep their byte order.
     #[default]
     Ours,
-    /// Those of a pickle by the default protocol, which torch's object functions make: each tensor has memory of its
-    /// own and comes back on its device; arrays come back in the order of bytes that pickle gives them.
+    /// Those of a pickle by the default protocol, which torch's object functions use: each tensor has memory of its own on its device;
+    /// arrays have the byte order that pickle gives them.
     Pickle,
-    /// The same for a list of which each entry is pickled by itself, so that no two share anything.
+    /// The same for a list whose entries are pickled one by one, so that no two share anything.
     Pickles,
 }
 
@@ -21,7 +20,7 @@ impl Like {
     ///
     /// # Errors
     ///
-    /// `ValueError` for an unknown name.
+    /// Returns `ValueError` for an unknown name.
     pub fn of(word: Option<&str>) -> PyResult<Self> {
         match word {
             None => Ok(Self::Ours),
@@ -43,7 +42,7 @@ impl Like {
         }
     }
 
-    /// Whether the result is that of a pickle, in every respect that can be seen.
+    /// Returns true if the result equals that of a pickle, in every visible respect.
     pub(crate) const fn is_pickle(self) -> bool {
         matches!(self, Self::Pickle | Self::Pickles)
     }

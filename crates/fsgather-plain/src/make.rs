@@ -1,6 +1,6 @@
 //! New objects of built-in types, for decoding.
 //!
-//! As in `super::object`, these call the C API without checking again what is known.
+//! Like `super::object`, these functions call the C API without repeating checks.
 #![expect(
     unsafe_code,
     reason = "the C API is called directly; each call says why it may"
@@ -10,11 +10,11 @@ use std::ptr;
 
 use pyo3::{Bound, PyAny, PyResult, Python, ffi, prelude::*, types::PyDict};
 
-/// A string of UTF-8.
+/// Returns a string from UTF-8.
 ///
 /// # Errors
 ///
-/// `UnicodeDecodeError`, `MemoryError`.
+/// Returns `UnicodeDecodeError`, `MemoryError`.
 #[inline]
 pub(crate) fn text<'py>(py: Python<'py>, utf8: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: the bytes are there, and the call checks them.
@@ -25,11 +25,11 @@ pub(crate) fn text<'py>(py: Python<'py>, utf8: &[u8]) -> PyResult<Bound<'py, PyA
     }
 }
 
-/// A string of what is UTF-8 but for surrogates.
+/// Returns a string from UTF-8 that may contain surrogates.
 ///
 /// # Errors
 ///
-/// As [`text`].
+/// Returns the errors of [`text`].
 pub(crate) fn text_with_surrogates<'py>(
     py: Python<'py>,
     bytes: &[u8],
@@ -45,8 +45,8 @@ pub(crate) fn text_with_surrogates<'py>(
 
 /// A list or tuple that is being filled, from its first element to its last.
 ///
-/// The collector does not know it before it is full: through it Python code finds every container, and must not find
-/// an empty place.
+/// The collector does not know it before it is full: through the collector, Python code finds every container, and it must not find an
+/// empty slot.
 pub(crate) struct NewSequence<'py> {
     object: Bound<'py, PyAny>,
     filled: usize,
@@ -55,11 +55,11 @@ pub(crate) struct NewSequence<'py> {
 }
 
 impl<'py> NewSequence<'py> {
-    /// A list with room for `length` elements.
+    /// Returns a list with room for `length` elements.
     ///
     /// # Errors
     ///
-    /// `MemoryError`.
+    /// Returns `MemoryError`.
     #[inline]
     pub(crate) fn list(py: Python<'py>, length: usize) -> PyResult<Self> {
         // SAFETY: the length is not negative, being that of something that lies in memory.
@@ -70,11 +70,11 @@ impl<'py> NewSequence<'py> {
         Ok(Self::hidden(object, length, true))
     }
 
-    /// A tuple with room for `length` elements.
+    /// Returns a tuple with room for `length` elements.
     ///
     /// # Errors
     ///
-    /// `MemoryError`.
+    /// Returns `MemoryError`.
     pub(crate) fn tuple(py: Python<'py>, length: usize) -> PyResult<Self> {
         // SAFETY: as above.
         let object = unsafe {
@@ -84,7 +84,7 @@ impl<'py> NewSequence<'py> {
         Ok(Self::hidden(object, length, false))
     }
 
-    /// Hides a new list or tuple from the collector, if it has places.
+    /// Hides a new list or tuple from the collector, if it has slots.
     #[inline]
     fn hidden(object: Bound<'py, PyAny>, length: usize, is_list: bool) -> Self {
         if length > 0 {
@@ -100,7 +100,7 @@ impl<'py> NewSequence<'py> {
         }
     }
 
-    /// Fills the next place; there must be one.
+    /// Fills the next slot; there must be one.
     #[inline]
     pub(crate) fn push(&mut self, element: Bound<'py, PyAny>) {
         debug_assert!(self.filled < self.length, "the row is full");
@@ -117,11 +117,11 @@ impl<'py> NewSequence<'py> {
         self.filled += 1;
     }
 
-    /// The list or tuple, when all places are filled.
+    /// Returns the list or tuple.
     ///
     /// # Errors
     ///
-    /// `SystemError` when they are not: an empty place must not be seen by Python code.
+    /// Returns `SystemError` if a slot is empty: Python code must not see an empty slot.
     #[inline]
     pub(crate) fn finish(self) -> PyResult<Bound<'py, PyAny>> {
         if self.filled == self.length {
@@ -142,7 +142,7 @@ impl<'py> NewSequence<'py> {
 ///
 /// # Errors
 ///
-/// `TypeError` if the key cannot be hashed, `MemoryError`.
+/// Returns `TypeError` if the key cannot be hashed, `MemoryError`.
 #[inline]
 pub(crate) fn set<'py>(
     dict: &Bound<'py, PyDict>,

@@ -1,9 +1,9 @@
-//! Modes of torch, which must not see how tensors are taken apart and made: [`ModesOff`].
+//! Turns off modes of torch, which must not affect the encoding and decoding of tensors: [`ModesOff`].
 
 use pyo3::{Bound, PyAny, Python, intern, prelude::*};
 
-/// Keeps this thread's modes of torch from whatever is asked of torch while it lives: a default device other than the
-/// host's is one, and the program may have its own.
+/// Turns off this thread's modes of torch while it lives: a default device other than the host is one, and the program may have modes of
+/// its own.
 pub(crate) struct ModesOff<'py>(Option<Bound<'py, PyAny>>);
 
 impl<'py> ModesOff<'py> {
@@ -17,7 +17,7 @@ impl<'py> ModesOff<'py> {
 impl Drop for ModesOff<'_> {
     fn drop(&mut self) {
         if let Some(stack) = self.0.take() {
-            // It only hands back what was set before.
+            // It only restores the previous modes.
             let _ = stack.call_method0(intern!(stack.py(), "close"));
         }
     }

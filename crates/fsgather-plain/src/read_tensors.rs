@@ -16,22 +16,22 @@ use super::{
 
 use crate::buffer::{View, Wanted};
 
-/// The least bytes that the table has for a tensor.
+/// Minimum number of bytes of a tensor in the table.
 const LEAST_OF_TENSOR: usize = 5;
 
-/// The most dimensions of a tensor.
+/// Maximum number of dimensions of a tensor.
 const MOST_DIMENSIONS: usize = 64;
 
-/// The most letters of the name of a type of items.
+/// Maximum length of the name of an item type.
 const LONGEST_NAME: usize = 32;
 
-/// A storage, and how many bytes it has.
+/// A storage, and its size in bytes.
 struct Storage<'py> {
     storage: Bound<'py, PyAny>,
     size: usize,
 }
 
-/// Where the tables begin in a stream that ends with them.
+/// The start of the tables in a stream that ends with them.
 pub(crate) fn start_of_tables(stream: &[u8]) -> Option<usize> {
     let (rest, last) = stream.split_last_chunk()?;
     let start = usize::try_from(u64::from_le_bytes(*last)).ok()?;
@@ -39,7 +39,7 @@ pub(crate) fn start_of_tables(stream: &[u8]) -> Option<usize> {
 }
 
 impl<'py> Decoder<'_, 'py> {
-    /// Reads the tables, with which the stream ends.
+    /// Reads the tables at the end of the stream.
     pub(crate) fn tensor_tables(&mut self) -> Result<(), Bad> {
         let module = torch(self.py)?;
         let _modes = ModesOff::begin(self.py)?;
@@ -54,7 +54,7 @@ impl<'py> Decoder<'_, 'py> {
             self.tensors.push(tensor);
         }
         match self.reader.left() {
-            // Where the tables begin.
+            // The position of the tables.
             8 => Ok(()),
             left => Err(self
                 .reader
@@ -86,7 +86,7 @@ impl<'py> Decoder<'_, 'py> {
             module.call_method(intern!(py, "frombuffer"), (memory,), Some(&options))?
         };
         if kind == INLINE && size > 0 {
-            // In memory of torch's, which can be resized.
+            // In memory of torch, which can be resized.
             bytes = bytes.call_method0(intern!(py, "clone"))?;
         }
         let storage = bytes.call_method0(intern!(py, "untyped_storage"))?;
@@ -152,17 +152,17 @@ impl<'py> Decoder<'_, 'py> {
         };
         let kind = module.getattr(intern!(self.py, "dtype"))?;
         match module.getattr_opt(name)? {
-            // Quantised items are more than their bytes.
+            // Quantized items are more than their bytes.
             Some(dtype) if dtype.is_instance(&kind)? && !name.starts_with('q') => Ok(dtype),
             _ => Err(self.reader.bad(&format!("this torch has no type {name:?}"))),
         }
     }
 }
 
-/// The item after the last one that is seen; none if no number is large enough.
+/// The position after the last item that is viewed; none if it overflows.
 fn end_of(offset: usize, shape: &[usize], strides: &[usize]) -> Option<usize> {
     if shape.contains(&0) {
-        // torch multiplies the lengths all the same.
+        // torch multiplies the lengths anyway.
         shape
             .iter()
             .filter(|length| **length > 0)

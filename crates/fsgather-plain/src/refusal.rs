@@ -9,22 +9,22 @@ use super::stream::DEEPEST;
 /// The reason why an object is not encoded.
 #[derive(Debug)]
 pub enum Refusal {
-    /// Something in it is not plain data; pickle may know what to do.
+    /// A part of it is not plain data; pickle may be able to encode it.
     NotPlain {
-        /// What it is.
+        /// The type of that part.
         type_name: String,
-        /// Where in the object, such as `[3]['boxes'][0]`; empty for the object itself, "too deep" for what lies
-        /// in too many containers.
+        /// Its place in the object, such as `[3]['boxes'][0]`; empty for the object itself, "too deep" for a part inside too many
+        /// containers.
         place: String,
     },
     /// Python raised an error.
     Raised(PyErr),
 }
 
-/// The place of what lies deeper than is worth telling.
+/// The place of a part that is nested too deeply to be described.
 const TOO_DEEP: &str = "too deep";
 
-/// Boxed, so that results stay small where every nanosecond counts.
+/// Boxed, so that results stay small where every nanosecond matters.
 pub(crate) type Refused<T> = Result<T, Box<Refusal>>;
 
 #[expect(
@@ -41,7 +41,7 @@ impl Refusal {
         Self::because(name)
     }
 
-    /// The object is of a plain type, but there is more to it.
+    /// The object is of a plain type, but has more than its data.
     #[cold]
     pub(crate) fn because(type_name: impl Into<String>) -> Box<Self> {
         Box::new(Self::NotPlain {
@@ -50,7 +50,7 @@ impl Refusal {
         })
     }
 
-    /// The object lies in too many containers.
+    /// The object is inside too many containers.
     #[cold]
     pub(crate) fn too_deep(object: &Bound<'_, PyAny>) -> Box<Self> {
         let mut refusal = Self::of_type(object);
@@ -60,7 +60,7 @@ impl Refusal {
         refusal
     }
 
-    /// A container of this type changed while it was looked at.
+    /// A container of this type changed while it was read.
     #[cold]
     pub(crate) fn changed(name: &str) -> Box<Self> {
         let message = format!("{name} changed size during iteration");

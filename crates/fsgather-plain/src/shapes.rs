@@ -4,10 +4,10 @@ use pyo3::{Bound, PyAny, prelude::*};
 
 use super::{addresses::AddressTable, object::Object, stream::MOST_SHAPES};
 
-/// The keys of dictionaries that were met, so that later ones can refer to them.
+/// The keys of earlier dictionaries, so that later ones can refer to them.
 ///
-/// A shape is found by the addresses of the keys, which are mostly the same objects, or else by what the
-/// keys say: each line of a file of JSON has keys of its own.
+/// A shape is found by the addresses of the keys, which are mostly the same objects, or else by their text: each line of a JSON file has
+/// key objects of its own.
 pub(crate) struct Shapes<'py> {
     known: Vec<Shape<'py>>,
     by_address: AddressTable,
@@ -17,7 +17,7 @@ pub(crate) struct Shapes<'py> {
 
 struct Shape<'py> {
     addresses: Vec<usize>,
-    /// Holds them, so that the addresses stay theirs.
+    /// Holds the keys, so that their addresses are not reused.
     keys: Vec<Bound<'py, PyAny>>,
 }
 
@@ -31,12 +31,12 @@ impl<'py> Shapes<'py> {
         }
     }
 
-    /// Whether there is room for another one.
+    /// Returns true if another shape can be added.
     pub(crate) fn has_room(&self) -> bool {
         self.known.len() < MOST_SHAPES
     }
 
-    /// The number of the shape with the keys at these addresses.
+    /// Returns the number of the shape with the keys at these addresses.
     #[inline]
     pub(crate) fn find(&mut self, addresses: &[usize]) -> Option<usize> {
         if let Some(latest) = self.known.get(self.latest)
@@ -52,7 +52,7 @@ impl<'py> Shapes<'py> {
         })
     }
 
-    /// The number of a shape with equal keys, which may be other objects; all of them are strings.
+    /// Returns the number of a shape with equal keys, which may be other objects; all of them are strings.
     pub(crate) fn find_equal(&self, keys: &[Bound<'py, PyAny>]) -> PyResult<Option<usize>> {
         let Some(number) = self.by_content.get(mix(&hashes(keys)?)) else {
             return Ok(None);
@@ -75,19 +75,19 @@ impl<'py> Shapes<'py> {
         Ok(equal.then_some(number))
     }
 
-    /// A key of a shape.
+    /// Returns a key of a shape.
     pub(crate) fn key(&self, shape: usize, index: usize) -> Option<&Bound<'py, PyAny>> {
         self.known.get(shape)?.keys.get(index)
     }
 
-    /// Adds a shape, and gives its number.
+    /// Adds a shape, and returns its number.
     pub(crate) fn add(
         &mut self,
         addresses: &[usize],
         keys: Vec<Bound<'py, PyAny>>,
     ) -> PyResult<usize> {
         let number = self.known.len();
-        // As many as fit, by `has_room`.
+        // It fits, since `has_room` limits the number.
         let short = u32::try_from(number).unwrap_or(u32::MAX);
         self.by_address.insert(mix(addresses), short);
         self.by_content.insert(mix(&hashes(&keys)?), short);
@@ -105,7 +105,7 @@ fn hashes(keys: &[Bound<'_, PyAny>]) -> PyResult<Vec<usize>> {
     hashes.collect()
 }
 
-/// One number of many, which is not 0.
+/// Mixes many numbers into one that is not 0.
 #[inline]
 fn mix(values: &[usize]) -> usize {
     let mixed = values.iter().fold(values.len(), |mixed, value| {

@@ -10,22 +10,21 @@ use pyo3::{Bound, PyAny, Python, exceptions::PyValueError, intern, prelude::*};
 
 use crate::buffer::BorrowedBuffer;
 
-/// The module, which has been imported where there are tensors.
+/// Returns the module, which has been imported if there are tensors.
 pub(crate) fn torch(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import(intern!(py, "torch"))
 }
 
-/// The bytes from `start` to `end` of the storage of `tensor`; on the host, so that memory elsewhere is copied.
+/// Returns the bytes from `start` to `end` of the storage of `tensor`; memory of other devices is copied to the host.
 ///
 /// # Why this is sound
 ///
-/// The buffer holds the storage, which keeps its memory until it goes. One thing could take it away before: another
-/// thread that makes the same storage larger in the meantime (`resize_`), which torch's own computations do not
-/// survive either.
+/// The buffer holds the storage, which keeps its memory while it lives. One event could free the memory earlier: another thread that
+/// enlarges the same storage in the meantime (`resize_`), which torch's own computations do not survive either.
 ///
 /// # Errors
 ///
-/// `ValueError` if the storage is shorter, and what torch raises.
+/// Returns `ValueError` if the storage is shorter, and the errors of torch.
 pub(crate) fn of_storage(
     tensor: &Bound<'_, PyAny>,
     start: usize,

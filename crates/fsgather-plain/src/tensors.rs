@@ -1,12 +1,11 @@
-//! torch's tensors.
+//! torch's tensors, while encoding.
 //!
-//! A tensor is a look at a storage: where it begins, how long its dimensions are, how far apart their items.
-//! Several may look at one storage, and do so again when they come back. What such a storage has to carry is only
-//! known when all tensors have been met; so the stream holds their numbers, and ends with two tables: of storages,
-//! and of what each tensor sees of which.
+//! A tensor is a view of a storage: an offset, the lengths of its dimensions, and the strides of its items. Several tensors may view one
+//! storage, and still do so after decoding. The part of a storage that must be sent is only known after all tensors have been encoded; so
+//! the stream holds their numbers, and ends with two tables: of the storages, and of the view of each tensor.
 //!
-//! A storage carries no more than the range that its tensors see. A single tensor with larger gaps between its
-//! items carries these alone.
+//! Only the range of a storage that its tensors view is sent. If a single tensor has larger gaps between its items, only the items are
+//! sent.
 
 use pyo3::{
     Bound, PyAny, intern,
@@ -27,18 +26,18 @@ use crate::like::Like;
 /// Storages begin at multiples of this, so that items of every type stay aligned.
 pub(crate) const ALIGNMENT: usize = 16;
 
-/// The content of a storage lies in the stream, or beside it.
+/// The content of a storage is in the stream, or beside it.
 pub(crate) const INLINE: u8 = 0;
 pub(crate) const BESIDE: u8 = 1;
 
-/// Tensors that were met.
+/// Tensors that were encoded so far.
 #[derive(Default)]
 pub(crate) struct WrittenTensors<'py> {
     tensors: Vec<Tensor<'py>>,
     storages: Vec<Storage>,
 }
 
-/// A look at a storage; positions and steps count items.
+/// A view of a storage; positions and strides count items.
 struct Tensor<'py> {
     object: Bound<'py, PyAny>,
     storage: usize,
@@ -50,22 +49,22 @@ struct Tensor<'py> {
     requires_grad: bool,
 }
 
-/// Where the memory of a storage is.
+/// The location of the memory of a storage.
 #[derive(PartialEq, Eq)]
 struct Lies {
     address: usize,
     device: String,
 }
 
-/// A storage, known by where it lies.
+/// A storage, identified by its location.
 struct Storage {
     lies: Lies,
-    /// The bytes that tensors see of it.
+    /// The range of bytes that tensors view.
     start: usize,
     end: usize,
     users: usize,
-    /// The tensor that sees furthest: its storage is large enough for all of them. There can be several storages
-    /// of different sizes at one address when others lend torch their memory.
+    /// The tensor whose view reaches furthest: its storage is large enough for all of them. There can be several storages of different
+    /// sizes at one address if other libraries lend torch their memory.
     furthest: usize,
 }
 
@@ -74,7 +73,7 @@ impl Tensor<'_> {
         self.shape.iter().product()
     }
 
-    /// The bytes of the storage from the first to the last item.
+    /// The range of bytes of the storage, from the first to the last item.
     fn range(&self) -> (usize, usize) {
         if self.items() == 0 {
             return (self.offset * self.item, self.offset * self.item);
@@ -88,7 +87,7 @@ impl Tensor<'_> {
 }
 
 impl<'py> Encoder<'py> {
-    /// Writes a tensor; false if it is none.
+    /// Writes a tensor; returns false if the object is not one.
     pub(crate) fn tensor(
         &mut self,
         held: &Bound<'py, PyAny>,
@@ -129,7 +128,7 @@ impl<'py> Encoder<'py> {
         Ok(true)
     }
 
-    /// Ends the stream with the tables, if there are tensors.
+    /// Writes the tables at the end of the stream, if there are tensors.
     pub(crate) fn tensor_tables(&mut self) -> Refused<()> {
         let WrittenTensors {
             mut tensors,
@@ -197,7 +196,7 @@ impl<'py> WrittenTensors<'py> {
     fn enter(&mut self, mut tensor: Tensor<'py>, lies: Lies, like: Like) {
         let (start, end) = tensor.range();
         let is_empty = start == end;
-        // Storages of nothing may all lie at the same address.
+        // Empty storages may all be at the same address.
         let may_share = !is_empty && !like.is_pickle();
         let known = may_share.then(|| {
             let mut known = self.storages.iter();
@@ -226,7 +225,7 @@ impl<'py> WrittenTensors<'py> {
     }
 }
 
-/// Refuses tensors of which more has to be kept than their items.
+/// Refuses tensors with more state than their items.
 fn check_plain(held: &Bound<'_, PyAny>, like: Like) -> Refused<()> {
     let py = held.py();
     let refused = |why: &str| Err(Refusal::because(format!("torch.Tensor {why}")));
@@ -242,7 +241,7 @@ fn check_plain(held: &Bound<'_, PyAny>, like: Like) -> Refused<()> {
     if kind != "cpu" && (kind != "cuda" || like.is_pickle()) {
         return refused(&format!("on device {kind}"));
     }
-    // Releases of torch up to some 2.x have them.
+    // Releases of torch up to about 2.x have names.
     let has_names = match held.getattr_opt(intern!(py, "has_names"))? {
         Some(has_names) => has_names.call0()?.extract()?,
         None => false,

@@ -1,4 +1,4 @@
-//! Word that a rank has come to where others meet it: [`Arrival`].
+//! An announcement that a rank has arrived where others meet it: [`Arrival`].
 
 use fsgather_core::lock;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::waiting::Waiter;
 
-/// Word that this rank has come, for as long as it is kept.
+/// An announcement that this rank has arrived, for as long as it is kept.
 #[pyclass(frozen, module = "fsgather._fsgather")]
 pub(crate) struct Arrival {
     arrival: Mutex<bindings::Arrival<Postcard>>,
@@ -26,7 +26,7 @@ impl Arrival {
 
 #[pymethods]
 impl Arrival {
-    /// Whether all have come; it waits for nobody, and raises what keeps one from coming.
+    /// Returns true if all ranks have arrived. It does not wait, and raises the error that keeps a rank from arriving.
     fn have_all_come(&self, py: Python<'_>) -> PyResult<bool> {
         self.waiting.run(py, || {
             let mut arrival = lock(&self.arrival);

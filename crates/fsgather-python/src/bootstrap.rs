@@ -1,4 +1,4 @@
-//! Ranks that are introduced by two Python callables, such as a store's `set` and `get`: [`Callables`].
+//! A rendezvous through two Python callables, such as a store's `set` and `get`: [`Callables`].
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! The `fsgather` command, inside of a Python process: [`command`].
+//! Runs the `fsgather` command in a Python process: [`command`].
 
 use std::ffi::OsString;
 
@@ -6,13 +6,13 @@ use pyo3::prelude::*;
 
 use crate::object::decode_result;
 
-/// Runs the command and returns what it ends with. `program` starts the same command again, for its children.
+/// Runs the command and returns its exit code. `program` starts the same command again, for its children.
 #[pyfunction]
 pub(crate) fn command(py: Python<'_>, arguments: Vec<OsString>, program: Vec<OsString>) -> u8 {
     py.detach(|| fsgather_cli::main(arguments, program, Some(result_as_json)))
 }
 
-/// Makes JSON of a result, as `SampleResults.write_jsonl` does.
+/// Converts a result to JSON, like `SampleResults.write_jsonl`.
 fn result_as_json(encoded: Vec<u8>) -> Result<String, String> {
     let made = Python::try_attach(|py| -> PyResult<String> {
         let result = decode_result(py, encoded)?;

@@ -33,14 +33,14 @@ type RustCommunicator = fsgather::Communicator<Postcard>;
 /// One rank's membership; `fsgather.Communicator` wraps it.
 #[pyclass(frozen, module = "fsgather._fsgather")]
 pub(crate) struct Communicator {
-    /// Gone once it is closed or given up.
+    /// `None` after it was closed or left.
     member: RwLock<Option<Arc<RustCommunicator>>>,
     waiting: Waiter,
 }
 
 #[pymethods]
 impl Communicator {
-    /// Joins the world that the launcher and variables describe, or the one that is described here.
+    /// Joins the world that the launcher and variables describe, or the one in `settings`.
     #[staticmethod]
     #[pyo3(signature = (settings, *, site, publish, fetch, set_up_later=false, stop=None, numbers=None))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
@@ -80,7 +80,7 @@ impl Communicator {
         Ok(Self::of(member, waiting))
     }
 
-    /// A world of one.
+    /// A world of one rank.
     #[staticmethod]
     fn solo() -> Self {
         Self::of(RustCommunicator::solo(), Waiter::new())
@@ -111,13 +111,13 @@ impl Communicator {
         self.member().is_ok_and(|member| member.has_failed())
     }
 
-    /// Number of calls that this rank has begun, and the file that has the last of them; nothing where they are not written down.
+    /// Number of calls that this rank has begun, and the file with the last of them; `None` if calls are not recorded.
     fn last_calls<'py>(&self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyBytes>)>> {
         let last = bindings::last_calls(&*self.member()?);
         Ok(last.map(|(count, bytes)| (count, PyBytes::new(py, &bytes))))
     }
 
-    /// Another handle of the same membership, whose large payloads travel in another way.
+    /// Another handle of the same membership, whose large payloads take another path.
     fn with_options(&self, transport: Option<Said>, directory: Option<PathBuf>) -> PyResult<Self> {
         let mut options = Options::new();
         if let Some(transport) = transport {
@@ -145,7 +145,7 @@ impl Communicator {
         decode_all(py, payloads, carrying.pickling, &self.waiting)
     }
 
-    /// The same, each decoded when it is asked for.
+    /// The same, but each object is decoded on demand.
     fn all_gather_payloads(&self, value: &Bound<'_, PyAny>, how: How) -> PyResult<Payloads> {
         let _in_call = InCall::begin()?;
         let (member, (carrying, options)) = (self.member()?, how.take()?);
@@ -185,7 +185,7 @@ impl Communicator {
         )
     }
 
-    /// An iterator over all ranks' objects on `dst`, `None` elsewhere.
+    /// Returns an iterator over the objects of all ranks on `dst`, `None` elsewhere.
     fn gather(&self, value: &Bound<'_, PyAny>, dst: u32, how: How) -> PyResult<Option<Parts>> {
         let _in_call = InCall::begin()?;
         let (member, (carrying, options)) = (self.member()?, how.take()?);
@@ -227,7 +227,7 @@ impl Communicator {
         Ok(self.group_of(group))
     }
 
-    /// A group on which its members have agreed otherwise; nobody is waited for.
+    /// A group that its members have agreed on by other means; waits for no rank.
     fn group_agreed_on(&self, py: Python<'_>, ranks: Vec<u32>, number: u64) -> PyResult<Self> {
         let member = self.member()?;
         let group = self.waiting.run(py, move || {
@@ -236,7 +236,7 @@ impl Communicator {
         Ok(self.group_of(group))
     }
 
-    /// Says that this rank has come to where these ranks meet, and waits for none of them.
+    /// Announces that this rank has arrived where these ranks meet, and waits for none of them.
     fn arrive(&self, py: Python<'_>, ranks: Vec<u32>, number: u64, how: How) -> PyResult<Arrival> {
         let (member, (_, options)) = (self.member()?, how.take()?);
         let arrival = self.waiting.run(py, move || {
@@ -270,8 +270,8 @@ impl Communicator {
         self.waiting.run(py, move || handle.with(options).close())
     }
 
-    /// Leaves without the others, and tells them why if there is a reason. Stays while they read what only this
-    /// process can give them, which a signal ends.
+    /// Leaves without the others, and sends them the reason if there is one. Stays while they read data that only this process holds; a
+    /// signal ends that.
     fn leave(&self, py: Python<'_>, reason: Option<Told>) -> PyResult<()> {
         let Some(member) = self.take() else {
             return Ok(());
@@ -288,7 +288,7 @@ impl Communicator {
 }
 
 impl Drop for Communicator {
-    /// Leaving may take long, and other threads of Python have to get on meanwhile.
+    /// Leaving may take long; other threads of Python continue meanwhile.
     fn drop(&mut self) {
         if let Some(member) = self.take() {
             let mut member = Some(member);
@@ -319,7 +319,7 @@ impl Communicator {
         member.ok_or_else(|| errors::config("this communicator is closed"))
     }
 
-    /// The membership, and what ends its waits.
+    /// The membership, and the waiter that can end its waits.
     pub(crate) fn for_samples(&self) -> PyResult<(Arc<RustCommunicator>, Waiter)> {
         Ok((self.member()?, self.waiting.clone()))
     }
@@ -329,8 +329,8 @@ impl Communicator {
         member.take().filter(|member| !bindings::has_ended(member))
     }
 
-    /// Makes a call that hands in a value. If the value cannot be carried the call fails on all ranks alike, so that
-    /// nobody waits; here the reason is the cause of that.
+    /// Makes a call with a value. If the value cannot be encoded, the call fails on all ranks alike, so that no rank waits. On this rank
+    /// the cause of the error is the exception of the encoding.
     fn hand_in<T: Send>(
         &self,
         value: &Bound<'_, PyAny>,

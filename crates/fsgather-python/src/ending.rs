@@ -1,8 +1,7 @@
-//! Calls of threads that go on while the process ends: [`InCall`], and [`end_calls`], which waits for them.
+//! Calls of threads that continue while the process ends: [`InCall`], and [`end_calls`], which waits for them.
 //!
-//! Once the interpreter is taken down it ends by force each thread of a program that asks for its lock. One that asks for it
-//! from within a call would, cleaned up after, bring the whole process down. So calls are to come to their ends before, and
-//! ask for the lock no more.
+//! While the interpreter is finalized, it ends by force each thread of a program that asks for its lock. A thread that asks for it within a
+//! call would bring the whole process down during its clean-up. So calls must end before, and must not ask for the lock any more.
 
 use std::{
     sync::{
@@ -18,18 +17,18 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*};
 /// Number of threads that are in calls.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// The thread in which the process ends, once it does.
+/// The thread in which the process ends, once it ends.
 static ENDER: OnceLock<Thread> = OnceLock::new();
 
-/// For as long as this thread is in a call, or in something else in which the interpreter's lock may pass to another thread.
+/// Exists while this thread is in a call, or in other code in which the interpreter's lock may pass to another thread.
 pub(crate) struct InCall(());
 
 impl InCall {
-    /// Begins one; an error where the process ends in another thread.
+    /// Begins a call; an error if the process ends in another thread.
     pub(crate) fn begin() -> PyResult<Self> {
         let begun = Self::count();
         if is_over_here() {
-            // What takes no code of Python.
+            // The error must not run Python code.
             return Err(PyRuntimeError::new_err(
                 "this process ends, and its threads call nothing any more",
             ));
@@ -43,7 +42,7 @@ impl InCall {
     }
 }
 
-/// Does something without the interpreter's lock, also where the process ends.
+/// Runs `work` without the interpreter's lock, even while the process ends.
 pub(crate) fn detach<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     let _in_call = InCall::count();
     py.detach(work)
@@ -51,7 +50,7 @@ pub(crate) fn detach<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -
 
 impl Drop for InCall {
     fn drop(&mut self) {
-        // In a forked child it counts from 0 again, also in the middle of a call.
+        // A forked child counts from 0 again, even in the middle of a call.
         let less = |calls: usize| Some(calls.saturating_sub(1));
         let _ = CALLS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
         if let Some(ender) = ENDER.get() {
@@ -60,14 +59,15 @@ impl Drop for InCall {
     }
 }
 
-/// Whether the process ends in another thread than this one, which must not ask for the interpreter's lock any more.
+/// Returns true if the process ends in another thread than this one, which must not ask for the interpreter's lock any more.
 pub(crate) fn is_over_here() -> bool {
     ENDER
         .get()
         .is_some_and(|ender| ender.id() != thread::current().id())
 }
 
-/// Has calls of other threads end, and waits for that, for some seconds at most. Returns whether all of them have ended.
+/// Refuses new calls of other threads, and waits until the running ones have ended, for `seconds` at most. Returns true if all of them
+/// have ended.
 #[pyfunction]
 pub(crate) fn end_calls(py: Python<'_>, seconds: f64) -> bool {
     ENDER.get_or_init(thread::current);
@@ -84,7 +84,7 @@ pub(crate) fn end_calls(py: Python<'_>, seconds: f64) -> bool {
     })
 }
 
-/// Forgets the calls of threads that a forked child has not.
+/// Forgets the calls of threads that a forked child does not have.
 #[pyfunction]
 pub(crate) fn forget_calls() {
     CALLS.store(0, Ordering::SeqCst);

@@ -10,25 +10,25 @@ use pyo3::{
     types::{PyDict, PyTuple},
 };
 
-/// A text that others have written, without what steers a terminal.
+/// A text from others, with characters that control a terminal escaped.
 #[pyfunction]
 pub(crate) fn plain_text(text: &str) -> Cow<'_, str> {
     fsgather_core::plain_text(text)
 }
 
-/// A name that others have written, which stands in a line.
+/// A name from others, as part of a single line.
 #[pyfunction]
 pub(crate) fn plain_line(text: &str) -> Cow<'_, str> {
     fsgather_core::plain_line(text)
 }
 
-/// The exception for something wrong that a program says.
+/// The exception for a mistake of the program.
 pub(crate) fn config(text: &str) -> PyErr {
     Python::attach(|py| raise(py, &Error::config(text)))
 }
 
-/// The result of a call in which this rank has raised an exception instead of contributing: that is the cause of the call's error,
-/// which all ranks get. Ctrl-C, or whatever else ends a program, never becomes an error of the call.
+/// The result of a call in which this rank has raised an exception instead of contributing: the exception is the cause of the call's error,
+/// which all ranks get. Ctrl-C, or any other exception that ends a program, never becomes an error of the call.
 pub(crate) fn own_reason<T>(
     py: Python<'_>,
     result: PyResult<T>,
@@ -41,12 +41,12 @@ pub(crate) fn own_reason<T>(
     }
 }
 
-/// The exception for a failure, with its facts as attributes; never fails itself.
+/// The exception for an error, with its facts as attributes. A failure to create it is returned instead.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, error).map_or_else(|failure| failure, PyErr::from_value)
 }
 
-/// The exception of a call that has panicked: an error as others, and no `PanicException`, which programs do not catch.
+/// The exception of a call that has panicked: an ordinary error, not a `PanicException`, which programs do not catch.
 pub(crate) fn of_panic(py: Python<'_>, panic: &(dyn Any + Send)) -> PyErr {
     let text = panic_text(panic);
     let text = format!("a fault inside fsgather has ended this call: {text}");
@@ -65,7 +65,7 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
     make.call1((kind, error.to_string(), fields))
 }
 
-/// The report about a rank that did not come: rank, host, pid, what it did, and how many seconds ago it said so.
+/// The report on a missing rank: rank, host, pid, its last activity, and the seconds since it reported that.
 type MissingPeer = (
     u32,
     Option<String>,
@@ -74,7 +74,7 @@ type MissingPeer = (
     Option<f64>,
 );
 
-/// The ranks that others waited for in vain, as Python sees them.
+/// The ranks that others waited for in vain, for Python.
 fn missing_peers(missing: &[Missing]) -> Vec<MissingPeer> {
     let peers = missing.iter().map(|missing| {
         let (host, pid) = missing.process.clone().unzip();
@@ -87,7 +87,7 @@ fn missing_peers(missing: &[Missing]) -> Vec<MissingPeer> {
     peers.collect()
 }
 
-/// The name of the class; its attributes go into `fields`.
+/// Returns the name of the exception class, and sets its attributes in `fields`.
 fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
     Ok(match error {
         Error::Config { .. } => "ConfigError",
@@ -165,7 +165,7 @@ fn set_stacks(py: Python<'_>, fields: &Bound<'_, PyDict>, stacks: &RollCall) -> 
     fields.set_item("stacks", PyTuple::new(py, stacks)?)
 }
 
-/// The activities of ranks, as `Stack` of `_errors.py` takes it.
+/// The activities of ranks, as arguments of `Stack` in `_errors.py`.
 fn stack<'py>(
     py: Python<'py>,
     ranks: &[Rank],
@@ -184,7 +184,7 @@ fn stack<'py>(
         .into_pyobject(py)
 }
 
-/// The same for errors that have to do with a file or directory.
+/// The same for errors about a file or directory.
 fn describe_place(
     py: Python<'_>,
     error: &Error,
@@ -228,7 +228,7 @@ fn describe_place(
     })
 }
 
-/// Which rank it is about.
+/// Sets the rank that an error is about.
 fn set_peer(fields: &Bound<'_, PyDict>, peer: &Peer) -> PyResult<()> {
     fields.set_item("rank", peer.rank.get())?;
     fields.set_item("host", &peer.host)?;

@@ -1,6 +1,6 @@
 //! The extension module `fsgather._fsgather` of the Python package.
 //!
-//! What users see is made in Python, in `python/fsgather`; here is what has to be fast, or talks to the library.
+//! The public interface is written in Python, in `python/fsgather`; this crate has the parts that must be fast, or use the library.
 
 mod arrival;
 mod bootstrap;

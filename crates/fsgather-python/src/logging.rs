@@ -1,8 +1,7 @@
 //! Forwards the library's log to Python's `logging`: [`install`], [`forward`].
 //!
-//! Events come from threads that must not wait for the interpreter's lock, and while Python ends. So they are
-//! queued, and handed over by the next thread that has the lock anyway: after each call, and ten times a second
-//! while one waits.
+//! Events come from threads that must not wait for the interpreter's lock, and arrive even while Python ends. So they are queued, and the
+//! next thread that has the lock anyway forwards them: after each call, and ten times a second while a call waits.
 
 use std::{
     collections::VecDeque,
@@ -25,7 +24,7 @@ use crate::errors;
 /// A level above all others.
 const OFF: u8 = 60;
 
-/// The most records that wait; beyond that the oldest go.
+/// Maximum number of queued records; beyond that the oldest are dropped.
 const MOST: usize = 1000;
 
 struct LogRecord {
@@ -36,12 +35,12 @@ struct LogRecord {
 
 static QUEUE: Mutex<VecDeque<LogRecord>> = Mutex::new(VecDeque::new());
 
-/// Has events of the library queued, by the filter in `FSGATHER_LOG`, which is also the level of the logger `fsgather`.
-/// Does nothing when something else listens to them in this process already.
+/// Queues events of the library, filtered by `FSGATHER_LOG`, which also sets the level of the logger `fsgather`. Does nothing if this
+/// process has another subscriber already.
 ///
 /// # Errors
 ///
-/// `fsgather.ConfigError` for a filter that cannot be understood.
+/// Returns `fsgather.ConfigError` for an invalid filter.
 pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     if INSTALLED.get().is_some() {
@@ -68,11 +67,11 @@ pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Hands queued records to the logger `fsgather`. What goes wrong with that is nobody's failure.
+/// Passes queued records to the logger `fsgather`. An exception in the logger is reported as unraisable.
 ///
 /// # Errors
 ///
-/// What is no such failure: Ctrl-C is heard whenever Python runs, also in here.
+/// Returns other exceptions, such as `KeyboardInterrupt`: Python may handle signals here.
 pub(crate) fn forward(py: Python<'_>) -> PyResult<()> {
     loop {
         let record = lock(&QUEUE).pop_front();
@@ -96,7 +95,7 @@ fn hand_over(py: Python<'_>, record: &LogRecord) -> PyResult<()> {
     Ok(())
 }
 
-/// `fsgather_control::mesh` is a part of the library as Python sees it.
+/// For Python, `fsgather_control::mesh` is a part of the library.
 fn name_of(target: &str) -> String {
     let (_, modules) = target.split_once("::").unwrap_or_default();
     if modules.is_empty() {
@@ -124,7 +123,7 @@ impl<S: Subscriber> Layer<S> for Queueing {
         let record = LogRecord {
             level: *event.metadata().level(),
             target: event.metadata().target().to_owned(),
-            // Names of files that others have left may be in it.
+            // It may contain names of files that others have left.
             message: plain_text(&(text.message + &text.fields)).into_owned(),
         };
         let mut queue = lock(&QUEUE);
@@ -143,7 +142,7 @@ struct Text {
 
 impl Visit for Text {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = if field.name() == "message" {
             write!(self.message, "{value:?}")
         } else {

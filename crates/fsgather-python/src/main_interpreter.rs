@@ -6,7 +6,7 @@
 
 use pyo3::{exceptions::PyImportError, ffi, prelude::*};
 
-/// The interpreter that the process starts with. Others count from 1.
+/// The number of the interpreter that the process starts with. Others count from 1.
 const MAIN: i64 = 0;
 
 /// Returns an `ImportError` in a sub-interpreter.

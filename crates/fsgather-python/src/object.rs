@@ -1,8 +1,8 @@
-//! One Python object as a payload and back: [`encode`], [`decode`]; [`Received`], to be decoded later.
+//! Encodes a Python object as a payload and decodes it: [`encode`], [`decode`]; [`Received`] is decoded later.
 //!
-//! `docs/design/plain-data.md` says how a payload is laid out.
+//! `docs/design/plain-data.md` describes the layout of a payload.
 //!
-//! Payloads are mapped at addresses divisible by 64, so that arrays come back aligned and in place.
+//! Payloads are mapped at addresses divisible by 64, so that arrays are aligned in place.
 
 use std::fmt::Display;
 
@@ -35,11 +35,11 @@ pub(crate) enum Pickling {
     Refused,
 }
 
-/// Lays out an object as the pieces of a payload; large buffers are not copied.
+/// Encodes an object as the pieces of a payload; large buffers are not copied.
 ///
 /// # Errors
 ///
-/// What pickling raises; `TypeError` with the type and its place in the object where pickling is refused.
+/// Returns the errors of pickling; `TypeError` with the type and its place in the object if pickling is refused.
 pub(crate) fn encode(
     value: &Bound<'_, PyAny>,
     pickling: Pickling,
@@ -61,15 +61,15 @@ pub(crate) fn encode(
     };
     let buffers = buffers.into_iter().map(Bytes::from_owner);
     let pieces = Pieces::new(Pieces::PYTHON, lay_out(kind, stream, buffers));
-    // The length of our own header does not count towards the caller's limit.
+    // Our own header does not count towards the caller's limit.
     Ok(pieces.not_counting(HEAD as u64))
 }
 
-/// Lays out plain data as the pieces of a result on disk, without pickle.
+/// Encodes plain data as the pieces of a result on disk, without pickle.
 ///
 /// # Errors
 ///
-/// `fsgather.ConfigError` with the type and its place in the object for anything else.
+/// Returns `fsgather.ConfigError` with the type and its place in the object for any other data.
 pub(crate) fn encode_result(value: &Bound<'_, PyAny>, name: &dyn Display) -> PyResult<Vec<Bytes>> {
     let _in_call = InCall::begin()?;
     match fsgather_plain::encode(value, Like::Ours) {
@@ -84,11 +84,11 @@ pub(crate) fn encode_result(value: &Bound<'_, PyAny>, name: &dyn Display) -> PyR
     }
 }
 
-/// Reads the object that a result on disk holds.
+/// Decodes the object of a result on disk.
 ///
 /// # Errors
 ///
-/// `ValueError` for bytes that hold none, and `MemoryError`.
+/// Returns `ValueError` for bytes that hold none, and `MemoryError`.
 pub(crate) fn decode_result(py: Python<'_>, encoded: Vec<u8>) -> PyResult<Py<PyAny>> {
     match Received::of(Bytes::from(encoded).into(), Looks::Once) {
         Ok(received) => received.decode(py, Pickling::Refused),
@@ -108,7 +108,7 @@ fn pickle(value: &Bound<'_, PyAny>, like: Like) -> PyResult<(u8, Bytes, Vec<Borr
 fn lay_out(kind: u8, stream: Bytes, buffers: impl ExactSizeIterator<Item = Bytes>) -> Vec<Bytes> {
     let buffers: Vec<Bytes> = buffers.collect();
     let mut head = vec![VERSION, kind, 0, 0];
-    // Far fewer than 2^32 of at least one byte each fit into an address space that has them all.
+    // An address space cannot hold 2^32 buffers of at least one byte each beside everything else.
     head.extend(
         u32::try_from(buffers.len())
             .unwrap_or(u32::MAX)
@@ -131,12 +131,12 @@ fn lay_out(kind: u8, stream: Bytes, buffers: impl ExactSizeIterator<Item = Bytes
     pieces
 }
 
-/// The object that the payload of a rank holds; its large buffers stay where they are, private to this process.
+/// Decodes the object of a rank's payload; its large buffers stay in place, private to this process.
 ///
 /// # Errors
 ///
-/// `ValueError` for a payload that is none; what unpickling raises; `TypeError` for a pickle where that is refused.
-/// Each says whose payload it was, by what messages call that rank.
+/// Returns `ValueError` for a payload without an object; the errors of unpickling; `TypeError` for a pickle if pickles are refused. Each
+/// error names the rank of the payload as messages do.
 pub(crate) fn decode(
     py: Python<'_>,
     payload: Payload,
@@ -150,45 +150,45 @@ pub(crate) fn decode(
     naming(py, decoded, writer)
 }
 
-/// The same, where an error says by whom the payload was written.
+/// The same for a decoded object: its error names the rank that wrote the payload.
 pub(crate) fn naming<T>(py: Python<'_>, decoded: PyResult<T>, writer: Rank) -> PyResult<T> {
     decoded.inspect_err(|error| {
-        // Whatever fails here, what has been raised before is what counts.
+        // Errors are ignored here: the original error matters.
         let _ = py
             .import("fsgather._errors")
             .and_then(|errors| errors.call_method1("name_writer", (error.value(py), writer.get())));
     })
 }
 
-/// A payload of which it is known where its object lies.
+/// A payload whose layout is known.
 pub(crate) struct Received {
     layout: Layout,
     content: Content,
 }
 
 enum Content {
-    /// It is only looked at while it is decoded.
+    /// It is only read while it is decoded.
     Bytes(Payload),
     /// Parts of it become parts of the object.
     Memory(Memory),
-    /// The same of a pickle that may be decoded again: what unpickling runs may write to what it gets, so each time gets its own.
+    /// The same for a pickle that may be decoded again: unpickled code may write to its buffers, so each decoding gets its own.
     Kept(Payload),
 }
 
-/// Number of times that a payload is decoded.
+/// The number of times that a payload is decoded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Looks {
     Once,
-    /// By threads at the same time, or again after a failure.
+    /// Possibly by several threads at the same time, or again after a failure.
     Again,
 }
 
 impl Received {
-    /// Looks where its object lies.
+    /// Finds the object in a payload.
     ///
     /// # Errors
     ///
-    /// The payload as it was, with `ValueError` if it holds none, or `MemoryError`.
+    /// Returns the unchanged payload with `ValueError` if it holds no object, or with `MemoryError`.
     pub(crate) fn of(payload: Payload, looks: Looks) -> Result<Self, (Payload, PyErr)> {
         let Some(layout) = Layout::read(&payload) else {
             let what = "this payload does not hold a Python object: do all ranks run Python?";
@@ -204,11 +204,11 @@ impl Received {
         Ok(Self { layout, content })
     }
 
-    /// The object. What is decoded twice gives two, which share their large buffers unless they are pickled.
+    /// Decodes the object. Two decodings give two objects, which share their large buffers unless they are pickled.
     ///
     /// # Errors
     ///
-    /// What unpickling raises; `TypeError` for a pickle where that is refused; `MemoryError`.
+    /// Returns the errors of unpickling; `TypeError` for a pickle if pickles are refused; `MemoryError`.
     pub(crate) fn decode(&self, py: Python<'_>, pickling: Pickling) -> PyResult<Py<PyAny>> {
         let _in_call = InCall::begin()?;
         let Layout {
@@ -251,7 +251,7 @@ impl Received {
     }
 }
 
-/// The payload as memory that objects may show parts of.
+/// Returns the payload as memory whose parts objects may show.
 fn writable(payload: Payload) -> Result<Memory, (Payload, PyErr)> {
     let without_memory = |payload: Payload| {
         let what = format!("no memory for a payload of {} bytes", payload.len());
@@ -285,7 +285,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// `None` for bytes that are not laid out so.
+    /// Returns `None` for bytes with another layout.
     fn read(payload: &[u8]) -> Option<Self> {
         let (head, rest) = payload.split_first_chunk::<HEAD>()?;
         let [VERSION, kind @ PLAIN..=PICKLE_WITH_CONTENTS, 0, 0] = head[..4] else {

@@ -1,4 +1,4 @@
-//! Hands a gather's root one rank's part at a time: [`Parts`].
+//! Returns the parts of a gather to its root, one rank at a time: [`Parts`].
 
 use fsgather_core::lock;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use crate::{
 /// An iterator over the objects of all ranks, in rank order.
 #[pyclass(frozen, module = "fsgather._fsgather")]
 pub(crate) struct Parts {
-    /// Gone once it has been closed.
+    /// `None` after `close`.
     left: Mutex<Option<fsgather::parts::Parts<Payload>>>,
     waiting: Waiter,
     pickling: Pickling,
@@ -55,7 +55,7 @@ impl Parts {
             .transpose()
     }
 
-    /// Number of bytes that have not been looked at yet.
+    /// Number of bytes that have not been returned yet.
     #[getter]
     fn bytes_left(&self) -> PyResult<u64> {
         let parts = lock(&self.left);
@@ -65,7 +65,7 @@ impl Parts {
             .ok_or_else(|| PyValueError::new_err("this gather has been closed"))
     }
 
-    /// Throws away what has not been looked at yet.
+    /// Discards the parts that have not been returned yet.
     fn close(&self, py: Python<'_>) {
         ending::detach(py, || {
             let mut parts = lock(&self.left);
@@ -74,7 +74,7 @@ impl Parts {
     }
 }
 
-/// The objects of all ranks, in rank order.
+/// Decodes the objects of all ranks, in rank order.
 pub(crate) fn decode_all<'py>(
     py: Python<'py>,
     payloads: Vec<Payload>,

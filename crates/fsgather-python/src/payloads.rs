@@ -1,4 +1,4 @@
-//! Keeps what all ranks have handed in, and decodes each when it is asked for: [`Payloads`].
+//! Keeps the payloads of all ranks, and decodes each on demand: [`Payloads`].
 
 use std::{mem, sync::Arc, sync::Mutex};
 
@@ -12,10 +12,10 @@ use crate::{
     waiting::Waiter,
 };
 
-/// The payloads of all ranks of a call, which has ended; `fsgather.Parts` wraps them.
+/// The payloads of all ranks of a call that has ended; `fsgather.Parts` wraps them.
 ///
-/// No lock is held while one is decoded, since that runs Python: two threads may decode the same one, and a child that is forked
-/// meanwhile finds none that nobody lets go of.
+/// No lock is held during decoding, since that runs Python code: two threads may decode the same payload, and a child that is forked
+/// meanwhile finds no lock that is held for ever.
 #[pyclass(frozen, module = "fsgather._fsgather")]
 pub(crate) struct Payloads {
     parts: Mutex<Vec<Part>>,
@@ -25,9 +25,9 @@ pub(crate) struct Payloads {
 
 enum Part {
     Unread(Payload),
-    /// Somebody has begun to decode it, and may not have come to an end.
+    /// A thread has begun to decode it, and may not have finished.
     Received(Arc<Received>),
-    /// Nobody needs it any more.
+    /// It was discarded.
     Gone,
 }
 
@@ -40,7 +40,7 @@ impl Payloads {
         }
     }
 
-    /// What the rank at `index` has handed in; nothing once it is thrown away.
+    /// Returns the payload of the rank at `index`; `None` after it was discarded.
     fn received(&self, index: usize) -> PyResult<Option<Arc<Received>>> {
         let mut parts = lock(&self.parts);
         let part = parts
@@ -73,7 +73,7 @@ impl Payloads {
         lock(&self.parts).len()
     }
 
-    /// The object of the rank at `index`, in a tuple of one; `None` once it has been thrown away.
+    /// Decodes the object of the rank at `index`, into a tuple of one; `None` after it was discarded.
     fn decode(&self, py: Python<'_>, index: usize) -> PyResult<Option<(Py<PyAny>,)>> {
         let _in_call = InCall::begin()?;
         let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
@@ -85,7 +85,7 @@ impl Payloads {
         object::naming(py, decoded, self.waiting.name_of(rank)).map(|object| Some((object,)))
     }
 
-    /// Throws away what the rank at `index` has handed in.
+    /// Discards the payload of the rank at `index`.
     fn discard(&self, py: Python<'_>, index: usize) {
         let discarded = {
             let mut parts = lock(&self.parts);

@@ -1,4 +1,4 @@
-//! Calls that go on while the program computes: [`Pending`].
+//! Calls that continue while the program computes: [`Pending`].
 
 use fsgather_core::lock;
 use std::{
@@ -19,7 +19,7 @@ use crate::{
 /// A call that has been started.
 #[pyclass(frozen, module = "fsgather._fsgather")]
 pub(crate) struct Pending {
-    /// Gone once the result has been handed out.
+    /// `None` after the result has been returned.
     call: Mutex<Option<StartedCall>>,
     waiting: Waiter,
     pickling: Pickling,
@@ -82,13 +82,13 @@ impl Pending {
     }
 }
 
-/// Waits for `limit`, or for as long as it takes.
+/// Waits for `limit`, or without a limit.
 fn look<R>(
     limit: Option<Duration>,
     mut wait: impl FnMut(Duration) -> Result<Option<R>, Error>,
 ) -> Result<Option<R>, Error> {
     const LONG: Duration = Duration::from_secs(3600);
-    // What is longer than the clock goes is for ever.
+    // A limit beyond the range of the clock counts as none.
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -103,7 +103,7 @@ fn look<R>(
 
 #[pymethods]
 impl Pending {
-    /// The result as a tuple of one, or `None` if somebody is still waited for when the time is over.
+    /// Returns the result as a tuple of one, or `None` if a rank is still missing after `timeout` seconds.
     #[pyo3(signature = (timeout=None))]
     fn wait<'py>(
         &self,

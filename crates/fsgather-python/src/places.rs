@@ -1,4 +1,4 @@
-//! Answers agents of torchrun, which meet in a directory before there are ranks.
+//! Functions for agents of torchrun, which meet in a directory before there are ranks.
 
 use std::{net::IpAddr, path::PathBuf};
 
@@ -7,27 +7,27 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
-/// Makes the rendezvous directory within a directory; its path.
+/// Creates the rendezvous directory in a directory, and returns its path.
 #[pyfunction]
 pub(crate) fn make_rendezvous(py: Python<'_>, directory: PathBuf) -> PyResult<PathBuf> {
     let made = py.detach(move || bindings::make_rendezvous(&directory));
     made.map_err(|error| errors::raise(py, &error))
 }
 
-/// The names in a directory as its server has them now.
+/// Returns the names in a directory as its server has them now.
 #[pyfunction]
 pub(crate) fn list_afresh(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<String>> {
     Ok(py.detach(move || bindings::list_afresh(&directory))?)
 }
 
-/// The addresses of this host that others may reach, loopback ones last, where `FSGATHER_INTERFACE` is this.
+/// Returns the addresses of this host that others may reach, loopback addresses last; `rule` is a value of `FSGATHER_INTERFACE`.
 #[pyfunction]
 pub(crate) fn own_addresses(py: Python<'_>, rule: &str) -> PyResult<Vec<String>> {
     let found = bindings::own_addresses(rule).map_err(|error| errors::raise(py, &error))?;
     Ok(found.iter().map(ToString::to_string).collect())
 }
 
-/// The name of the interface that has this address.
+/// Returns the name of the interface with this address.
 #[pyfunction]
 pub(crate) fn interface_of(address: &str) -> Option<String> {
     bindings::interface_of(address.parse::<IpAddr>().ok()?)

@@ -24,7 +24,7 @@ use crate::{
     waiting::Waiter,
 };
 
-/// Results up to this size are added without giving up the interpreter's lock.
+/// Results up to this size are added without releasing the interpreter's lock.
 const SMALL_BYTES: usize = 64 << 10;
 
 /// A sample's id, from an object of Python.
@@ -145,12 +145,12 @@ pub(crate) struct How {
     refuse_conflicts: bool,
     /// Compares two results whose bytes differ.
     are_equal: Py<PyAny>,
-    /// The reason for which these options are wrong.
+    /// The reason why these options are wrong.
     problem: Option<Told>,
 }
 
 impl How {
-    /// Gathers by `call`, which gets options and does not hold the interpreter's lock.
+    /// Gathers by `call`, which gets options and runs without the interpreter's lock.
     fn gather(
         self,
         py: Python<'_>,
@@ -196,7 +196,7 @@ impl How {
 
 type Gathered = Result<Option<fsgather::samples::SampleResults>, GatherSamplesError<Postcard>>;
 
-/// Compares encoded results by the values that they hold.
+/// Compares encoded results by their values.
 fn comparison(are_equal: Py<PyAny>) -> impl Fn(&[u8], &[u8]) -> bool + Sync {
     move |one, other| {
         let compared = Python::try_attach(|py| -> PyResult<bool> {

@@ -8,7 +8,7 @@ use fsgather_core::stacks::{
 };
 use pyo3::{prelude::*, sync::PyOnceLock, types::PyDict};
 
-/// The interpreter's own means. They are found beforehand: an import may wait for a thread that hangs.
+/// Objects of the interpreter that list its threads. They are looked up beforehand: an import may wait for a thread that hangs.
 struct Means {
     current_frames: Py<PyAny>,
     threading: Py<PyModule>,
@@ -17,7 +17,7 @@ struct Means {
 
 static MEANS: PyOnceLock<Means> = PyOnceLock::new();
 
-/// Makes the threads of this interpreter known to the library. If that fails this rank reports less of itself.
+/// Registers the threads of this interpreter with the library. If that fails, this rank reports less about itself.
 pub(crate) fn register(py: Python<'_>) {
     match MEANS.get_or_try_init(py, || Means::find(py)) {
         Ok(_) => interpreter::register(threads),
@@ -25,7 +25,7 @@ pub(crate) fn register(py: Python<'_>) {
     }
 }
 
-/// The threads of the interpreter. Waits for its lock.
+/// Returns the threads of the interpreter. Waits for its lock.
 fn threads() -> Vec<InterpreterThread> {
     let listed = Python::try_attach(|py| {
         let listed = MEANS.get(py).map(|means| means.threads(py));
@@ -70,7 +70,7 @@ impl Means {
                 ids.insert(handle, id);
             }
         }
-        // From here on no code of Python runs, so that no function ends meanwhile.
+        // From here on no Python code runs, so that no function returns meanwhile.
         let frames = self
             .current_frames
             .bind(py)
@@ -114,7 +114,7 @@ fn functions<'py>(
     iter::successors(Some(innermost), outer).map_while(move |frame| describe(frame).ok())
 }
 
-/// A text of Python. Bytes of file names that are no text have characters of their own there, which are replaced.
+/// A text of Python. Bytes of file names that are not UTF-8 are surrogates there, which are replaced.
 fn text(text: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(text
         .cast::<pyo3::types::PyString>()?

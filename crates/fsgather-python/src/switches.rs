@@ -1,4 +1,4 @@
-//! Asks variables for Python code: the way that the function `all_gather` goes, [`choose_path`], [`join_timeout`] and [`launched_rank`].
+//! Reads variables for Python code: [`choose_path`] for the function `all_gather`, [`join_timeout`] and [`launched_rank`].
 
 use std::sync::OnceLock;
 
@@ -22,7 +22,7 @@ pub(crate) fn choose_path(
     force_cpu: bool,
     force_filesys: bool,
 ) -> PyResult<&'static str> {
-    // Variables count as they are when they are first asked for, like all others.
+    // Variables are read once, on first use, like all others.
     static SWITCHES: OnceLock<Switches> = OnceLock::new();
     let raised = |error| errors::raise(py, &error);
     let switches = if let Some(switches) = SWITCHES.get() {
@@ -44,16 +44,16 @@ pub(crate) fn choose_path(
     })
 }
 
-/// Maximum time that ranks may take to meet where the program says nothing, in seconds.
+/// Maximum time that ranks may take to meet if the program sets none, in seconds.
 #[pyfunction]
 pub(crate) fn join_timeout(py: Python<'_>) -> PyResult<f64> {
-    // Whoever asks does not know the rank yet, and no launcher is to be asked for it.
+    // The caller does not know the rank yet, and no launcher should be asked for it.
     let settings = Settings::resolve_as(Rank::ZERO, WorldSize::ONE, &Variables::of_process());
     let settings = settings.map_err(|error| errors::raise(py, &error))?;
     Ok(settings.join_timeout.value.as_secs_f64())
 }
 
-/// Rank and world size of this process by its launcher, and the sentence that says so; `None` without a launcher.
+/// Rank and world size of this process by its launcher, and a sentence about their source; `None` without a launcher.
 #[pyfunction]
 pub(crate) fn launched_rank() -> Option<(u32, u32, String)> {
     let found = launcher::detect(&Variables::of_process()).ok()?;

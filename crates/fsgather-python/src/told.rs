@@ -6,9 +6,9 @@ use pyo3::{
     types::{PyBytes, PyString},
 };
 
-/// A place, or a reason: whatever its characters are, others are told of it.
+/// A place or a reason, with any characters, which is sent to other ranks.
 ///
-/// A surrogate, as Python has them in names of files that are not UTF-8, is told as `\udcff`.
+/// A surrogate, which Python uses in names of files that are not UTF-8, becomes `\udcff`.
 pub(crate) struct Told(String);
 
 impl FromPyObject<'_, '_> for Told {
@@ -23,7 +23,7 @@ impl FromPyObject<'_, '_> for Told {
     }
 }
 
-/// By `str` itself: a class derived from it may do otherwise.
+/// Calls `encode` of `str` itself: a derived class may override it.
 fn escaped(text: &Bound<'_, PyString>) -> PyResult<String> {
     let py = text.py();
     let encoded = py

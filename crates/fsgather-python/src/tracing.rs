@@ -1,12 +1,12 @@
-//! Draws what ranks have handed over of their calls: [`draw_trace`].
+//! Draws the calls that ranks have sent: [`draw_trace`].
 
 use std::path::PathBuf;
 
 use fsgather_observe::trace::drawing::drawing_of;
 use pyo3::prelude::*;
 
-/// The text of a file of this name, and what the trace comes to; nothing if no rank has handed over its calls. Each rank
-/// hands over how many calls it had made before, and the bytes of its file.
+/// Returns the text for a file of this name, and a summary of the trace; `None` if no rank has sent its calls. Each rank sends the number
+/// of calls that it had made before those to draw, and the bytes of its file.
 #[pyfunction]
 pub(crate) fn draw_trace(
     py: Python<'_>,

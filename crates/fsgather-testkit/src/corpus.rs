@@ -1,17 +1,17 @@
-//! Inputs that fuzzers have kept: [`replay`].
+//! Inputs that fuzzers have found: [`replay`].
 
 use std::{fs, path::Path};
 
-/// A fuzz target and its function, which panics where a promise is broken.
+/// A fuzz target and its function, which panics if a promise is broken.
 pub type Target<'a> = (&'a str, fn(&[u8]));
 
-/// Feeds every kept input of these fuzz targets to the function.
+/// Feeds every stored input of these fuzz targets to the function.
 ///
-/// The inputs lie in `tests/fuzz/corpus`, one directory for each target.
+/// The inputs are in `tests/fuzz/corpus`, one directory for each target.
 ///
 /// # Panics
 ///
-/// When a promise is broken, and for a target of which nothing is kept.
+/// Panics if a promise is broken, and for a target without stored inputs.
 pub fn replay(targets: &[Target<'_>]) {
     let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus");
     for (target, run) in targets {

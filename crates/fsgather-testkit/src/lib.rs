@@ -1,13 +1,13 @@
 //! Support for tests of fsgather; not published.
 //!
-//! - [`call_results`]: what ranks may get of one call.
-//! - [`corpus`]: inputs that fuzzers have kept.
-//! - [`exchange_conformance`]: what every implementation of the exchange must do. One line in an
-//!   implementation's tests runs all of it.
-//! - [`explorer`]: every state that a machine can come to.
+//! - [`call_results`]: checks of the results that ranks get of one call.
+//! - [`corpus`]: inputs that fuzzers have found.
+//! - [`exchange_conformance`]: the requirements on every implementation of the exchange. One line in an
+//! implementation's tests runs all of it.
+//! - [`explorer`]: visits every state that a machine can reach.
 //! - [`MemoryBackend`]: a rendezvous without files, for tests inside one process.
 //! - [`MemoryMailbox`]: places for messages without files, with all faults that such places may have.
-//! - [`pace`]: how many cases a test tries, and how long it waits before it gives up a hang.
+//! - [`pace`]: the number of cases that a test tries, and its limit for a hang.
 //! - [`process`]: processes that tests start, with a limit and with the signals of a terminal.
 
 #![expect(

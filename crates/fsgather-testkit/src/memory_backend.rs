@@ -12,7 +12,7 @@ pub struct MemoryBackend {
 }
 
 impl MemoryBackend {
-    /// A backend on which these records were left before.
+    /// A backend with records of an earlier world.
     #[must_use]
     pub fn with_leftovers(records: Vec<Vec<u8>>) -> Self {
         Self {

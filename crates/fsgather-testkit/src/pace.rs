@@ -13,20 +13,20 @@ pub fn cases<N>(quick: N, full: N) -> N {
     }
 }
 
-/// Returns how long a test waits for an event that comes at once unless the code is broken. It only ends a hang, so it is long enough for
+/// Returns how long a test waits for an event that happens at once unless the code is broken. It only ends a hang, so it is long enough for
 /// every busy machine.
 #[must_use]
 pub fn patience() -> Duration {
     Duration::from_secs(120)
 }
 
-/// Leaves the processor to others for a moment, between two looks at something that nobody announces.
+/// Yields the processor for a moment, between two checks of a condition that has no notification.
 pub fn rest() {
     thread::park_timeout(Duration::from_millis(1));
 }
 
-/// Ends the whole test program as failed if `work` takes longer than twice [`patience`]: for what may wait for ever where the code is
-/// broken, and cannot be asked to end.
+/// Fails the whole test program if `work` takes longer than twice [`patience`]: for work that may hang if the code is broken, and cannot be
+/// interrupted.
 #[expect(
     clippy::exit,
     reason = "threads that wait for ever can be ended only so"

@@ -1,5 +1,5 @@
-//! Measures what compression costs and saves: writes and reads payloads of three kinds of bytes in a
-//! directory, by every compression of this build.
+//! Measures the cost and the gain of compression: writes and reads payloads of three kinds of bytes in a directory, with every compression
+//! of this build.
 //!
 //! ```sh
 //! cargo run --release -p fsgather-bench --bin compression -- /tmp 256
@@ -22,7 +22,7 @@ use fsgather_store::{
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use uuid::Uuid;
 
-/// Number of times that each is measured; the fastest counts, since everything else on the machine only slows down.
+/// Number of measurements of each case; the fastest counts, since other load on the machine only slows it down.
 const TIMES: usize = 5;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What cannot be compressed, what is like most results, and what is as easy as can be.
+/// Three kinds of bytes: incompressible, similar to most results, and most easily compressed.
 fn kinds(len: usize) -> Result<[(&'static str, Vec<u8>); 3], std::io::Error> {
     let mut random = StdRng::seed_from_u64(7);
     let mut noise = vec![0; len];
@@ -105,7 +105,7 @@ fn measure(place: &Path, bytes: &[u8], setting: CompressionSetting) -> Result<Me
     };
     let begun = Instant::now();
     let mut writer = directory.create_payload(id, Encoding(0), setting, |_| Ok(()))?;
-    // What goes wrong here, publishing tells as well.
+    // Publishing also returns errors of these writes.
     let _ = writer.write_all(bytes);
     let locator = writer.publish()?;
     let write = begun.elapsed();

@@ -1,13 +1,12 @@
-//! Measures the mesh against bare blocking sockets that do the same, between processes of this machine.
+//! Measures the mesh against bare blocking sockets that do the same work, between processes of this machine.
 //!
 //! ```sh
 //! cargo run --release -p fsgather-bench --bin mesh -- ring 8 16 5 both
 //! cargo run --release -p fsgather-bench --bin mesh -- pull 8 64 5 both
 //! ```
 //!
-//! Arguments: what to do, how many processes, MiB for each, how often, and in which way: `both` take turns, in
-//! the same processes; `bare` and `mesh` alone are for profiling. The figures are for the whole, from the start
-//! until the last rank is done.
+//! Arguments: the operation, the number of processes, MiB for each, the number of repetitions, and the way: `both` take turns, in the same
+//! processes; `bare` and `mesh` alone are for profiling. The figures are for the whole, from the start until the last rank is done.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -63,14 +62,14 @@ enum Way {
 }
 
 impl Setting {
-    /// In which way to do it each time. The first time of each is for warming up.
+    /// The way of each round. The first round of each way is for warming up.
     fn rounds(&self) -> impl Iterator<Item = Way> {
         let rounds = (self.times + 1) * self.ways.len();
         self.ways.iter().copied().cycle().take(rounds)
     }
 }
 
-/// Starts the processes, has them begin together, and takes the time.
+/// Starts the processes, makes them begin together, and measures the time.
 fn lead(arguments: &[String], setting: &Setting) {
     let mut workers: Vec<Worker> = (0..setting.ranks)
         .map(|rank| Worker::start(arguments, rank))
@@ -123,11 +122,11 @@ fn lead(arguments: &[String], setting: &Setting) {
     );
 }
 
-/// In milliseconds.
+/// Durations in milliseconds.
 struct Figures {
     median: f64,
     least: f64,
-    /// The least time on processors, of all ranks together.
+    /// The least processor time, of all ranks together.
     cpu: f64,
 }
 
@@ -151,7 +150,7 @@ impl Figures {
     }
 }
 
-/// How long this process has been on a processor, in milliseconds.
+/// The processor time of this process, in milliseconds.
 fn cpu() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap().as_secs_f64() * 1e3
@@ -186,7 +185,7 @@ impl Worker {
     }
 }
 
-/// One rank.
+/// Runs one rank.
 fn work(what: &str, setting: &Setting, rank: usize) {
     let processes = (0..setting.ranks).map(|_| ProcessId {
         boot_id: "here".into(),
@@ -268,7 +267,7 @@ impl Working<'_> {
         }
     }
 
-    /// Whole payloads, one after the other, received while the one before is sent.
+    /// Forwards whole payloads, one after the other: each is received while the previous one is sent.
     fn bare_ring(&mut self) -> Vec<Vec<u8>> {
         let [left, right] = self.neighbours.as_mut().unwrap().as_mut_slice() else {
             unreachable!("a ring has two neighbours");

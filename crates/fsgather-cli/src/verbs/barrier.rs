@@ -1,4 +1,4 @@
-//! The verb `barrier`: every rank waits until all have come.
+//! The verb `barrier`: waits until all ranks have reached it.
 
 use std::time::Instant;
 
@@ -38,11 +38,11 @@ struct BarrierReport {
     seconds: f64,
 }
 
-/// Waits until every rank has come here.
+/// Waits until every rank has reached this point.
 ///
 /// # Errors
 ///
-/// When the ranks do not meet, or one is lost or late.
+/// Returns an error if the ranks do not meet, or a rank is lost or late.
 pub(crate) fn barrier(
     arguments: &BarrierArguments,
     json: bool,

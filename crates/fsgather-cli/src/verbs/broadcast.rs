@@ -1,4 +1,4 @@
-//! The verb `broadcast`: one rank's bytes for everybody.
+//! The verb `broadcast`: sends the bytes of one rank to all ranks.
 
 use fsgather::Stream;
 use std::{path::PathBuf, time::Instant};
@@ -64,11 +64,11 @@ struct BroadcastReport {
     seconds: f64,
 }
 
-/// Hands the root's input to every rank.
+/// Sends the root's input to every rank.
 ///
 /// # Errors
 ///
-/// When the ranks do not meet, one is lost or late, or something cannot be read or written.
+/// Returns an error if the ranks do not meet, a rank is lost or late, or a file or stream cannot be read or written.
 pub(crate) fn broadcast(
     arguments: &BroadcastArguments,
     json: bool,
@@ -89,7 +89,7 @@ pub(crate) fn broadcast(
     let report = membership.complete_as(purpose, |communicator| {
         let rank = communicator.rank();
         let is_root = rank.get() == arguments.root;
-        // Only the root's input is looked at.
+        // Only the root reads its input.
         let mut input = if is_root {
             Input::of(arguments.file.as_deref())
         } else {

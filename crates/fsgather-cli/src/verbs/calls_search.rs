@@ -1,4 +1,4 @@
-//! Finds the calls that the ranks of jobs have left: [`CallsSearch`].
+//! Finds the calls that the ranks of jobs have recorded: [`CallsSearch`].
 
 use std::{
     collections::BTreeSet,
@@ -20,17 +20,17 @@ use crate::{failure::Failure, shell_word::shell_word};
 /// The directories that are searched for calls.
 pub(crate) struct CallsSearch {
     directories: Vec<PathBuf>,
-    /// Whether all jobs of this host are wanted, because no directory was named.
+    /// True if all jobs of this host are searched, because no directory was named.
     all_here: bool,
     pub(crate) me: ProcessId,
 }
 
 impl CallsSearch {
-    /// Searches the directories that were named by arguments or variables, else the default ones and this host.
+    /// Searches the directories that arguments or variables name, otherwise the default ones and this host.
     ///
     /// # Errors
     ///
-    /// When a setting is wrong, or `/proc` does not show this process.
+    /// Returns an error if a setting is wrong, or `/proc` does not show this process.
     pub(super) fn of_arguments(named: &[PathBuf]) -> Result<Self, Failure> {
         let settings = settings()?;
         let absolute = |directory: PathBuf| path::absolute(&directory).unwrap_or(directory);
@@ -46,7 +46,7 @@ impl CallsSearch {
     ///
     /// # Errors
     ///
-    /// When `/proc` does not show this process.
+    /// Returns an error if `/proc` does not show this process.
     pub(crate) fn of_run(directory: &Path) -> Result<Self, Failure> {
         Ok(Self {
             directories: vec![directory.to_owned()],
@@ -59,7 +59,7 @@ impl CallsSearch {
     ///
     /// # Errors
     ///
-    /// When a directory cannot be listed.
+    /// Returns an error if a directory cannot be listed.
     pub(crate) fn worlds(&self, extent: Extent) -> Result<Vec<World>, Failure> {
         let mut worlds: Vec<World> = Vec::new();
         let mut places: Vec<PathBuf> = Vec::new();
@@ -124,7 +124,7 @@ fn rendezvous_in_use() -> BTreeSet<PathBuf> {
     .collect()
 }
 
-/// Returns the rendezvous directory of a file of calls, if a line of `/proc/<pid>/maps` is of one.
+/// Returns the rendezvous directory of a file of calls, if a line of `/proc/<pid>/maps` names one.
 fn rendezvous_in_line(line: &str) -> Option<PathBuf> {
     let path = Path::new(line.get(line.find('/')?..)?);
     let is_of_calls = path.file_name()?.to_str()?.starts_with("calls-");

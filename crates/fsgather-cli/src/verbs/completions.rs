@@ -1,4 +1,4 @@
-//! The verb `completions`: what a shell has to know to complete command lines.
+//! The verb `completions`: prints the script with which a shell completes command lines.
 
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -25,11 +25,11 @@ pub(crate) struct CompletionsArguments {
     shell: Shell,
 }
 
-/// Prints it, for the whole command line as it is parsed.
+/// Prints the script, for the complete command line as it is parsed.
 ///
 /// # Errors
 ///
-/// When standard output cannot be written.
+/// Returns an error if standard output cannot be written.
 pub(crate) fn completions(
     arguments: &CompletionsArguments,
     mut command: Command,

@@ -1,4 +1,4 @@
-//! The verb `licences`: under which licences this program and what it contains are.
+//! The verb `licences`: prints the licences of this program and of everything that it contains.
 
 use clap::Args;
 use serde::Serialize;
@@ -32,11 +32,11 @@ struct LicencesReport {
     texts: &'static str,
 }
 
-/// Prints them.
+/// Prints the licences.
 ///
 /// # Errors
 ///
-/// When standard output cannot be written.
+/// Returns an error if standard output cannot be written.
 pub(crate) fn licences(json: bool) -> Result<u8, Failure> {
     let report = LicencesReport {
         licence: env!("CARGO_PKG_LICENSE"),

@@ -1,4 +1,4 @@
-//! The verb `manual`: manual pages.
+//! The verb `manual`: prints manual pages.
 
 use std::{fs, path::PathBuf};
 
@@ -39,7 +39,7 @@ pub(crate) struct ManualArguments {
 ///
 /// # Errors
 ///
-/// When there is no such verb, or something cannot be written.
+/// Returns an error if the verb does not exist, or a page cannot be written.
 pub(crate) fn manual(arguments: &ManualArguments, command: Command) -> Result<u8, Failure> {
     let pages = pages(command);
     if let Some(directory) = &arguments.out {
@@ -82,7 +82,7 @@ fn pages(command: Command) -> Vec<(String, Vec<u8>)> {
         .chain(all)
         .filter_map(|(name, command)| {
             let mut page = Vec::new();
-            // Into memory, where nothing can fail.
+            // Into memory, so that writing cannot fail.
             let source = concat!("fsgather ", env!("CARGO_PKG_VERSION"));
             let man = Man::new(command).title(name.clone()).source(source);
             man.render(&mut page).ok()?;

@@ -1,11 +1,10 @@
-//! Names what only other users can remove, and the line that root needs for it: [`text`].
+//! Counts the items that only other users can remove, with the command that root needs for them: [`text`].
 
 use std::collections::BTreeSet;
 
 use crate::table::plain;
 
-/// How many things belong to which other users, and for root how to have each of them carry out `command`; nothing where there
-/// are none.
+/// Returns the number of items of other users, and for root the line that runs `command` as each of them; empty if there are none.
 pub(super) fn text<'a>(
     users: impl Iterator<Item = &'a str>,
     command: &str,
@@ -13,7 +12,7 @@ pub(super) fn text<'a>(
 ) -> String {
     let owners: Vec<&str> = users.collect();
     let users: BTreeSet<&str> = owners.iter().copied().collect();
-    // Others have written the names in their records.
+    // The names come from records that other users have written.
     let is_name = |user: &&&str| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         !user.starts_with('-') && user.chars().all(is_plain)
@@ -52,7 +51,7 @@ mod tests {
             text(&["bob", "ada", "bob", "uid 4711"]),
             "4 belong to 3 other users: for u in ada bob; do runuser -u $u -- fsgather clean /shared --execute; done\n"
         );
-        // What a record says is no part of a command line, if it could be more than a name.
+        // Names from records become part of a command line only if they cannot be anything but a name.
         for odd in ["$(reboot)", "a b", "-u", "uid 4711", "\u{1b}[2J"] {
             assert!(!text(&[odd]).contains("runuser"), "{odd}");
             assert!(!text(&[odd]).contains('\u{1b}'), "{odd}");

@@ -1,4 +1,4 @@
-//! The verb `trace`: the calls that have failed, the ranks that came last, and a picture of all ranks' last calls.
+//! The verb `trace`: shows the calls that have failed and the ranks that came last, and draws the last calls of all ranks.
 
 use std::{
     path::{Path, PathBuf},
@@ -80,11 +80,11 @@ pub(crate) fn trace_file(name: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Shows the calls that ranks have left.
+/// Shows the calls that ranks have recorded.
 ///
 /// # Errors
 ///
-/// When there are none, or a file cannot be written.
+/// Returns an error if there are none, or a file cannot be written.
 pub(crate) fn trace(arguments: &TraceArguments, json: bool) -> Result<u8, Failure> {
     let search = CallsSearch::of_arguments(&arguments.directories)?;
     let worlds = search.worlds(Extent::All)?;
@@ -216,11 +216,11 @@ impl<'a> JobTrace<'a> {
     }
 }
 
-/// Writes the calls of a job that `fsgather run` has started to a file, and removes what its ranks have left for that.
+/// Writes the calls of a job that `fsgather run` has started to a file, and removes the files that its ranks have left for that.
 ///
 /// # Errors
 ///
-/// When the directory cannot be read, or the file cannot be written.
+/// Returns an error if the directory cannot be read, or the file cannot be written.
 pub(crate) fn write_trace(directory: &Path, job: &str, file: &Path) -> Result<(), Failure> {
     let search = CallsSearch::of_run(directory)?;
     let mut worlds = search.worlds(Extent::All)?;

@@ -21,7 +21,7 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 
-/// One line, from which stream (1 or 2), as bytes without the line break.
+/// One line of a stream (1 or 2), as bytes without the line break.
 type Line = (u8, Vec<u8>);
 
 /// A running command.
@@ -32,7 +32,7 @@ pub(crate) struct Running {
     waited_for: BTreeSet<usize>,
 }
 
-/// What a command has left.
+/// The result of a command.
 pub(crate) struct Finished {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: Vec<u8>,
@@ -46,7 +46,7 @@ impl Finished {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// What one rank has printed, without the prefix `[rank] `.
+    /// The output of one rank, without the prefix `[rank] `.
     pub(crate) fn lines_of(&self, rank: u32) -> Vec<String> {
         let prefix = format!("[{rank}] ");
         self.lines()
@@ -56,10 +56,10 @@ impl Finished {
     }
 }
 
-/// `fsgather`, with none of the variables that choose a directory and no input.
-/// The command. Scripts of tests find it as `"$TOOL"`: its path may have spaces.
+/// The path of the command, which may have spaces. Scripts of tests find it as `"$TOOL"`.
 pub(crate) const TOOL: &str = env!("CARGO_BIN_EXE_fsgather");
 
+/// `fsgather`, with none of the variables that choose a directory and no input.
 pub(crate) fn fsgather(arguments: &[&str]) -> Command {
     let mut command = Command::new(TOOL);
     command
@@ -95,7 +95,7 @@ pub(crate) fn on_terminal(columns: u32, command: &str) -> Command {
     terminal
 }
 
-/// Reads the next line without what ends it: a terminal's cursor also goes back to draw a line again.
+/// Reads the next line without its terminator: terminals also use a carriage return, to draw a line again.
 fn next_line(source: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut line = Vec::new();
     loop {
@@ -113,7 +113,7 @@ fn next_line(source: &mut impl BufRead) -> Option<Vec<u8>> {
     }
 }
 
-/// Starts a command on a terminal and reads what it draws.
+/// Starts a command on a terminal and reads its drawings.
 pub(crate) fn start_drawing(command: &mut Command) -> Running {
     start_reading(command, |fd, send| {
         let mut source = BufReader::new(fd);
@@ -125,7 +125,7 @@ pub(crate) fn start_drawing(command: &mut Command) -> Running {
     })
 }
 
-/// Starts a command and reads what it says.
+/// Starts a command and reads its output.
 pub(crate) fn start(command: &mut Command) -> Running {
     start_reading(command, |fd, send| {
         for line in BufReader::new(fd).split(b'\n') {
@@ -167,7 +167,7 @@ pub(crate) fn finish(command: &mut Command) -> Finished {
 }
 
 impl Running {
-    /// The first line on either stream that contains a text and was not waited for before.
+    /// The first line on either stream that contains a text and was not returned before.
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
         let deadline = Instant::now() + TIME_LIMIT;
         let mut next = 0;
@@ -245,7 +245,7 @@ pub(crate) fn children_of(pid: u32) -> Vec<String> {
     children.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Whether a child of `run` is not a rank but what ends the ranks if `run` is killed.
+/// Returns true if a child of `run` is not a rank, but the guard that ends the ranks if `run` is killed.
 pub(crate) fn is_guard(pid: &str) -> bool {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     words.ends_with(b"\0guard-run\0")

@@ -1,4 +1,4 @@
-//! Bytes at an address that suits items of every type: [`Aligned`].
+//! Bytes at an address that is aligned for items of every type: [`Aligned`].
 
 use std::ops::{Deref, DerefMut};
 
@@ -14,13 +14,13 @@ pub struct Aligned {
 }
 
 impl Aligned {
-    /// Whether these bytes are well where they are: items have at most 16 bytes of alignment.
+    /// Returns true if these bytes are aligned already: items have an alignment of at most 16 bytes.
     #[must_use]
     pub fn is(bytes: &[u8]) -> bool {
         bytes.as_ptr().addr().is_multiple_of(16)
     }
 
-    /// None where there is no memory for it.
+    /// Copies bytes; returns none if memory runs out.
     #[must_use]
     pub fn copy(content: &[u8]) -> Option<Self> {
         let mut bytes = room_for(content.len().checked_add(ALIGNMENT)? as u64)?;

@@ -1,4 +1,4 @@
-//! Memory of Python's that Rust reads: [`BorrowedBuffer`].
+//! Python's memory for reading in Rust: [`BorrowedBuffer`].
 #![expect(
     unsafe_code,
     reason = "memory that belongs to Python is read through a pointer; the argument is below"
@@ -10,20 +10,19 @@ use pyo3::{prelude::*, types::PyMemoryView};
 
 use super::protocol::{View, Wanted};
 
-/// The bytes of a Python object, which stay where they are until this is dropped.
+/// The bytes of a Python object, which stay in place until this is dropped.
 ///
-/// It may be read and dropped in any thread, without the interpreter's lock. Dropped without it, the object is
-/// given back when a thread of ours next takes the lock; after the interpreter has ended, never.
+/// It may be read and dropped in any thread, without the interpreter's lock. If it is dropped without the lock, the object is released when
+/// a thread of ours next takes the lock; after the interpreter has ended, never.
 ///
-/// Python code can write to the memory while we read it: nothing in Python can forbid it. What is read then
-/// is, byte by byte, the value before or after. So whoever sends it computes checksums from what was sent, not
-/// from a second look here.
+/// Python code can write to the memory while we read it: nothing in Python can forbid that. Each byte then has its value from before or
+/// after. So a sender must compute checksums from the bytes that it sent, not from a second read of this memory.
 ///
 /// # Why this is sound
 ///
-/// A `memoryview` of our own holds the memory: an object with exported memory neither moves nor frees it (a
-/// `bytearray` refuses to be resized, for instance), and only we know the `memoryview`, so that nobody
-/// releases it. Its reference count is all that has to be changed at the end, which `Py` does when it may.
+/// A `memoryview` of our own holds the memory: an object with exported memory neither moves nor frees it (a `bytearray` refuses to be
+/// resized, for instance), and only we know the `memoryview`, so that no other code releases it. At the end only its reference count must
+/// change, which `Py` does when it may.
 pub struct BorrowedBuffer {
     start: NonNull<u8>,
     length: usize,
@@ -38,20 +37,20 @@ unsafe impl Send for BorrowedBuffer {}
 unsafe impl Sync for BorrowedBuffer {}
 
 impl BorrowedBuffer {
-    /// The bytes of `exporter`, which have to lie in C order without gaps.
+    /// Returns the bytes of `exporter`, which must be in C order without gaps.
     ///
     /// # Errors
     ///
-    /// `TypeError` if it is not bytes-like, `BufferError` or `ValueError` if its memory is not in C order.
+    /// Returns `TypeError` if it is not bytes-like, `BufferError` or `ValueError` if its memory is not in C order.
     pub fn of(exporter: &Bound<'_, PyAny>) -> PyResult<Self> {
         Self::seen_as(exporter, Wanted::Bytes)
     }
 
-    /// The bytes of `exporter` in the order in which they lie there: C or Fortran order, without gaps.
+    /// Returns the bytes of `exporter` in their own order: C or Fortran order, without gaps.
     ///
     /// # Errors
     ///
-    /// As [`BorrowedBuffer::of`], if there are gaps.
+    /// Returns the errors of [`BorrowedBuffer::of`], if there are gaps.
     pub(crate) fn raw(exporter: &Bound<'_, PyAny>) -> PyResult<Self> {
         Self::seen_as(exporter, Wanted::Raw)
     }
@@ -70,7 +69,7 @@ impl BorrowedBuffer {
     ///
     /// # Safety
     ///
-    /// The bytes stay readable and in place as long as `owner` lives.
+    /// The bytes must stay readable and in place as long as `owner` lives.
     pub(crate) unsafe fn kept_by(owner: Py<PyAny>, start: NonNull<u8>, length: usize) -> Self {
         Self {
             start,

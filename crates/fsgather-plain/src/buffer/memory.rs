@@ -2,13 +2,12 @@
 //!
 //! # Why this is sound
 //!
-//! [`Region`] owns its owner and never touches it again until it drops it, so the one exclusive borrow
-//! it took of the bytes lasts as long. Each Python object holds a share of the region, and each view that is
-//! taken of an object holds the object. From then on Python has the bytes for itself: that several views write
-//! to the same ones is as it is with any `bytearray`.
+//! [`Region`] owns its owner and never accesses it again until it drops it, so the one exclusive borrow of the bytes lasts as long. Each
+//! Python object holds a share of the region, and each view of an object holds the object. From then on Python has the bytes for itself:
+//! several views may write to the same bytes, as with any `bytearray`.
 //!
-//! The objects have a type of their own, made with `PyType_FromSpec`, because `PyO3` offers the buffer protocol
-//! for the limited API of 3.11 and later only (`super::protocol` says why the older ones have it as well).
+//! The objects have a type of their own, made with `PyType_FromSpec`, because `PyO3` offers the buffer protocol only for the limited API of
+//! 3.11 and later (`super::protocol` explains why older versions have it as well).
 #![expect(
     unsafe_code,
     reason = "a type of Python with the buffer protocol is made of C functions; the argument is above"
@@ -33,12 +32,12 @@ use pyo3::{
 use super::borrowed::BorrowedBuffer;
 use super::protocol::{BF_GETBUFFER, PyBuffer, PyBuffer_FillInfo};
 
-/// Bytes that can be handed to Python: a `Vec`, a private mapping of a file.
+/// Bytes that can be given to Python: a `Vec`, a private mapping of a file.
 pub trait WritableBytes: DerefMut<Target = [u8]> + Send + 'static {}
 
 impl<T: DerefMut<Target = [u8]> + Send + 'static> WritableBytes for T {}
 
-/// Bytes, and what owns them.
+/// Bytes, and their owner.
 struct Region {
     start: NonNull<u8>,
     length: usize,
@@ -47,23 +46,22 @@ struct Region {
     owner: *mut dyn Send,
 }
 
-// SAFETY: the owner may be dropped in any thread, being `Send`, and nobody but its drop touches it; the bytes
-// are only handed on as an address.
+// SAFETY: the owner may be dropped in any thread, being `Send`, and only its drop accesses it; the bytes are only passed on as an address.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: it comes from `Box::into_raw`, and nobody else drops it.
+        // SAFETY: it comes from `Box::into_raw`, and is dropped only here.
         drop(unsafe { Box::from_raw(self.owner) });
     }
 }
 
-/// Writable memory that Python objects can show parts of.
+/// Writable memory whose parts Python objects can show.
 ///
-/// Objects of [`Memory::object`] have Python's buffer protocol: `memoryview(object)`,
-/// `numpy.frombuffer(object, ...)` and the like see the memory itself. It lives as long as any of them.
+/// Objects of [`Memory::object`] have Python's buffer protocol: `memoryview(object)`, `numpy.frombuffer(object, ...)` and the like view the
+/// memory itself. It lives as long as any of them.
 #[derive(Clone)]
 pub struct Memory(Arc<Region>);
 
@@ -71,7 +69,7 @@ impl Memory {
     /// Memory that `owner` owns.
     pub fn of(owner: impl WritableBytes) -> Self {
         let owner = Box::into_raw(Box::new(owner));
-        // SAFETY: it was a box a moment ago, and nobody else knows of it.
+        // SAFETY: it was a box a moment ago, and has no other reference.
         let bytes: &mut [u8] = unsafe { &mut *owner };
         let (start, length) = (NonNull::from(&mut *bytes).cast(), bytes.len());
         Self(Arc::new(Region {
@@ -82,7 +80,7 @@ impl Memory {
         }))
     }
 
-    /// The memory that `borrowed` holds, to be read only.
+    /// Memory of `borrowed`, for reading only.
     pub(crate) fn lent(borrowed: BorrowedBuffer) -> Self {
         let bytes = borrowed.as_ref();
         let (start, length) = (NonNull::from(bytes).cast(), bytes.len());
@@ -99,21 +97,21 @@ impl Memory {
         self.0.length
     }
 
-    /// An object over the whole memory of `owner`.
+    /// Returns an object over the whole memory of `owner`.
     ///
     /// # Errors
     ///
-    /// `MemoryError`.
+    /// Returns `MemoryError`.
     pub fn object_of(py: Python<'_>, owner: impl WritableBytes) -> PyResult<Py<PyAny>> {
         let memory = Self::of(owner);
         memory.object(py, 0..memory.len())
     }
 
-    /// An object over a part of the memory.
+    /// Returns an object over a part of the memory.
     ///
     /// # Errors
     ///
-    /// `ValueError` if it reaches beyond the end, `MemoryError`.
+    /// Returns `ValueError` if the part reaches beyond the end, `MemoryError`.
     pub fn object(&self, py: Python<'_>, range: Range<usize>) -> PyResult<Py<PyAny>> {
         let length = self.len();
         if range.start > range.end || range.end > length {
@@ -146,7 +144,7 @@ struct MemoryObject {
     length: usize,
 }
 
-/// The type, once for each process.
+/// Returns the type, which is created once for each process.
 fn object_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let kind = TYPE.get_or_try_init(py, || make_type(py))?;
@@ -223,7 +221,7 @@ unsafe extern "C" fn length(object: *mut ffi::PyObject) -> ffi::Py_ssize_t {
     unsafe { (*object.cast::<MemoryObject>()).length.cast_signed() }
 }
 
-/// The slot `tp_new`: without it Python code could make objects without memory.
+/// The slot `tp_new`: without it Python code could create objects without memory.
 unsafe extern "C" fn refuse_new(
     _: *mut ffi::PyTypeObject,
     _: *mut ffi::PyObject,

@@ -1,5 +1,4 @@
-//! Memory that Python and Rust share without copying it: [`BorrowedBuffer`] is Python's memory seen from
-//! Rust, [`Memory`] is ours seen from Python.
+//! Memory that Python and Rust share without copying it: [`BorrowedBuffer`] shows Python's memory to Rust, [`Memory`] shows ours to Python.
 
 mod aligned;
 mod borrowed;
@@ -38,7 +37,7 @@ impl Specimen {
         )
     }
 
-    /// Gives the buffer back in a thread that does not hold the interpreter's lock.
+    /// Drops the buffer in a thread that does not hold the interpreter's lock.
     fn drop_in_thread(&self, py: Python<'_>) {
         if let Ok(mut held) = self.0.lock() {
             let taken = held.take();
@@ -64,11 +63,11 @@ fn specimen_memory(
         .collect()
 }
 
-/// Adds what this module offers to Python.
+/// Adds the functions and classes of this module to a Python module.
 ///
 /// # Errors
 ///
-/// When the interpreter has no memory for it.
+/// Returns an error if the interpreter runs out of memory.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Specimen>()?;
     module.add_function(wrap_pyfunction!(specimen_memory, module)?)

@@ -1,12 +1,11 @@
 //! Python's buffer protocol, which the limited API of Python 3.9 and 3.10 lacks: [`View`].
 //!
-//! # Why declaring it ourselves is right
+//! # Why our own declarations are right
 //!
-//! `Py_buffer` and the functions below entered the limited API in 3.11. They are older: every Python since
-//! 3.0 exports these symbols with these signatures, and the layout of `Py_buffer` has had the same eleven
-//! fields in the same order ever since (PEP 3118 fixed it, and the limited API froze it as it was). So a module
-//! for the limited API of 3.9 finds on 3.9 and 3.10 just what 3.11 promises. The slot numbers of the protocol
-//! (`Py_bf_getbuffer` is 1) are accepted by `PyType_FromSpec` from 3.9 on. The tests run on each version.
+//! `Py_buffer` and the functions below entered the limited API in 3.11. They are older: every Python since 3.0 exports these symbols with
+//! these signatures, and the layout of `Py_buffer` has had the same eleven fields in the same order ever since (PEP 3118 fixed it, and the
+//! limited API froze it). So a module for the limited API of 3.9 finds on 3.9 and 3.10 exactly the interface that 3.11 promises.
+//! `PyType_FromSpec` accepts the slot numbers of the protocol (`Py_bf_getbuffer` is 1) from 3.9 on. The tests run on each version.
 #![expect(
     unsafe_code,
     reason = "the buffer protocol is a C interface; the argument stands at each use"
@@ -27,9 +26,9 @@ use pyo3::{
 /// The number of the slot for the function that fills in a [`PyBuffer`].
 pub(super) const BF_GETBUFFER: c_int = 1;
 
-/// Plain bytes, without shape or format; only contiguous memory can be seen so.
+/// Requests plain bytes, without shape or format; only contiguous memory can be viewed like this.
 const SIMPLE: c_int = 0;
-/// Shape and strides, of memory without gaps in row or column order.
+/// Requests shape and strides, of memory without gaps in row or column order.
 const ANY_CONTIGUOUS: c_int = 0x0080 | 0x0010 | 0x0008;
 
 /// `Py_buffer` as PEP 3118 lays it out.
@@ -61,7 +60,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// What a [`View`] has to offer.
+/// The properties that a [`View`] must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// Bytes in C order.
@@ -113,20 +112,20 @@ impl<'py> View<'py> {
         })
     }
 
-    /// Where the memory begins, and how many bytes it has.
+    /// Returns the start of the memory, and its length in bytes.
     pub(crate) fn address(&self) -> (NonNull<u8>, usize) {
         let length = usize::try_from(self.buffer.len).unwrap_or(0);
-        // Exporters of nothing may give a null pointer.
+        // Exporters of empty memory may give a null pointer.
         match NonNull::new(self.buffer.buf.cast()) {
             Some(start) => (start, length),
             None => (NonNull::dangling(), 0),
         }
     }
 
-    /// The memory, in the order in which it lies there.
+    /// Returns the memory, in its own order.
     ///
-    /// Other threads of Python cannot write to it while it is read, because the lock is held; extension
-    /// modules that let go of the lock can. What is read then is the old or the new value of each byte.
+    /// Other threads of Python cannot write to it while it is read, because the lock is held; extension modules that release the lock can.
+    /// Each byte then has its old or its new value.
     pub(crate) fn bytes(&self) -> &[u8] {
         let (start, length) = self.address();
         // SAFETY: the exporter keeps these bytes in place until the view is released, and contiguous as was
@@ -144,7 +143,7 @@ impl<'py> View<'py> {
         self.dimensions(self.buffer.strides)
     }
 
-    /// Bytes of one item.
+    /// Size of one item in bytes.
     pub(crate) fn item_size(&self) -> Py_ssize_t {
         self.buffer.itemsize
     }

@@ -10,18 +10,18 @@ use fsgather::Payload;
 
 use super::{BUFFER_BYTES, star::Star, touch};
 
-/// Number of bytes that are written at once. For much more the system looks for long stretches of free memory, which take long to
-/// find if there are few.
+/// Number of bytes of one write. For much larger writes the system searches for long stretches of free memory, which takes long if there
+/// are few.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// A new file of each rank that has something to give, for each operation.
+/// A new file for each operation, on each rank that has data to send.
 pub(super) struct Files {
     directory: PathBuf,
     rank: usize,
     ranks: usize,
-    /// How many operations there were; all ranks count alike.
+    /// Number of operations so far; it is the same on all ranks.
     count: u64,
-    /// What this rank has written and not removed yet.
+    /// The file that this rank has written and not removed yet.
     written: Option<PathBuf>,
     buffer: Vec<u8>,
 }
@@ -46,7 +46,7 @@ impl Files {
         (1..self.ranks).try_for_each(|step| self.read((self.rank + step) % self.ranks))
     }
 
-    /// All ranks but rank 0 write; then rank 0 reads.
+    /// All ranks except rank 0 write; then rank 0 reads.
     pub(super) fn gather(&mut self, star: &Star, source: &[u8]) -> io::Result<()> {
         self.count += 1;
         if star.is_root() {

@@ -1,4 +1,4 @@
-//! Connecting ranks over loopback: [`connect`].
+//! Connects ranks over loopback: [`connect`].
 
 use std::{
     io::{self, Read, Write},
@@ -12,14 +12,14 @@ use rand::{RngExt, rand_core::UnwrapErr, rngs::SysRng};
 /// Maximum time that a rank may take to introduce itself.
 const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A number drawn by the rank that is called, and the number of the rank that calls.
+/// A random number of the rank that accepts, and the number of the rank that connects.
 type Hello = [u8; 12];
 
 /// Connections between this rank and others.
 pub(super) struct Links {
-    /// Those that this rank has made, in the order asked for.
+    /// Connections that this rank has made, in the requested order.
     pub(super) made: Vec<TcpStream>,
-    /// Those that others have made, in rank order.
+    /// Connections that others have made, in rank order.
     pub(super) taken: Vec<TcpStream>,
 }
 
@@ -34,7 +34,7 @@ pub(super) fn connect(world: &Communicator, to: &[usize], from: usize, timeout: 
         let (port, secret) = known[rank];
         made.push(call(port, &hello(secret, world.rank().get()), timeout).unwrap());
     }
-    // From here on all connections wait to be taken.
+    // From here on, all connections wait to be accepted.
     world.barrier().unwrap();
     let mut taken = Vec::with_capacity(from);
     while taken.len() < from {

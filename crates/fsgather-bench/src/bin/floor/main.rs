@@ -5,13 +5,13 @@
 //! fsgather run -n 8 --no-prefix -- target/release/floor gather 64MiB filesys
 //! ```
 //!
-//! Arguments: `barrier`, `broadcast`, `gather` or `all_gather`; the payload of each rank; `filesys`, `memory` or `auto`;
-//! and how often, 20 times by default. Files go to `FSGATHER_DIR`. Rank 0 prints one line of JSON. An iteration takes as long as its
-//! slowest rank, from the call until a byte of every page of all that was received has been read.
+//! Arguments: `barrier`, `broadcast`, `gather` or `all_gather`; the payload of each rank; `filesys`, `memory` or `auto`; and the number of
+//! repetitions, 20 by default. Files go to `FSGATHER_DIR`. Rank 0 prints one line of JSON. An iteration takes as long as its slowest rank,
+//! from the call until a byte of every page of all received data has been read.
 //!
-//! Bare system calls check and name nothing, so no library can be much faster. Barriers and small payloads go through
-//! sockets to rank 0. Files: each rank writes one, waits for the others and maps theirs; in a gather rank 0 only maps.
-//! Memory: a ring of sockets, or sockets to rank 0.
+//! Bare system calls check and name nothing, so no library can be much faster. Barriers and small payloads go through sockets to rank 0.
+//! Files: each rank writes one, waits for the others and maps theirs; in a gather only rank 0 maps. Memory: a ring of sockets, or sockets
+//! to rank 0.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -40,10 +40,10 @@ use files::Files;
 use ring::Ring;
 use star::Star;
 
-/// Nothing takes longer on a connection of the floor.
+/// Maximum time of an operation on a connection of the floor.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Number of bytes that are read at once.
+/// Number of bytes of one read.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Larger payloads do not travel inside messages.
@@ -55,12 +55,12 @@ const BARRIERS: u32 = 10;
 /// Iterations that do not count.
 const WARM_UPS: usize = 3;
 
-/// The way of payloads by bare system calls.
+/// The path of payloads by bare system calls.
 enum FloorPath {
     /// With the buffer for the payloads of all ranks.
     Inline(Vec<u8>),
     Files(Files),
-    /// To rank 0 and from it with a buffer, or round the ring.
+    /// To and from rank 0 with a buffer, or round the ring.
     Memory(Vec<u8>, Ring),
 }
 
@@ -98,7 +98,7 @@ fn main() {
         }
     };
 
-    // Of the library, and of the floor.
+    // Durations with the library, and with the floor.
     let mut seconds = [Vec::new(), Vec::new()];
     for _ in 0..WARM_UPS + iterations {
         for (subject, seconds) in seconds.iter_mut().enumerate() {
@@ -147,7 +147,7 @@ fn main() {
     world.close().unwrap();
 }
 
-/// Does it with the library.
+/// Performs the operation with the library.
 fn call(world: &Communicator, operation: &str, source: &[u8]) {
     match operation {
         "barrier" => world.barrier().unwrap(),
@@ -170,7 +170,7 @@ fn call(world: &Communicator, operation: &str, source: &[u8]) {
     }
 }
 
-/// Does it by bare system calls.
+/// Performs the operation by bare system calls.
 fn bare(star: &Star, floor: &mut FloorPath, operation: &str, source: &[u8]) -> io::Result<()> {
     match (operation, floor) {
         ("barrier", _) => star.barrier(),
@@ -188,7 +188,7 @@ fn bare(star: &Star, floor: &mut FloorPath, operation: &str, source: &[u8]) -> i
     }
 }
 
-/// Reads a byte of every page, so that the bytes must be there.
+/// Reads a byte of every page, so that the data must be in memory.
 fn touch(bytes: &[u8]) {
     const PAGE_BYTES: usize = 4096;
     black_box(
@@ -199,7 +199,7 @@ fn touch(bytes: &[u8]) {
     );
 }
 
-/// Lets the library remove files in the background.
+/// Gives the library time to remove files in the background.
 #[expect(clippy::disallowed_methods, reason = "nothing reports the end of that")]
 fn rest() {
     thread::sleep(Duration::from_millis(20));

@@ -14,9 +14,9 @@ use super::{links, touch};
 
 /// A connection from every rank to the next one, and from the last one to rank 0.
 pub(super) struct Ring {
-    /// To the neighbour that we receive from and the one that we send to; none in a world of one.
+    /// Connections to the neighbour that we receive from and to the one that we send to; none in a world of one.
     neighbours: Option<(TcpStream, TcpStream)>,
-    /// For the payloads of all others.
+    /// Buffers for the payloads of all others.
     received: Vec<Vec<u8>>,
 }
 
@@ -36,7 +36,7 @@ impl Ring {
         }
     }
 
-    /// `source` of each rank to all ranks: each forwards what it receives, while it receives more.
+    /// Sends `source` of each rank to all ranks: each rank forwards the data that it receives, while it receives more.
     pub(super) fn all_gather(&mut self, source: &[u8]) -> io::Result<()> {
         let Some((left, right)) = &self.neighbours else {
             return Ok(());
@@ -45,7 +45,7 @@ impl Ring {
         thread::scope(|scope| {
             let (next, blocks) = mpsc::channel();
             let sender = thread::Builder::new().spawn_scoped(scope, || send(right, blocks))?;
-            // A sender that has failed returns its error.
+            // A sender that has failed returns its error when it is joined.
             let _ = next.send(source);
             let last = received.len() - 1;
             for (step, block) in received.iter_mut().enumerate() {

@@ -13,7 +13,7 @@ use super::{links, touch};
 /// A connection from every rank to rank 0.
 pub(super) struct Star {
     rank: usize,
-    /// On rank 0 those to all others, in rank order; elsewhere the one to rank 0.
+    /// On rank 0 the connections to all others, in rank order; elsewhere the one to rank 0.
     links: Vec<TcpStream>,
 }
 
@@ -33,13 +33,13 @@ impl Star {
         self.rank == 0
     }
 
-    /// A byte from each rank to rank 0, and one back.
+    /// Sends a byte from each rank to rank 0, and one back.
     pub(super) fn barrier(&self) -> io::Result<()> {
         let mut byte = [0];
         self.all_gather_into(&[0], &mut byte, |_| 0..1)
     }
 
-    /// `source` of each rank to all ranks, put together by rank 0.
+    /// Sends `source` of each rank to all ranks; rank 0 puts the parts together.
     pub(super) fn all_gather(&self, source: &[u8], table: &mut [u8]) -> io::Result<()> {
         let len = source.len();
         table[self.rank * len..][..len].copy_from_slice(source);
@@ -69,7 +69,7 @@ impl Star {
         Ok(())
     }
 
-    /// `source` of each rank to rank 0.
+    /// Sends `source` of each rank to rank 0.
     pub(super) fn gather(&self, source: &[u8], buffer: &mut [u8]) -> io::Result<()> {
         for link in &self.links {
             if self.is_root() {
@@ -82,7 +82,7 @@ impl Star {
         Ok(())
     }
 
-    /// `source` of rank 0 to all ranks.
+    /// Sends `source` of rank 0 to all ranks.
     pub(super) fn broadcast(&self, source: &[u8], buffer: &mut [u8]) -> io::Result<()> {
         for link in &self.links {
             if self.is_root() {
@@ -96,7 +96,7 @@ impl Star {
     }
 }
 
-/// Reads so many bytes through a buffer.
+/// Reads `len` bytes through a buffer.
 fn receive(mut link: &TcpStream, len: usize, buffer: &mut [u8]) -> io::Result<()> {
     let mut left = len;
     while left > 0 {

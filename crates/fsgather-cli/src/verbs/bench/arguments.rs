@@ -100,11 +100,11 @@ pub(super) struct Work {
 }
 
 impl BenchArguments {
-    /// The ranks' part, with its operations filled in.
+    /// The part of the arguments for the ranks, with all operations filled in.
     ///
     /// # Errors
     ///
-    /// When an operation was asked for that has other recipients than those asked for.
+    /// Returns an error if a requested operation has other recipients than the requested ones.
     pub(super) fn work(&self) -> Result<Work, Failure> {
         let mut work = self.work.clone();
         let is_wanted = |operation: &Operation| {
@@ -126,7 +126,7 @@ impl BenchArguments {
 }
 
 impl Work {
-    /// The same as words of a command line.
+    /// Renders the same as words of a command line.
     pub(super) fn to_arguments(&self) -> Vec<OsString> {
         let mut words = vec![format!("--bytes={}", self.bytes)];
         let operations = self.operations.iter().map(|one| one.word());
@@ -139,7 +139,7 @@ impl Work {
     }
 }
 
-/// The most ranks; so many connections a listening socket keeps until they are taken.
+/// Maximum number of ranks: the number of connections that a listening socket queues.
 const MOST_RANKS: u32 = 128;
 
 fn ranks(text: &str) -> Result<WorldSize, String> {
@@ -151,7 +151,7 @@ fn ranks(text: &str) -> Result<WorldSize, String> {
     }
 }
 
-/// A number of bytes, bare or with a unit, but not none.
+/// Parses a positive number of bytes, with or without a unit.
 fn size(text: &str) -> Result<usize, String> {
     let ByteSize(bytes) = text.parse().unwrap_or_default();
     match usize::try_from(bytes) {
@@ -160,7 +160,7 @@ fn size(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Reads one of the words of a setting.
+/// Parses one of the words of a setting.
 fn one_of<T: Choice>() -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(T::ALL.iter().map(|value| value.word()))
         .try_map(|text| T::of_word(&text).ok_or("not one of the words"))

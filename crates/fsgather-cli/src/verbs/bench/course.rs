@@ -11,18 +11,18 @@ use crate::failure::Failure;
 /// Time for which an operation is measured if the number of iterations is not given.
 const MEASURING_TIME: Duration = Duration::from_secs(2);
 
-/// The fewest and the most iterations then.
+/// The minimum and the maximum number of iterations in that case.
 const ITERATIONS: (u32, u32) = (10, 1000);
 
-/// Number of barriers that are called in a row.
+/// Number of barriers in a row.
 const BARRIERS_IN_A_ROW: u32 = 10;
 
 /// The measurements of one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Series {
-    /// Time that each iteration took, in nanoseconds.
+    /// Duration of each iteration, in nanoseconds.
     pub(super) nanoseconds: Vec<u64>,
-    /// The most memory that was held meanwhile, in bytes.
+    /// Peak memory meanwhile, in bytes.
     pub(super) peak: u64,
 }
 
@@ -30,16 +30,16 @@ pub(super) struct Series {
 pub(super) struct Measurement<'a> {
     pub(super) world: &'a Communicator,
     pub(super) operation: Operation,
-    /// Whether payloads are too large to travel inline.
+    /// True if payloads are too large to travel inline.
     pub(super) is_large: bool,
 }
 
 impl Measurement<'_> {
-    /// Measures `iterations`, or as many as there is time for.
+    /// Measures `iterations`, or as many as time allows.
     ///
     /// # Errors
     ///
-    /// Those of the calls.
+    /// Returns the errors of the calls.
     pub(super) fn run(
         &self,
         library: &Library<'_>,
@@ -54,7 +54,7 @@ impl Measurement<'_> {
         self.rows(library, warm_ups)?;
         let iterations = match iterations {
             Some(iterations) => iterations,
-            // The clock of rank 0 counts.
+            // Rank 0 measures the time.
             None => self
                 .world
                 .broadcast(&affordable(started.elapsed() / warm_ups), 0)?,
@@ -82,7 +82,7 @@ impl Measurement<'_> {
         resources::forget_peak();
         self.line_up()?;
         if !self.operation.has_payload() {
-            // The first in a row waits for ranks that are still in the call before.
+            // The first call in a row waits for ranks that are still in the previous call.
             library.perform(self.operation)?;
         }
         for _ in 0..count {
@@ -97,7 +97,7 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    /// Waits until all ranks are here and have no work left from before.
+    /// Waits until all ranks are here and have finished their earlier work.
     fn line_up(&self) -> Result<(), Failure> {
         if self.is_large {
             self.world.barrier()?;
@@ -108,7 +108,7 @@ impl Measurement<'_> {
     }
 }
 
-/// Number of iterations that there is time for, if one takes this long.
+/// Number of iterations that time allows, if one takes this long.
 fn affordable(one: Duration) -> u32 {
     let (least, most) = ITERATIONS;
     let count = MEASURING_TIME.as_nanos() / one.as_nanos().max(1);

@@ -10,16 +10,16 @@ use crate::failure::Failure;
 /// Operations as users call them.
 pub(super) struct Library<'a> {
     world: &'a Communicator,
-    /// This rank's payload.
+    /// The payload of this rank.
     source: &'a [u8],
 }
 
 impl Library<'_> {
-    /// Does this rank's part, and reads a byte of every page that it receives.
+    /// Performs this rank's part, and reads a byte of every page that it receives.
     ///
     /// # Errors
     ///
-    /// Those of the call.
+    /// Returns the errors of the call.
     pub(super) fn perform(&self, operation: Operation) -> Result<(), Failure> {
         let world = self.world;
         let source = Pieces::from(self.source);
@@ -52,7 +52,7 @@ impl Library<'_> {
 }
 
 impl<'a> Library<'a> {
-    /// Returns a subject that hands over `source`.
+    /// A library whose payload is `source`.
     pub(super) const fn new(world: &'a Communicator, source: &'a [u8]) -> Self {
         Self { world, source }
     }
@@ -64,7 +64,7 @@ impl<'a> Library<'a> {
     }
 }
 
-/// Refuses a result that is not as large as it has to be.
+/// Refuses a result of the wrong length.
 fn expect(received: usize, expected: usize) -> Result<(), Failure> {
     if received == expected {
         return Ok(());

@@ -1,7 +1,7 @@
-//! The verb `bench`: how long calls take on this machine, between real rank processes.
+//! The verb `bench`: measures the duration of calls on this machine, between real rank processes.
 //!
-//! This process starts the ranks and makes the directory they gather through; `rank` is what each of them
-//! does, `course` how one operation is measured, `library` what is measured, `report` what is shown.
+//! This process starts the ranks and makes the directory that they gather through. `rank` is the program of each rank, `course` measures
+//! one operation, `library` performs it, and `report` shows the results.
 
 mod arguments;
 mod course;
@@ -26,11 +26,11 @@ pub(crate) use rank::{BenchRankArguments, bench_rank};
 use super::inspect::settings;
 use crate::{exit, failure::Failure, invocation::Invocation, output, run};
 
-/// Starts ranks that measure, and ends with their code; rank 0 prints what they have found.
+/// Starts ranks that measure, and returns their exit code; rank 0 prints the results.
 ///
 /// # Errors
 ///
-/// When the arguments ask for the impossible, or this machine does not let us start ranks.
+/// Returns an error if the arguments contradict each other, or this machine does not allow ranks to be started.
 pub(crate) fn bench(
     arguments: &BenchArguments,
     json: bool,
@@ -69,14 +69,14 @@ pub(crate) fn bench(
             if code == exit::DONE {
                 return Err(failure);
             }
-            // What came first is the cause.
+            // The first failure is the cause.
             output::say(&format!("fsgather bench: {failure}"));
             Ok(code)
         }
     }
 }
 
-/// Makes a directory that nobody else uses, in the one that was named or where temporary files go.
+/// Makes a directory that no other process uses, in the named one or in the directory for temporary files.
 fn make_place(named: Option<&Path>) -> Result<tempfile::TempDir, Failure> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("fsgather-bench-");

@@ -1,4 +1,4 @@
-//! The operations that `bench` measures: [`Operation`], and who receives in it.
+//! The operations that `bench` measures, [`Operation`], and the ranks that receive.
 
 use std::hint::black_box;
 
@@ -55,7 +55,7 @@ impl Operation {
         }
     }
 
-    /// Whether ranks hand anything over.
+    /// Returns true if ranks send payloads.
     pub(super) const fn has_payload(self) -> bool {
         !matches!(self, Self::Barrier)
     }
@@ -70,10 +70,10 @@ impl Recipients {
     }
 }
 
-/// The least size of a page, in bytes.
+/// The smallest page size, in bytes.
 const PAGE: usize = 4096;
 
-/// Looks at a byte of every page, so that the bytes have to be there.
+/// Reads a byte of every page, so that the data must be in memory.
 pub(super) fn touch(bytes: &[u8]) {
     let sum = bytes.iter().step_by(PAGE).fold(0, |sum, byte| sum ^ byte);
     black_box(sum);

@@ -34,11 +34,11 @@ pub(crate) struct BenchRankArguments {
     pub(super) work: Work,
 }
 
-/// Measures what was asked for, together with the other ranks; rank 0 prints what came of it.
+/// Measures the requested operations, together with the other ranks; rank 0 prints the results.
 ///
 /// # Errors
 ///
-/// Whatever goes wrong here or on another rank.
+/// Returns any error of this rank or another one.
 pub(crate) fn bench_rank(
     arguments: &BenchRankArguments,
     json: bool,
@@ -47,7 +47,7 @@ pub(crate) fn bench_rank(
     log::start()?;
     let settings = Settings::resolve(&Variables::of_process())?;
     let work = &arguments.work;
-    // Files are made in a new directory, which is removed again, inside of the one that counts.
+    // Files go to a new directory inside the measured one, which is removed again.
     let ground = Ground::of(arguments.place.parent().unwrap_or(&arguments.place));
     if settings.detection.rank.get() == 0 && !json {
         let text = ground.text(settings.detection.world_size, work);
@@ -84,7 +84,7 @@ pub(crate) fn bench_rank(
     Ok(exit::DONE)
 }
 
-/// What one world measures.
+/// The measurements of one world.
 struct Bench<'a> {
     arguments: &'a BenchRankArguments,
     settings: &'a Settings,
@@ -92,13 +92,13 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Measures all operations; returns the results on rank 0, nothing elsewhere.
+    /// Measures all operations; returns the results on rank 0, and an empty list elsewhere.
     fn measure(&self, world: &Communicator) -> Result<Vec<Measured>, Failure> {
         let work = &self.arguments.work;
         let mut source = Vec::new();
         if work.operations.iter().any(|one| one.has_payload()) {
             source.resize(work.bytes, 0);
-            // Nobody can make random bytes smaller, or the same ones twice.
+            // Random bytes cannot be compressed or deduplicated.
             rand::fill(source.as_mut_slice());
         }
         let bound = self.settings.inline_bound(world.world_size());
@@ -118,7 +118,7 @@ impl Bench<'_> {
         Ok(measured)
     }
 
-    /// Brings together what all ranks have measured of one operation, on rank 0.
+    /// Collects the measurements of all ranks for one operation, on rank 0.
     fn collect(
         &self,
         world: &Communicator,

@@ -1,4 +1,4 @@
-//! Measures what this process uses: how much memory it held at most, and whether it is at work.
+//! Measures the resources of this process: its peak memory, and whether its threads are working.
 
 use std::{
     fs, io, thread,
@@ -9,19 +9,19 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::failure::Failure;
 
-/// Has the system count anew from here how much memory this process holds at most.
+/// Makes the system restart its count of this process's peak memory.
 ///
-/// Where it does not let us, the figures are those since the process began.
+/// If the system refuses, the figures are those since the process began.
 pub(super) fn forget_peak() {
-    // Only this process's own figure changes; see proc(5).
+    // Only the figure of this process changes; see proc(5).
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Memory that this process has held at most, in bytes: `VmHWM`.
+/// Peak memory of this process, in bytes: `VmHWM`.
 ///
 /// # Errors
 ///
-/// When the system does not tell.
+/// Returns an error if the system does not report it.
 pub(super) fn peak() -> Result<u64, Failure> {
     const OPERATION: &str = "find out how much memory this process has held";
     let status = fs::read_to_string("/proc/self/status").map_err(Failure::system(OPERATION))?;
@@ -37,16 +37,16 @@ fn peak_in(status: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// For how long at a time we look whether threads of this process work.
+/// Duration of each check for working threads.
 const LOOK: Duration = Duration::from_millis(3);
 
-/// As much work in that time is none.
+/// Processor time in that duration that counts as none.
 const NOTHING: Duration = Duration::from_micros(300);
 
-/// We do not wait longer than this.
+/// Maximum time of the wait.
 const TIME_LIMIT: Duration = Duration::from_millis(500);
 
-/// Waits until no thread of this process does anything.
+/// Waits until no thread of this process is working.
 pub(super) fn come_to_rest() {
     let started = Instant::now();
     let mut before = processor_time();

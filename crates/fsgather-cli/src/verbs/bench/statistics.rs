@@ -1,6 +1,6 @@
-//! Sums up many iterations: [`slowest`] and [`Summary`]. Pure.
+//! Summarizes many iterations: [`slowest`] and [`Summary`]. Pure.
 
-/// Time that each iteration took, given how long each rank took for it: as long as the slowest rank.
+/// The duration of each iteration, given its duration on each rank: that of the slowest rank.
 pub(super) fn slowest(ranks: &[Vec<u64>]) -> Vec<u64> {
     let iterations = ranks.iter().map(Vec::len).min().unwrap_or(0);
     (0..iterations)
@@ -14,17 +14,17 @@ pub(super) fn slowest(ranks: &[Vec<u64>]) -> Vec<u64> {
         .collect()
 }
 
-/// What is told of the times of many iterations, in seconds.
+/// A summary of the durations of many iterations, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Summary {
     pub(super) median: f64,
     pub(super) min: f64,
-    /// Nine of ten iterations took no longer.
+    /// The 90th percentile: nine of ten iterations took no longer.
     pub(super) p90: f64,
 }
 
 impl Summary {
-    /// Sums up times in nanoseconds; `None` when there are none.
+    /// Summarizes durations in nanoseconds; `None` if there are none.
     pub(super) fn of(nanoseconds: &[u64]) -> Option<Self> {
         let mut sorted = nanoseconds.to_vec();
         sorted.sort_unstable();

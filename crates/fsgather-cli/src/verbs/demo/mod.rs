@@ -1,4 +1,4 @@
-//! The verb `demo`: the main job on this machine, with real processes and real data.
+//! The verb `demo`: runs the main use case on this machine, with real processes and real data.
 
 mod rank;
 
@@ -63,11 +63,11 @@ struct Document {
     left_behind: Vec<String>,
 }
 
-/// Starts the ranks, shows what they found, and checks it.
+/// Starts the ranks, shows their results, and checks them.
 ///
 /// # Errors
 ///
-/// When a rank fails, or this machine does not let us start one.
+/// Returns an error if a rank fails, or this machine does not allow one to be started.
 pub(crate) fn demo(
     arguments: &DemoArguments,
     json: bool,
@@ -113,7 +113,7 @@ pub(crate) fn demo(
     Ok(if good { exit::DONE } else { exit::OTHER })
 }
 
-/// Runs all ranks to their end; what rank 0 has to tell.
+/// Runs all ranks to their end, and returns the message of rank 0.
 fn run_ranks(
     ranks: u32,
     directory: &Path,
@@ -157,20 +157,20 @@ fn run_ranks(
     })
 }
 
-/// Rank processes, which do not outlive this one's interest in them.
+/// Rank processes, which are killed when this is dropped.
 struct StartedRanks(Vec<Child>);
 
 impl Drop for StartedRanks {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // Those that have ended already are not there to be ended.
+            // Processes that have ended already cannot be killed.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// All that is left in a directory after the rendezvous directory, which may stay when it is empty.
+/// All entries of a directory except the rendezvous directory, which may stay if it is empty.
 fn leftovers(directory: &Path) -> Result<Vec<String>, Failure> {
     let mut left = Vec::new();
     let mut pending = vec![directory.to_owned()];

@@ -1,4 +1,4 @@
-//! One rank of the demo: what a user's program looks like, with a watch beside it.
+//! One rank of the demo: an example of a user's program, with timers.
 
 use std::{
     io,
@@ -33,7 +33,7 @@ pub(crate) struct DemoRankArguments {
     directory: PathBuf,
 }
 
-/// What rank 0 tells the process that started it.
+/// The message of rank 0 to the process that started it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct DemoOutcome {
     pub(super) confusion: Vec<Vec<u32>>,
@@ -64,22 +64,22 @@ impl Laps {
     }
 }
 
-/// The part of one rank: this is what a user's program looks like.
+/// The work of one rank: an example of a user's program.
 ///
 /// # Errors
 ///
-/// Whatever goes wrong here or on another rank.
+/// Returns any error of this rank or another one.
 pub(crate) fn demo_rank(arguments: &DemoRankArguments) -> Result<u8, Failure> {
     log::start()?;
     let mut laps = Laps(Instant::now());
     let world = Communicator::builder()
         .rank(arguments.rank)
         .world_size(arguments.ranks)
-        // No other job knows it.
+        // No other job uses this directory.
         .directory(&arguments.directory)
         .timeout(TIME_LIMIT)
         .join_timeout(TIME_LIMIT)
-        // Through the file system, however small.
+        // Through the file system, even for small payloads.
         .transport(Transport::Filesys)
         .inline_limit(0)
         .build()?;

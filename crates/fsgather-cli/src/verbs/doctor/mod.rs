@@ -1,4 +1,4 @@
-//! The verb `doctor`: whether a job could run here, and if not, what to do.
+//! The verb `doctor`: reports whether a job could run here, and if not, the remedy.
 
 mod report;
 mod row;
@@ -79,18 +79,18 @@ pub(crate) struct DoctorArguments {
     calls: u32,
 }
 
-/// Finds out whether a job could run here, and reports it.
+/// Diagnoses whether a job could run here, and reports the result.
 ///
 /// # Errors
 ///
-/// If the report cannot be written, or a signal ends the command.
+/// Returns an error if the report cannot be written, or a signal ends the command.
 pub(crate) fn doctor(
     arguments: &DoctorArguments,
     json: bool,
     is_verbose: bool,
     invocation: &Invocation,
 ) -> Result<u8, Failure> {
-    // What is wrong with settings is a finding, and not a failure.
+    // Wrong settings become findings, not failures.
     if let Ok(settings) = Settings::resolve(&Variables::of_process()) {
         log::start_with(&settings)?;
     }
@@ -117,7 +117,7 @@ pub(crate) fn doctor(
         let shown = if json {
             output::json(&report::report(&diagnosis, code))
         } else {
-            // At once, so that reports of several ranks do not mix.
+            // In one write, so that reports of several ranks do not mix.
             output::write(
                 Stream::Stdout,
                 text::text(&diagnosis, is_verbose, &TableStyle::of_output()).as_bytes(),

@@ -8,7 +8,7 @@ use crate::{
 /// The columns of [`row`].
 pub(super) const HEAD: &str = "| file system | over TCP | over marker files | set |";
 
-/// What the figures of [`row`] mean.
+/// Explains the numbers of [`row`].
 pub(super) fn legend(diagnosis: &Diagnosis) -> String {
     let conformance = diagnosis.world.as_ref().and_then(|world| {
         let ways = &world.conformance.as_ref()?.ways;
@@ -18,9 +18,9 @@ pub(super) fn legend(diagnosis: &Diagnosis) -> String {
     format!("{calls} calls each way, every byte compared; median (slowest) in ms:")
 }
 
-/// The row of the directory, where calls were made in it; no name of a server or a path is in it.
+/// The row of the directory, if calls were made in it; it contains no server name and no path.
 ///
-/// As in the guides: the median and the slowest call in milliseconds, or how many were right where not all were.
+/// As in the guides: the median and the slowest call in milliseconds, or the number of correct calls if some were wrong.
 pub(super) fn row(diagnosis: &Diagnosis) -> Option<String> {
     let facts = diagnosis.world.as_ref()?.conformance.as_ref()?;
     let directory = diagnosis.ranks.first()?.directory.as_ref()?;

@@ -1,5 +1,5 @@
-//! A diagnosis for people to read: the conclusion, what is wrong, and the settings that are not defaults; and what is right if
-//! that is asked for.
+//! A diagnosis as text: the conclusion, the warnings and problems, and the settings that are not defaults; with `--verbose` also the
+//! findings without a problem.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use crate::{
 
 use super::row::{HEAD, legend, row};
 
-/// The report. A rank that has not met the others reports only what is wrong, because all of them do.
+/// Renders the report. A rank that has not met the others reports only problems, because all ranks do.
 pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool, look: &TableStyle) -> String {
     let ranks = &diagnosis.ranks[..];
     let have_met = diagnosis.world.is_some();
@@ -49,7 +49,7 @@ pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool, look: &TableStyle) -
         }
     }
     if let Some(row) = row(diagnosis) {
-        // A row is copied as one line.
+        // The row must be copied as one line.
         let _ = writeln!(text, "\n{}\n\n{HEAD}\n{row}", legend(diagnosis));
     }
     if !is_verbose {
@@ -121,7 +121,7 @@ fn line(finding: &Finding, ranks: &[RankFacts], look: &TableStyle) -> String {
     const INDENT: &str = "                      ";
     let Finding { level, topic, .. } = finding;
     let said = who(&finding.ranks, ranks) + &plain(&finding.text);
-    // Colours take no room: the word gets its own once the lines are made.
+    // Colours add no width: the word is coloured after the lines are wrapped.
     let word = format!("{level:<7}");
     let line = wrapped(
         &format!("  {word}  {topic:<9}  "),
@@ -132,7 +132,7 @@ fn line(finding: &Finding, ranks: &[RankFacts], look: &TableStyle) -> String {
     let mut line = line.replacen(&word, &look.paint.on(hue(*level), &word), 1);
     if let Some(advice) = &finding.advice {
         let later = format!("{INDENT}   ");
-        // A command is copied as one line.
+        // A command must be copied as one line.
         let width = look.width.filter(|_| !advice.contains("fsgather "));
         line += &wrapped(&format!("{INDENT}-> "), &later, &plain(advice), width);
     }
@@ -148,7 +148,7 @@ fn hue(level: Level) -> Hue {
     }
 }
 
-/// The ranks that a finding holds for, unless it holds for all.
+/// The ranks that a finding concerns; empty if it concerns all.
 fn who(concerned: &[u32], ranks: &[RankFacts]) -> String {
     if concerned.len() >= ranks.len() {
         return String::new();

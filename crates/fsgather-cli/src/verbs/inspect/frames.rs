@@ -1,4 +1,4 @@
-//! Looking again and again: [`Frames`].
+//! Repeated output: [`Frames`].
 
 use std::{
     io,
@@ -15,9 +15,9 @@ use crate::{
     table::plain,
 };
 
-/// What is shown one time after the other, each time in the place of the last one on a terminal.
+/// Output that is shown repeatedly, on a terminal each time in place of the last one.
 pub(in crate::verbs) struct Frames {
-    /// How far apart they are; none where there is one only.
+    /// The interval between two frames; none for a single one.
     interval: Option<Duration>,
     has_begun: bool,
 }
@@ -30,11 +30,11 @@ impl Frames {
         }
     }
 
-    /// Shows what is seen now.
+    /// Shows the current frame.
     ///
     /// # Errors
     ///
-    /// When standard output cannot be written.
+    /// Returns an error if standard output cannot be written.
     pub(in crate::verbs) fn show(
         &mut self,
         text: &str,
@@ -71,18 +71,18 @@ impl Frames {
     }
 }
 
-/// A text that takes the place of the one before: nothing is blank in between, so that nothing flickers. What is longer than a
-/// row is cut by the terminal, so that rows are lines.
+/// A text that replaces the previous one on a terminal. It clears nothing in between, so it does not flicker. The terminal cuts lines that
+/// are longer than a row, so that rows are lines.
 fn over(text: &str) -> String {
     let lines = text.replace('\n', "\x1b[K\n");
     ["\x1b[?7l\x1b[H", &lines, "\x1b[J\x1b[?7h"].concat()
 }
 
-/// As much of a text as fits into so many rows: its beginning, and the few lines that sum it up.
+/// Cuts a text to `rows` rows: its beginning, and the few lines of its summary.
 fn fitted(text: &str, rows: usize) -> String {
     const END: usize = 4;
     let lines: Vec<&str> = text.lines().collect();
-    // The cursor has a row, too.
+    // The cursor needs a row, too.
     let room = rows.saturating_sub(1);
     if lines.len() <= room || room <= END + 1 {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! The verb `inspect`: what lies in shared directories, whether it is alive, and why.
+//! The verb `inspect`: shows the contents of shared directories, and whether their owners are alive, with the reasons.
 
 pub(super) mod frames;
 mod report;
@@ -71,8 +71,8 @@ pub(crate) struct InspectArguments {
     interval: Duration,
 }
 
-/// The settings of a command that is not one of several, whatever a launcher or a shell says of ranks.
-/// From here on the library's notes are written.
+/// Resolves the settings of a command that is not a rank, and ignores the ranks of any launcher or shell. The log of the library starts
+/// here.
 pub(super) fn settings() -> Result<Settings, Failure> {
     let variables = Variables::of_process();
     let settings = Settings::resolve_as(Rank::ZERO, WorldSize::ONE, &variables)?;
@@ -83,7 +83,7 @@ pub(super) fn settings() -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-/// The directories that were named, else those that gathering would use.
+/// The named directories, otherwise those that a gather would use.
 pub(super) fn directories(named: &[PathBuf], settings: &Settings) -> Result<Vec<PathBuf>, Failure> {
     if !named.is_empty() {
         return Ok(named.to_vec());
@@ -91,11 +91,11 @@ pub(super) fn directories(named: &[PathBuf], settings: &Settings) -> Result<Vec<
     Ok(housekeeping::default_directories(settings)?)
 }
 
-/// Shows what lies in shared directories.
+/// Shows the contents of shared directories.
 ///
 /// # Errors
 ///
-/// When it cannot be shown.
+/// Returns an error if they cannot be shown.
 pub(crate) fn inspect(arguments: &InspectArguments, json: bool) -> Result<u8, Failure> {
     let directories = directories(&arguments.directories, &settings()?)?;
     let surveyor = housekeeping::surveyor(Rules::default())?;
@@ -137,7 +137,7 @@ pub(crate) fn inspect(arguments: &InspectArguments, json: bool) -> Result<u8, Fa
     }
 }
 
-/// Whether somebody goes on reading. Whoever closes the pipe has seen enough: `| head` is no failure.
+/// Returns true if the output is still being read. A closed pipe, as of `| head`, is not a failure.
 pub(super) fn is_read(shown: io::Result<()>) -> Result<bool, Failure> {
     match shown {
         Ok(()) => Ok(true),

@@ -1,4 +1,4 @@
-//! Tells programs what lies in shared directories, as JSON.
+//! Renders the contents of shared directories as JSON.
 
 use std::{collections::HashMap, path::PathBuf, time::SystemTime};
 
@@ -84,7 +84,7 @@ pub(in crate::verbs) struct ErrorReport {
     pub(in crate::verbs) error: String,
 }
 
-/// All that was seen, and what could not be looked at.
+/// The report on all surveys, and on directories that could not be read.
 pub(super) fn report(surveys: &[Survey], errors: &[(PathBuf, Error)]) -> InspectReport {
     let gather = |gather: &SurveyedGather| GatherReport {
         id: gather.id.to_string(),
@@ -151,7 +151,7 @@ fn owner_report(process: &ProcessId, user: String) -> OwnerReport {
 
 fn leftovers(survey: &Survey) -> Vec<LeftoverReport> {
     let gathers = survey.gathers.iter();
-    // A record does not tell its job, and the gather directory of its process does.
+    // A record does not name its job, but the gather directory of its process does.
     let jobs: HashMap<&ProcessId, &str> = gathers
         .filter_map(|gather| {
             let owner = gather.owner.as_ref()?;

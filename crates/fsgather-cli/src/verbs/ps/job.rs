@@ -49,7 +49,7 @@ impl ObservedJob {
         }
     }
 
-    /// Leaves a question for rank 0, or notes why it cannot be asked.
+    /// Leaves a question for rank 0, or records why it cannot be asked.
     fn ask(&mut self) -> Option<OpenQuestion> {
         let place = self
             .world
@@ -74,7 +74,7 @@ impl ObservedJob {
         None
     }
 
-    /// Takes an answer, or notes why there is none.
+    /// Takes an answer, or records why there is none.
     fn take(&mut self, question: &Question, answer: Option<&str>, me: &ProcessId) {
         self.world.unread.extend(question.refused_answers());
         self.stacks = answer.and_then(roll_call::from_text);

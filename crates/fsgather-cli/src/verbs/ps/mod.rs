@@ -1,4 +1,4 @@
-//! The verb `ps`: what the ranks of running jobs do, from any host that sees their directory.
+//! The verb `ps`: shows the activity of the ranks of running jobs, from any host that sees their directory.
 
 mod forming;
 mod job;
@@ -80,11 +80,11 @@ pub(crate) struct PsArguments {
     interval: Duration,
 }
 
-/// Shows what the ranks of running jobs do.
+/// Shows the activity of the ranks of running jobs.
 ///
 /// # Errors
 ///
-/// When a directory cannot be read, or nothing can be shown.
+/// Returns an error if a directory cannot be read, or the output cannot be written.
 pub(crate) fn ps(
     arguments: &PsArguments,
     json: bool,
@@ -130,7 +130,7 @@ pub(crate) fn ps(
 /// The jobs that run at one moment.
 struct Sighting {
     jobs: Vec<ObservedJob>,
-    /// For each job that cannot be read: the reason.
+    /// The reason for each job that cannot be read.
     unread: Vec<String>,
     forming: FormingWorlds,
 }
@@ -182,7 +182,7 @@ impl Sighting {
     }
 }
 
-/// Returns why a world cannot be read, for one of its ranks.
+/// The reason why a world cannot be read, for one of its ranks.
 fn unread_text(world: &World) -> Option<String> {
     let (first, others) = world.unread.split_first()?;
     Some(match others.len() {

@@ -25,7 +25,7 @@ impl Pauses {
     ///
     /// # Errors
     ///
-    /// When signals cannot be watched.
+    /// Returns an error if signals cannot be watched.
     pub(super) fn until_signal(invocation: &Invocation) -> Result<Self, Failure> {
         let interrupt = Interrupt::default();
         let (sender, raised) = mpsc::channel();
