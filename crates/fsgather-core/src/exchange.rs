@@ -86,7 +86,7 @@ pub struct Verdict {
     pub last: Option<Rank>,
 }
 
-/// Which calls were undecided, and whether leftovers will be removed, when this rank left.
+/// The undecided calls of a rank that has left, and the fate of its leftovers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
     /// True if another rank takes care of the leftovers: on rank 0, if all other ranks have left as well; elsewhere, if

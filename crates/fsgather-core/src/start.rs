@@ -44,8 +44,8 @@ pub enum Kinship {
 }
 
 impl Kinship {
-    /// Returns true for two processes of two jobs that have found each other. Processes of several starts are of one job if that `is_named`,
-    /// unless each of the starts has all ranks of its job.
+    /// Returns true for two processes of two jobs that have found each other. If the job `is_named`, processes of
+    /// several starts belong to one job, unless each of the starts has all ranks of its job.
     #[must_use]
     pub const fn is_of_another_job(self, is_named: bool) -> bool {
         match self {

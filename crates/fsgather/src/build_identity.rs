@@ -1,4 +1,4 @@
-//! Identifies this program: [`build_identity`], and the types of its values.
+//! The identity of this program, [`build_identity`], and the types of its values.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -10,10 +10,10 @@ use fsgather_core::TypeTag;
 
 use crate::codec::Codec;
 
-/// A number that is equal in processes that run the same executable file.
+/// Returns a number that is equal in processes that run the same executable file.
 ///
-/// It may differ between copies of one file, in which case types are not compared. It is never equal by
-/// chance for different builds, as far as size and time of change tell them apart.
+/// It may differ between copies of one file, in which case types are not compared. It is never equal by chance for
+/// different builds if their sizes or times of change differ.
 fn build_identity() -> u64 {
     static IDENTITY: OnceLock<u64> = OnceLock::new();
     *IDENTITY.get_or_init(|| {
@@ -21,7 +21,7 @@ fn build_identity() -> u64 {
         if let Ok(metadata) = std::env::current_exe().and_then(std::fs::metadata) {
             (metadata.len(), metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher);
         } else {
-            // Unknown is equal to nothing, not even to another unknown.
+            // An unknown identity equals no other, not even another unknown one.
             std::process::id().hash(&mut hasher);
             std::time::SystemTime::now().hash(&mut hasher);
         }
@@ -29,7 +29,7 @@ fn build_identity() -> u64 {
     })
 }
 
-/// The tag of a type in this program, as a codec encodes it.
+/// Returns the tag of a type in this program, as a codec encodes it.
 pub(crate) fn type_tag<T: ?Sized>(codec: &impl Codec) -> TypeTag {
     TypeTag {
         build: build_identity(),

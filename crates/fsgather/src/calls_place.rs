@@ -8,7 +8,7 @@ use fsgather_store::{FileSystem, calls, free_bytes, layout, make_rendezvous};
 
 use crate::{group_state::GroupState, payload::path::PayloadPath};
 
-/// Minimum free space of the file system that keeps calls, in bytes, so that they take none from payloads.
+/// Minimum free space of the file system that keeps calls, in bytes, so that they take no space from payloads.
 const MIN_FREE_BYTES: u64 = 64 << 20;
 
 /// Returns the rendezvous directory in which ranks hand over payloads, have met, or could do so.
@@ -39,7 +39,7 @@ pub(crate) fn own(shared: Option<&Path>) -> Result<PathBuf, Error> {
     Ok(own)
 }
 
-/// Whether no rank with a lower number runs on the host of this one.
+/// Returns true if no rank with a lower number runs on the host of this one.
 pub(crate) fn is_first_of_host(inner: &GroupState) -> bool {
     let world = &inner.world;
     let Some(own) = world.processes.get(world.rank.index()) else {

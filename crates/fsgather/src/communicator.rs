@@ -25,7 +25,7 @@ use crate::{
 ///
 /// # What is guaranteed
 ///
-/// A call that returns `Ok` returned the right result: the input of every rank, whole, verified against the checksum of
+/// A call that returns `Ok` returned the right result: the input of every rank, whole, verified against the announcement of
 /// its writer, in rank order. A rank that fails, is lost or is late before all ranks have handed in their inputs makes
 /// the call fail on every rank with the same error, which names that rank. Later calls then return [`Error::Poisoned`].
 /// [`has_failed`](Self::has_failed) says which errors a communicator survives.

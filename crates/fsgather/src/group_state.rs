@@ -30,30 +30,30 @@ use crate::{
 };
 use fsgather_config::settings::Transport;
 
-/// One rank's membership of one group, be it the world or a part of it.
+/// One rank's membership of one group, which may be the world or a part of it.
 pub(crate) struct GroupState {
     pub(crate) exchange: Box<dyn Exchange>,
-    /// What all groups of this process's world share.
+    /// The state that all groups of this process's world share.
     pub(crate) world: Arc<WorldState>,
     /// The members, as ranks of the world, in the order of the group.
     pub(crate) members: Vec<Rank>,
-    /// Where its payloads go.
+    /// The known paths of its payloads.
     pub(crate) known_paths: KnownPaths,
-    /// In which order payloads go round it, once that has been asked.
+    /// The order in which payloads go round it, once it has been computed.
     ring_order: OnceLock<RingOrder>,
-    /// Its members that share memory with this rank, once that has been asked.
+    /// Its members that share memory with this rank, once they have been computed.
     sharing_memory: OnceLock<Vec<Rank>>,
-    /// Whether this is the world itself, which sees to what all groups leave behind.
+    /// True if this is the world itself, which cleans up after all groups.
     is_world: bool,
     ended: AtomicBool,
-    /// Calls of which something is still to be had.
+    /// Calls whose results have not been taken.
     pub(crate) open_calls: OpenCalls,
-    /// How often a group was made of each list of members.
+    /// The number of groups that were made of each list of members.
     lists: Mutex<BTreeMap<Vec<Rank>, u64>>,
 }
 
 impl GroupState {
-    /// Takes a place in a world.
+    /// Returns the membership of a world.
     pub(crate) fn of_world(exchange: Box<dyn Exchange>, world: WorldState) -> Arc<Self> {
         let world = Arc::new(world);
         let inner = Arc::new(Self {
@@ -85,7 +85,7 @@ impl GroupState {
         inner
     }
 
-    /// A world whose exchange carries payloads of any size, so that nothing is left to be reclaimed.
+    /// Returns a world whose exchange carries payloads of any size, so that there is nothing to reclaim.
     pub(crate) fn in_memory(exchange: Box<dyn Exchange>, processes: Vec<ProcessId>) -> Arc<Self> {
         let request = PathRequest {
             transport: Transport::Memory,
@@ -97,7 +97,7 @@ impl GroupState {
         Self::of_world(exchange, world)
     }
 
-    /// A world of this process alone.
+    /// Returns a world of this process alone.
     pub(crate) fn solo(process: ProcessId) -> Arc<Self> {
         let me = Peer {
             rank: Rank::ZERO,
@@ -107,7 +107,7 @@ impl GroupState {
         Self::in_memory(fsgather_control::solo(me), vec![process])
     }
 
-    /// Takes a place in a group of this communicator's members, which are named by their ranks in it.
+    /// Returns the membership of a group of this communicator's members, which are named by their ranks in it.
     pub(crate) fn group(&self, ranks: &[Rank]) -> Result<Arc<Self>, Error> {
         let uses = {
             let mut lists = lock(&self.lists);
@@ -118,12 +118,12 @@ impl GroupState {
         self.group_of_use(ranks, uses)
     }
 
-    /// The same where the members know by other means which use of their list this is.
+    /// Like [`group`](Self::group), for members that know by other means which use of their list this is.
     pub(crate) fn group_of_use(&self, ranks: &[Rank], uses: u64) -> Result<Arc<Self>, Error> {
         let members = self.all_in_world(ranks);
         let channel = ChannelId::of_group(self.exchange.channel(), &members, uses);
         let exchange: Box<dyn Exchange> = if members.len() == 1 {
-            // Nobody else has to be asked.
+            // No other rank takes part.
             fsgather_control::solo_group(self.me(), channel)?
         } else {
             self.exchange.group(channel, ranks)?
@@ -142,7 +142,8 @@ impl GroupState {
         }))
     }
 
-    /// Notes that a call gets on; or for whom it waits, where its payloads go from rank to rank and nothing moves.
+    /// Records progress of a call. If its payloads go from rank to rank and nothing moves, also reports the ranks that
+    /// it waits for.
     pub(crate) fn progress(&self, ticket: &Ticket, phase: Phase, bytes: u64) -> Result<(), Error> {
         if bytes == 0
             && let Some(mesh) = self.world.links.mesh()
@@ -153,12 +154,12 @@ impl GroupState {
         self.exchange.progress(ticket, phase, bytes)
     }
 
-    /// One exchange without a payload, as any other call.
+    /// Makes one exchange without a payload, like any other call.
     pub(crate) fn pass(&self, call: Call) -> Result<(), Error> {
         self.exchange(call, Bytes::new()).map(drop)
     }
 
-    /// Makes a call that needs nothing but a few bytes of each rank, and records it.
+    /// Makes a call that needs only a few bytes of each rank, and records it.
     pub(crate) fn exchange(&self, call: Call, body: Bytes) -> Result<Option<Table>, Error> {
         let exchanged = self.exchange.begin(call).and_then(|ticket| {
             self.observe_waiting(&ticket);
@@ -202,7 +203,7 @@ impl GroupState {
         })
     }
 
-    /// Looks whether this rank is to stop, while it works outside of a call; an error if so.
+    /// Returns an error if this rank must stop, while it works outside of a call.
     pub(crate) fn heed(&self) -> Result<(), Error> {
         let interrupt = &self.world.interrupt;
         interrupt.poll_if_due(Instant::now());
@@ -215,20 +216,20 @@ impl GroupState {
         }
     }
 
-    /// Who a rank of this group is.
+    /// Returns the process of a rank of this group.
     pub(crate) fn peer(&self, rank: Rank) -> Option<&Peer> {
         self.exchange.peers().get(rank.index())
     }
 
-    /// Whether where the payloads of this group go is where those of the world go, if nothing else is said: all its ranks are
-    /// in it. The same on all of them at any time.
+    /// Returns true if the payloads of this group go where those of the world go by default: all ranks of the world are
+    /// in it. All ranks get the same answer at any time.
     pub(crate) fn settles_the_world(&self, request: &PathRequest) -> bool {
         let is_first = self.is_world || self.world.sets_up_later;
         let are_all = self.members.len() == self.world.processes.len();
         is_first && are_all && request == self.default_request()
     }
 
-    /// Where the members run, in the order of the group.
+    /// Returns the processes of the members, in the order of the group.
     pub(crate) fn processes(&self) -> Vec<ProcessId> {
         let processes = &self.world.processes;
         let members = self.members.iter();
@@ -242,43 +243,45 @@ impl GroupState {
         ranks.iter().map(|rank| self.in_world(*rank)).collect()
     }
 
-    /// What a rank of this group is in the world.
+    /// Returns the number in the world of a rank of this group.
     pub(crate) fn in_world(&self, rank: Rank) -> Rank {
         self.members.get(rank.index()).copied().unwrap_or(rank)
     }
 
-    /// In which order payloads go round this group, given connections that may have been made for another one.
+    /// Returns the order in which payloads go round this group, given connections that may have been made for another
+    /// one.
     pub(crate) fn ring_order(&self, mesh: &MeshPath) -> &RingOrder {
-        // Where ranks are does not depend on who has asked them.
+        // The hosts of ranks do not depend on the group that asks.
         self.ring_order
             .get_or_init(|| RingOrder::of_group(&self.members, &mesh.hosts))
     }
 
-    /// Its members that share memory with this rank, itself among them, by their numbers in the world; none where it is alone
-    /// in that.
+    /// Returns its members that share memory with this rank, itself among them, by their numbers in the world. The list
+    /// is empty if no other member shares memory with this rank.
     pub(crate) fn sharing_memory(&self) -> &[Rank] {
         let shared_memory = &self.world.shared_memory;
         self.sharing_memory
             .get_or_init(|| shared_memory.sharing(self.world.rank, &self.members))
     }
 
-    /// Whether all its members share memory with each other.
+    /// Returns true if all its members share memory with each other.
     pub(crate) fn shares_memory(&self) -> bool {
         self.sharing_memory().len() == self.members.len()
     }
 
-    /// Whether `rank` is another member that shares memory with this one, or this one, and there is another.
+    /// Returns true if `rank` shares memory with this rank, or is this rank and some other member does.
     pub(crate) fn is_sharing(&self, rank: Rank) -> bool {
         self.sharing_memory().contains(&self.in_world(rank))
     }
 
-    /// Whether this rank and `rank` of this group share memory; a rank does so with itself if it does with anybody.
+    /// Returns true if this rank and `rank` of this group share memory. A rank shares memory with itself if it does
+    /// with any other.
     pub(crate) fn shares_memory_with(&self, rank: Rank) -> bool {
         let both = [self.world.rank, self.in_world(rank)];
         self.world.shared_memory.is_shared_by(&both)
     }
 
-    /// The request of calls that ask for nothing else.
+    /// Returns the default request of calls.
     pub(crate) fn default_request(&self) -> &PathRequest {
         self.world.request()
     }
@@ -295,7 +298,7 @@ impl GroupState {
         } else {
             &self.open_calls
         };
-        // After a failure there is nothing to read any more.
+        // After a failure there is nothing left to read.
         if !self.exchange.has_failed() {
             open_calls.check(&site)?;
         }
@@ -314,8 +317,8 @@ impl GroupState {
         closed
     }
 
-    /// Records that this rank closes, which is a call like others for whoever asks what it does; but no failed one where a call before
-    /// has failed, which is told then.
+    /// Records that this rank closes, so that closing appears like any other call. Records nothing after an earlier
+    /// failure, because `close` returns that failure then.
     fn observe_closing(&self, site: &Site) -> Option<Ticket> {
         if self.exchange.has_failed() {
             return None;
@@ -330,7 +333,7 @@ impl GroupState {
         Some(ticket)
     }
 
-    /// Whether this rank has closed or left it.
+    /// Returns true if this rank has closed or left it.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
     }
@@ -342,12 +345,12 @@ impl GroupState {
         }
     }
 
-    /// Ends this rank's part; `closed` says that all ranks have come to the end together.
+    /// Ends this rank's part; `closed` is true if all ranks have reached the end together.
     fn end(&self, cause: Option<Error>, closed: bool) {
         if let Some(cause) = &cause {
             self.world.record_failure(cause);
         }
-        // Others read what is in the memory of this process until it has left.
+        // Other ranks read payloads in the memory of this process until it has left.
         let departure = self.exchange.leave(cause);
         if self.is_world {
             self.world.end_sending();
@@ -358,7 +361,8 @@ impl GroupState {
                 None => self.world.clean_up(closed, &departure),
             }
         } else if closed {
-            // What a group leaves that was not closed, the world removes at its end: somebody may read it.
+            // The world removes the leftovers of a group that was not closed at its own end, because some rank may
+            // still read them.
             let channel = self.exchange.channel();
             self.world.directories.end_closed(channel, self.world.rank);
         }
@@ -367,7 +371,7 @@ impl GroupState {
 
 impl Drop for GroupState {
     fn drop(&mut self) {
-        // Its text alone is told; who this is and what it did, the others know.
+        // Only the text is sent: the other ranks know this rank and its activity.
         let cause = std::thread::panicking().then(|| Error::config("it panicked"));
         blocking::wherever(|| self.leave(cause));
     }

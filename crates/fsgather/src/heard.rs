@@ -1,4 +1,4 @@
-//! Hears warnings, for tests of who is warned of what: [`heard`].
+//! Collects warnings, for tests of their texts: [`heard`].
 
 use std::{
     fmt::{self, Write as _},
@@ -12,7 +12,7 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-/// The warnings that this thread gives meanwhile.
+/// Returns the warnings of this thread during `act`.
 pub(crate) fn heard(act: impl FnOnce()) -> Vec<String> {
     let listener = Listener::default();
     let warnings = Arc::clone(&listener.0);

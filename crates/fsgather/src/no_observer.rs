@@ -32,7 +32,7 @@ impl Observer {
         None
     }
 
-    /// Keeps nothing. As with a record, the first rank of a host removes calls that other jobs have left there long ago.
+    /// Keeps nothing. As with a record, the first rank of a host removes old calls that other jobs have left there.
     pub(crate) fn keep(inner: &GroupState, keep: Trace, _: SystemTime, _: &RankNames) {
         if keep == Trace::Off || !calls_place::is_first_of_host(inner) {
             return;

@@ -1,4 +1,5 @@
-//! Passes what happens to calls on to `fsgather-observe`: [`Observer`]. Without the feature `observe`, `no_observer.rs` is in its place.
+//! Passes events of calls to `fsgather-observe`: [`Observer`]. Without the feature `observe`, `no_observer.rs` replaces
+//! it.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,12 +18,12 @@ use crate::{calls_place, group_state::GroupState};
 pub(crate) struct Observer(Recording);
 
 impl Observer {
-    /// The one of the rank that this process is; `names` has the names of ranks in the job.
+    /// Returns the recorder of the rank of this process; `names` has the names of ranks in the job.
     pub(crate) fn of_rank(rank: Rank, names: &RankNames, processes: &[ProcessId]) -> Self {
         Self(Recording::new(rank, names, processes))
     }
 
-    /// The one of a rank that is a thread of this process.
+    /// Returns the recorder of a rank that is a thread of this process.
     pub(crate) fn of_thread(rank: Rank, processes: &[ProcessId]) -> Self {
         Self(Recording::of_thread(rank, processes))
     }
@@ -31,22 +32,23 @@ impl Observer {
         self.0.observe(ticket, event);
     }
 
-    /// Notes that a call has failed in a way that people will want to look into. Warns if this rank is the one that `speaks`.
+    /// Records a failure of a call that users will want to examine. Warns if this rank is the one that `speaks`.
     pub(crate) fn fail(&self, speaks: bool) {
         self.0.fail(speaks);
     }
 
-    /// Ends with the world. `closed`: all ranks have closed it together; `alone`: nothing else was kept in its directory.
+    /// Ends the record with the world. `closed`: all ranks have closed it together; `alone`: nothing else was kept in
+    /// its directory.
     pub(crate) fn end(&self, closed: bool, alone: bool) {
         self.0.end(closed, alone);
     }
 
-    /// The number of calls that have begun, and the file that has the last of them.
+    /// Returns the number of calls that have begun, and the file that has the last of them.
     pub(crate) fn last_calls(&self) -> Option<(u64, Vec<u8>)> {
         self.0.last_calls()
     }
 
-    /// Keeps the calls that begin from now on in a file, if that is wanted and possible.
+    /// Keeps the calls that begin from now on in a file, if that is requested and possible.
     ///
     /// `joined_at` is the time when this rank began to meet the others, `names` has the names of ranks in the job.
     pub(crate) fn keep(inner: &GroupState, keep: Trace, joined_at: SystemTime, names: &RankNames) {
@@ -96,8 +98,8 @@ fn header(inner: &GroupState, shared: Option<&Path>, names: &RankNames) -> Calls
     }
 }
 
-/// Returns the directory that the ranks of this world gather through, by its absolute name: that of `shared`, their rendezvous directory,
-/// else the one that was named.
+/// Returns the directory through which the ranks of this world gather, by its absolute name: that of `shared`, their
+/// rendezvous directory, else the named one.
 fn gather_directory(inner: &GroupState, shared: Option<&Path>) -> Option<PathBuf> {
     let used = shared.and_then(Path::parent);
     // Nothing has used a directory that was only named: its file system might hang.

@@ -1,11 +1,11 @@
-//! Has warnings reach people also where a program listens to no log: [`speak_up`].
+//! Writes warnings to standard error if a program has no log subscriber: [`speak_up`].
 
 use fsgather_config::environment::{self, Variables};
 use fsgather_core::{Rank, speak_as};
 use tracing::level_filters::LevelFilter;
 
-/// Has warnings to which nobody listens said on standard error from now on, unless people want to hear of errors alone. Without a rank
-/// several are threads of this process.
+/// Writes warnings that no subscriber receives to standard error from now on, unless the filter shows only errors.
+/// Without a rank, several ranks are threads of this process.
 pub(crate) fn speak_up(variables: &Variables, rank: Option<Rank>) {
     let who = match rank {
         Some(rank) => format!("rank {rank}"),
@@ -15,10 +15,11 @@ pub(crate) fn speak_up(variables: &Variables, rank: Option<Rank>) {
     speak_as(takes_warnings(filter).then_some(who.as_str()));
 }
 
-/// Whether a filter of the log takes warnings of this library. What it says of others is theirs, and what cannot be understood is left out.
+/// Returns true if a log filter takes warnings of this library. Directives for other targets, and invalid ones, are
+/// ignored.
 fn takes_warnings(filter: &str) -> bool {
     let (mut of_all, mut of_ours) = (None, None);
-    // An empty one would stand for errors.
+    // An empty directive would mean errors.
     for directive in filter.split(',').filter(|it| !it.trim().is_empty()) {
         let (level, about) = match directive.split_once('=') {
             None => (directive, &mut of_all),

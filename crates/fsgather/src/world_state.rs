@@ -28,38 +28,38 @@ use crate::{
     },
 };
 
-/// Time for which a communicator that has left goes on handing over payloads that others are fetching. It has left
-/// when nobody needs them, or nobody can tell any more.
+/// Maximum time without progress for which a communicator that has left sends payloads that others are fetching. It has
+/// left when no rank needs them, or when that cannot be known any more.
 const LAST_SENDING: Duration = Duration::from_millis(500);
 
-/// What the communicator of all ranks and its groups share.
+/// The state that the communicator of all ranks and its groups share.
 pub(crate) struct WorldState {
     pub(crate) communicator: Uuid,
-    /// Which rank of the world this process is, whatever its place in the group that makes a call.
+    /// The rank of this process in the world, which may differ from its rank in the group that makes a call.
     pub(crate) rank: Rank,
-    /// Where all ranks run, by rank.
+    /// The processes of all ranks, by rank.
     pub(crate) processes: Vec<ProcessId>,
-    /// What set-ups need to know.
+    /// The facts that set-ups need.
     pub(crate) context: LocalContext,
-    /// Payloads up to this travel on the control plane, in bytes.
+    /// Maximum size of payloads that travel on the control plane, in bytes.
     pub(crate) inline_setting: u64,
-    /// How payload files are compressed.
+    /// The compression of payload files.
     pub(crate) compression: CompressionSetting,
-    /// Which payloads this rank was told to verify; its groups agree on the strictest.
+    /// The payloads that this rank verifies, by its own settings; its groups agree on the strictest setting.
     pub(crate) verify: Verify,
-    /// What messages call the place of all calls, if not their places in the program.
+    /// The name of the place of all calls in messages, if it is not their places in the program.
     pub(crate) call_site: Option<Site>,
     /// Ends all calls from outside.
     pub(crate) interrupt: Interrupt,
-    /// Whether calls find out where payloads go, which any group may do first, and each rank may know at another time.
+    /// True if calls find out where payloads go. Any group may do so first, and ranks may learn it at different times.
     pub(crate) sets_up_later: bool,
-    /// Whether its program uses it only for calls that move no payloads.
+    /// True if its program uses it only for calls that move no payloads.
     pub(crate) moves_no_payloads: bool,
-    /// The request of calls that ask for nothing else, as this rank was told,
+    /// The default request of calls, by the settings of this rank.
     told: PathRequest,
-    /// and as all ranks have agreed before any of them makes a call.
+    /// The default request of calls that all ranks have agreed on before any of them makes a call.
     agreed: OnceLock<PathRequest>,
-    /// Where that leads, as far as this rank knows.
+    /// The path of that request, as far as this rank knows it.
     settled: Mutex<Option<PayloadPath>>,
     /// Direct connections to other ranks, for all groups.
     pub(crate) links: Links,
@@ -69,18 +69,18 @@ pub(crate) struct WorldState {
     pub(crate) directories: Directories,
     /// Calls of the file system that may not come back.
     pub(crate) file_calls: FileCalls,
-    /// Calls of which something is still to be had, in all groups.
+    /// Calls of all groups whose results have not been taken.
     pub(crate) open_calls: OpenCalls,
     /// The recorder of the calls of all groups.
     pub(crate) observer: Observer,
     /// Ranks that are known to be lost.
     lost: Mutex<BTreeSet<Rank>>,
-    /// The process that made this; a forked child inherits it, but nothing that it stands for.
+    /// The process that made this. A forked child inherits the state, but must not act for the parent.
     process: u32,
 }
 
 impl WorldState {
-    /// Has a gather directory taken care of; its owner gives the period of its beat.
+    /// Starts the upkeep of a gather directory; its owner gives the period of its heartbeat.
     pub(crate) fn care_for(
         &self,
         directory: &GatherDir,
@@ -89,7 +89,7 @@ impl WorldState {
         self.directories.care_for(directory, beat, &self.threads())
     }
 
-    /// The owner of the background threads of this world.
+    /// Returns the owner of the background threads of this world.
     pub(crate) fn threads(&self) -> BackgroundThreads {
         BackgroundThreads::new(self.interrupt.clone())
     }
@@ -129,28 +129,28 @@ impl WorldState {
         }
     }
 
-    /// How many ranks it has.
+    /// Returns the number of ranks.
     pub(crate) fn size(&self) -> Result<WorldSize, Error> {
         WorldSize::new(u32::try_from(self.processes.len()).unwrap_or(u32::MAX))
     }
 
-    /// Whether this process is a forked child of the one that joined.
+    /// Returns true if this process is a forked child of the one that joined.
     pub(crate) fn is_foreign(&self) -> bool {
         self.process != std::process::id()
     }
 
-    /// The request of calls that ask for nothing else.
+    /// Returns the default request of calls.
     pub(crate) fn request(&self) -> &PathRequest {
         self.agreed.get().unwrap_or(&self.told)
     }
 
-    /// Notes the request that all ranks have agreed on for calls that ask for nothing else.
+    /// Records the default request that all ranks have agreed on.
     pub(crate) fn agree_on(&self, request: PathRequest) {
         self.agreed.get_or_init(|| request);
     }
 
-    /// Notes where that request leads. Of several answers, which groups may have found at the same time, all ranks keep
-    /// the same one in the end.
+    /// Records the path of that request. If groups find several paths at the same time, all ranks keep the same one in
+    /// the end.
     pub(crate) fn settle(&self, payload_path: PayloadPath) {
         let mut settled = lock(&self.settled);
         if settled
@@ -161,18 +161,18 @@ impl WorldState {
         }
     }
 
-    /// Where that request leads, as far as this rank knows; others may know it later, or earlier.
+    /// Returns the path of that request, as far as this rank knows it; other ranks may learn it later, or earlier.
     pub(crate) fn settled(&self) -> Option<PayloadPath> {
         lock(&self.settled).clone()
     }
 
-    /// The same where that is older than any group, so that all ranks know it.
+    /// Returns the request and its path if the path is older than any group, so that all ranks know it.
     pub(crate) fn settled_from_the_start(&self) -> Option<(PathRequest, PayloadPath)> {
         let payload_path = self.settled().filter(|_| !self.sets_up_later)?;
         Some((self.request().clone(), payload_path))
     }
 
-    /// Removes a payload that nobody needs any more.
+    /// Removes a payload that no rank needs any more.
     pub(crate) fn reclaim(&self, id: PayloadId, is_own: bool) {
         self.directories.reclaim(id, is_own);
         if is_own && let Some(mesh) = self.links.mesh() {
@@ -183,12 +183,12 @@ impl WorldState {
         }
     }
 
-    /// Notes what has happened to a call, for those who show it.
+    /// Records an event of a call, for the observer.
     pub(crate) fn observe(&self, ticket: &Ticket, event: CallEvent<'_>) {
         self.observer.observe(ticket, event);
     }
 
-    /// Notes whom a failure shows to be lost, and leaves it for who has started this rank.
+    /// Records the rank that a failure reports as lost, and reports the failure to the process that started this rank.
     pub(crate) fn record_failure(&self, failure: &Error) {
         error_file::record(failure);
         if let Error::PeerFailed {
@@ -199,36 +199,37 @@ impl WorldState {
         {
             lock(&self.lost).insert(peer.rank);
         }
-        // What fails in a forked child has not failed in the world.
+        // A failure in a forked child is not a failure of the world.
         if failure.needs_post_mortem() && !self.is_foreign() {
             self.observer.fail(self.speaks());
         }
     }
 
-    /// Whether it is for this rank to say what concerns all: it is the first of those that are left.
+    /// Returns true if this rank reports for all ranks: it is the first of the ranks that are left.
     fn speaks(&self) -> bool {
         let lost = lock(&self.lost);
         (0..self.rank.get()).all(|before| lost.contains(&Rank::new(before)))
     }
 
-    /// Whether a rank is known to be lost.
+    /// Returns true if a rank is known to be lost.
     pub(crate) fn is_lost(&self, rank: Rank) -> bool {
         lock(&self.lost).contains(&rank)
     }
 
-    /// Lets what others are fetching from this process's memory be sent.
+    /// Waits until the data that others are fetching from this process's memory has been sent.
     pub(crate) fn end_sending(&self) {
         if let Some(mesh) = self.links.mesh() {
             mesh.shut_down(LAST_SENDING);
         }
     }
 
-    /// A directory in which the ranks have met, or could have.
+    /// Returns a directory in which the ranks have met, or could have met.
     pub(crate) fn shared_directory(&self) -> Option<&Path> {
         self.context.known.first().map(|(path, _)| path.as_path())
     }
 
-    /// Removes what this rank has to remove, once it has left. `closed`: all ranks have closed the world together.
+    /// Removes the files that this rank must remove, after it has left. `closed`: all ranks have closed the world
+    /// together.
     pub(crate) fn clean_up(&self, closed: bool, departure: &Departure) {
         self.directories.end_all(&Ending {
             me: self.rank,

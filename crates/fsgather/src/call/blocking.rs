@@ -1,4 +1,4 @@
-//! Waiting inside of somebody else's runtime: [`step_aside`].
+//! Blocking calls inside of the caller's tokio runtime: [`step_aside`].
 
 use std::task::{Context, Waker};
 
@@ -11,11 +11,11 @@ use tokio::{
 
 /// Runs a call that blocks, so that it neither panics nor starves a tokio runtime it is made in.
 ///
-/// On a multi-thread runtime other tasks move to another thread meanwhile. On the one thread of a
-/// current-thread runtime nothing else could run, perhaps not even what we wait for, so the call is refused;
-/// its threads for blocking calls are as good as any other.
+/// On a multi-thread runtime other tasks move to another thread meanwhile. On the one thread of a current-thread
+/// runtime nothing else could run, perhaps not even the task that the call waits for, so the call is refused. Threads
+/// of a runtime for blocking calls are like any other thread.
 pub(crate) fn step_aside<R>(call: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
-    // Who waits for this rank is told of this thread.
+    // Reports to waiting ranks show the stack of this thread.
     let _caller = Caller::enter();
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Err(_) => call(),
@@ -28,10 +28,10 @@ pub(crate) fn step_aside<R>(call: impl FnOnce() -> Result<R, Error>) -> Result<R
     }
 }
 
-/// Whether a runtime is running a task on this very thread, rather than a blocking call.
+/// Returns true if a runtime is running a task on this thread, rather than a blocking call.
 ///
-/// Only tasks have a budget, so that they make way for each other now and then. A task that has none left
-/// yields the next time it can, which is all that looking does to it.
+/// Only tasks have a budget, so that they yield to each other now and then. The only effect of this check is that a
+/// task without budget yields at its next opportunity.
 fn is_in_a_task() -> bool {
     /// More than the budget of any task.
     const STEPS: u32 = 1024;
@@ -42,7 +42,7 @@ fn is_in_a_task() -> bool {
     })
 }
 
-/// Runs the end of a communicator wherever it is dropped, also where waiting is not allowed.
+/// Runs the end of a communicator on any thread that drops it, even if blocking is not allowed there.
 pub(crate) fn wherever(end: impl FnOnce() + Send) {
     if Handle::try_current().is_err() {
         return end();

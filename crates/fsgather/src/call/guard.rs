@@ -25,15 +25,15 @@ pub(crate) struct CallGuard {
     pub(crate) inner: Arc<GroupState>,
     pub(crate) ticket: Ticket,
     phase: Cell<Phase>,
-    /// Whether the owners of payloads wait to be told that this rank needs them no more.
+    /// True if the owners of payloads wait for the message that this rank needs them no more.
     acknowledge: Cell<bool>,
     finished: Cell<bool>,
 }
 
-/// Notes that bytes of a decided call have been read.
+/// Records that bytes of a decided call have been read.
 ///
-/// What others do wrong meanwhile is told at the next call; what is decided can be read, unless it was this
-/// rank itself that was told to stop.
+/// A failure of another rank is returned by the next call, because the payloads of a decided call can still be read.
+/// Only an interrupt of this rank ends the reading.
 pub(crate) fn record_read(inner: &GroupState, ticket: &Ticket, bytes: u64) -> Result<(), Error> {
     inner.world.observe(ticket, CallEvent::Moved { bytes });
     match inner.progress(ticket, Phase::Reading, bytes) {
@@ -64,7 +64,7 @@ impl CallGuard {
         })
     }
 
-    /// Notes that bytes have moved in the current phase; an error if this rank is to stop.
+    /// Records that bytes have moved in the current phase. Returns an error if this rank must stop.
     pub(crate) fn moved(&self, bytes: u64) -> Result<(), Error> {
         match self.phase.get() {
             Phase::Reading => record_read(&self.inner, &self.ticket, bytes),
@@ -75,33 +75,34 @@ impl CallGuard {
         }
     }
 
-    /// Tells the others at once what this rank is about to do, which may take long: if it is lost meanwhile they know. To wake
-    /// a thread for that costs more than a short call.
+    /// Sends the next step of this rank to the others at once before a step that may take long, so that they know it if
+    /// this rank is lost meanwhile. Waking a thread for that costs more than a short call.
     pub(crate) fn set_about(&self) -> Result<(), Error> {
         self.moved(0)?;
         self.inner.exchange.send_on();
         Ok(())
     }
 
-    /// Notes that more of what this rank hands in has come, so that it is not too late; it is counted elsewhere.
+    /// Records that more of this rank's input has arrived, so that the rank does not count as late. The bytes are
+    /// counted elsewhere.
     pub(crate) fn came(&self, bytes: u64) -> Result<(), Error> {
         self.inner.progress(&self.ticket, self.phase.get(), bytes)
     }
 
-    /// Notes what has happened, for those who show it.
+    /// Records an event, for the observer.
     pub(crate) fn observe(&self, event: CallEvent<'_>) {
         self.inner.world.observe(&self.ticket, event);
     }
 
-    /// What notes that bytes have moved in a ring, which all members have to keep turning.
+    /// Returns a function that records bytes moved in a ring, which all members must keep turning.
     ///
-    /// After a failure it goes on as long as it turns: what comes may be all that this rank lacks. Where nothing
-    /// comes any more it is over, although the call was decided; the link on which it waits may never be made.
-    /// What stood still before the failure, or with the whole job, has as long as the rest.
+    /// After a failure the ring continues as long as bytes move, because they may be all that this rank lacks. If no
+    /// more bytes arrive, it ends although the call was decided: the link on which it waits may never be made. A ring
+    /// that stood still before the failure, or with the whole job, gets the same time.
     pub(crate) fn turning(&self) -> impl FnMut(u64) -> Result<(), Error> + '_ {
         let mut over_at = None;
         move |bytes| {
-            // As much goes out as comes in.
+            // The sent bytes equal the received bytes.
             self.observe(CallEvent::Moved { bytes: bytes / 2 });
             let noted = self.inner.progress(&self.ticket, self.phase.get(), bytes);
             let Err(failure) = noted else { return Ok(()) };
@@ -119,14 +120,14 @@ impl CallGuard {
         }
     }
 
-    /// Notes that bytes have been read, wherever the guard is meanwhile.
+    /// Returns a function that records read bytes, independent of the guard.
     pub(crate) fn moving(&self) -> OwnMoved {
         let inner = Arc::clone(&self.inner);
         let ticket = self.ticket.clone();
         Box::new(move |bytes| record_read(&inner, &ticket, bytes))
     }
 
-    /// Hands in this rank's contribution; `len` is how long its payload is, in bytes.
+    /// Hands in this rank's contribution; `len` is the length of its payload, in bytes.
     pub(crate) fn contribute(&self, contribution: Contribution, len: u64) -> Result<(), Error> {
         let route = PayloadHeader::route(&contribution.body);
         self.inner
@@ -161,7 +162,7 @@ impl CallGuard {
         Ok(verdict)
     }
 
-    /// Gives up what this rank would receive: the call goes on without it.
+    /// Gives up the data that this rank would receive: the call continues without it.
     pub(crate) fn abandon(&self) {
         if !self.finished.replace(true) {
             self.inner.exchange.abandon(&self.ticket);
@@ -169,7 +170,7 @@ impl CallGuard {
         }
     }
 
-    /// Ends the call with a failure of this rank; the error that all ranks agree on.
+    /// Ends the call with a failure of this rank. Returns the error that all ranks agree on.
     pub(crate) fn fail(&self, cause: Error) -> Error {
         if self.finished.replace(true) {
             return cause;
@@ -179,13 +180,13 @@ impl CallGuard {
         self.inner.world.record_failure(&failure);
         self.observe(CallEvent::Failed(&failure));
         if self.acknowledge.get() {
-            // What could not be read is not needed any more.
+            // Payloads that could not be read are not needed any more.
             exchange.done(&self.ticket);
         }
         failure
     }
 
-    /// Notes that the call has ended with an error that all ranks know.
+    /// Records that the call has ended with an error that all ranks know.
     pub(crate) fn over(&self, failure: Error) -> Error {
         self.inner.world.record_failure(&failure);
         self.observe(CallEvent::Failed(&failure));
@@ -193,25 +194,25 @@ impl CallGuard {
         failure
     }
 
-    /// Notes that the call has ended well.
+    /// Records that the call has succeeded.
     pub(crate) fn succeed(&self) {
         self.finished.set(true);
         self.observe(CallEvent::Done);
     }
 
-    /// Notes that the call has been decided well; what it brings is read by somebody else, who notes its end.
+    /// Records that the call has been decided successfully. The reader of its payloads records its end.
     pub(crate) fn hand_over(&self) {
         self.finished.set(true);
     }
 
-    /// An error of the user's own code or data on this rank.
+    /// Returns an error of the user's own code or data on this rank.
     pub(crate) fn raised(&self, message: impl Into<String>) -> Error {
         let doing = self.ticket.activity(self.phase.get());
         Error::raised(self.inner.me(), doing, message)
     }
 }
 
-/// The sizes of what this rank receives, by these announcements.
+/// Returns the sizes of the data that this rank receives, by these announcements.
 fn received(inner: &GroupState, bodies: &[Bytes]) -> Received {
     let own = inner.exchange.rank();
     let mut received = Received::default();

@@ -1,9 +1,9 @@
 //! One collective call from its number to its end.
 //!
 //! - [`guard`]: numbers a call, and fails it on all ranks if it is dropped unfinished.
-//! - [`started`]: takes this rank's payload, waits for the verdict, and reads what the others have handed in.
-//! - [`open_calls`]: those of which something is still to be had; [`open_call`] holds one open.
-//! - [`blocking`]: waits inside of somebody else's runtime.
+//! - [`started`]: takes this rank's payload, waits for the verdict, and reads the payloads of the others.
+//! - [`open_calls`]: calls whose results have not been taken; [`open_call`] holds one open.
+//! - [`blocking`]: blocks inside of the caller's runtime.
 
 pub(crate) mod blocking;
 pub(crate) mod guard;

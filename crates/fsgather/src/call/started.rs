@@ -1,5 +1,5 @@
-//! One whole collective call, from this rank's payload to what it receives: [`StartedCall`] when it has been
-//! announced, [`ReceivedParts`] when all have.
+//! One whole collective call, from this rank's payload to its results: [`StartedCall`] after it has been announced,
+//! [`ReceivedParts`] after all ranks have announced theirs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,33 +30,33 @@ use crate::{
 };
 use fsgather_config::settings::Transport;
 
-/// A call whose payload has been published and announced: what remains is the verdict, and reading.
+/// A call whose payload has been published and announced: the verdict, and reading, remain.
 pub(crate) struct StartedCall<'a> {
     guard: CallGuard,
     payload_path: PayloadPath,
     own: HeldInput<'a>,
-    /// What of it is on its way to neighbours already.
+    /// The transfers of its payload to neighbours that have begun already.
     begun: Vec<Begun>,
     retention: Retention,
-    /// Where the members share memory.
+    /// The memory that the members share, if they do.
     share: Option<Share>,
-    /// Through rank 0 ranks hand over together, so that the call has come to its verdict already.
+    /// The result, if the call already has its verdict: ranks that send through rank 0 do so together.
     decided: Option<ReceivedParts>,
 }
 
-/// What a call has come to before anything large is read.
+/// The state of a call before any large payload is read.
 pub(crate) struct ReceivedParts {
     /// One for each rank, on recipients.
     pub(crate) incoming: Option<Vec<IncomingPart>>,
-    /// Whether the owners of payloads have to be told when all has been read.
+    /// True if the owners of payloads wait for the message that all has been read.
     pub(crate) acknowledge: bool,
 }
 
-/// What all ranks have come to.
+/// The decision of all ranks.
 pub(crate) enum Decision {
     /// The verdict.
     Verdict(Verdict),
-    /// The verdict came while the call was started, and what it calls for has been done.
+    /// The verdict arrived while the call was started, and its effects have been carried out.
     Followed(ReceivedParts),
 }
 
@@ -115,8 +115,8 @@ impl<'a> StartedCall<'a> {
             decided: None,
         };
         if retention == Retention::Kept {
-            // Nobody waits yet, so that the announcement has to be sent on its way. All may have come by now, and one
-            // of them may be gone already: only the verdict tells whether the call has failed.
+            // No thread waits yet, so the announcement must be sent explicitly. All ranks may have arrived by now, and
+            // one may already be gone: only the verdict shows if the call has failed.
             drop(started.guard.moved(0));
             started.guard.inner.exchange.send_on();
             if matches!(started.payload_path, PayloadPath::Relay)
@@ -137,7 +137,7 @@ impl<'a> StartedCall<'a> {
         Ok(verdict.map(Decision::Verdict))
     }
 
-    /// Waits for what has to come before the call can be left.
+    /// Waits for everything that must arrive before the call can be left.
     pub(crate) fn follow(&mut self, decision: Decision) -> Result<ReceivedParts, Error> {
         let verdict = match decision {
             Decision::Verdict(verdict) => verdict,
@@ -181,7 +181,7 @@ impl<'a> StartedCall<'a> {
                 if let (PayloadPath::Mesh(mesh), Retention::Passing) =
                     (&self.payload_path, self.retention)
                 {
-                    // The links end after the others have been told why.
+                    // The links end after the others have received the reason.
                     let begun = std::mem::take(&mut self.begun);
                     let passing = Passing {
                         bodies: &bodies,
@@ -191,7 +191,7 @@ impl<'a> StartedCall<'a> {
                     mesh::pass_on(guard, mesh, &passing, begun, &mut incoming)
                         .map_err(|halted| guard.fail(halted.cause.clone()))?;
                 }
-                // What this rank has handed in itself need not come back to it.
+                // The input of this rank need not come back to it.
                 let me = guard.inner.exchange.rank().index();
                 if let (true, Some(part)) = (own.is_own_part(), incoming.get_mut(me)) {
                     part.take_own(own);
@@ -208,7 +208,7 @@ impl<'a> StartedCall<'a> {
         })
     }
 
-    /// Reads everything that a call brings to all of its recipients, in the order that spreads the load.
+    /// Reads all payloads of a call whose recipients are all ranks, in the order that spreads the load.
     pub(crate) fn read_all<R>(
         &self,
         received: ReceivedParts,
@@ -226,7 +226,7 @@ impl<'a> StartedCall<'a> {
         Ok(results)
     }
 
-    /// Reads the payload of one rank that a call brings to all.
+    /// Reads the payload of one rank that all ranks receive.
     pub(crate) fn read_one(&self, received: ReceivedParts, rank: Rank) -> Result<Payload, Error> {
         let guard = &self.guard;
         let incoming = received.incoming.unwrap_or_default();
@@ -239,7 +239,7 @@ impl<'a> StartedCall<'a> {
         Ok(payload)
     }
 
-    /// Lets the root of a gather read by and by; nothing elsewhere.
+    /// Returns the parts for the root of a gather, which reads them one by one; `None` on other ranks.
     pub(crate) fn parts<T>(&self, received: ReceivedParts, take: Take<T>) -> Option<Parts<T>> {
         let ReceivedParts {
             incoming,
@@ -259,7 +259,7 @@ impl<'a> StartedCall<'a> {
         ))
     }
 
-    /// Gives up what this rank would receive.
+    /// Gives up the data that this rank would receive.
     pub(crate) fn abandon(&mut self) {
         if let Some(received) = self.decided.take() {
             return self.end(received.acknowledge);
@@ -267,7 +267,7 @@ impl<'a> StartedCall<'a> {
         self.guard.abandon();
     }
 
-    /// Waits for the verdict and reads what the call has brought.
+    /// Waits for the verdict and reads the payloads of the call.
     pub(crate) fn finish<R>(
         &mut self,
         read: impl FnOnce(&Self, ReceivedParts) -> Result<R, Error>,
@@ -277,7 +277,7 @@ impl<'a> StartedCall<'a> {
         read(self, received)
     }
 
-    /// The same call without the caller's bytes, for calls whose payload has been taken in full.
+    /// Returns the same call without the caller's bytes, for calls whose payload has been taken in full.
     pub(crate) fn detached(self) -> StartedCall<'static> {
         StartedCall {
             guard: self.guard,
@@ -302,7 +302,7 @@ impl<'a> StartedCall<'a> {
     }
 }
 
-/// Where a payload may go.
+/// The places where a payload may go.
 struct Place<'a> {
     request: &'a PathRequest,
     payload_path: &'a PayloadPath,
@@ -310,7 +310,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Removes this rank's payload of a call that it could not hand in. What was handed in is rank 0's to judge.
+    /// Removes this rank's payload of a call that it could not hand in. Rank 0 decides on payloads that were handed in.
     fn take_back(&self, guard: &CallGuard) {
         take_back(guard, self.payload_path, self.share);
     }
@@ -365,7 +365,7 @@ fn publish<'a>(
     }
     let context = &guard.inner.world.context;
     let is_named = request.directory.is_some() || context.named.is_some();
-    // Messages that go through files had better not carry payloads for which there is no room.
+    // Payloads without room in files should not fill files through messages either.
     let has_another_way = request.transport == Transport::Auto && context.links.is_some();
     let is_dispensable = |problem: &Error| has_another_way && is_dispensable(problem, is_named);
     let writer = InputWriter::new(

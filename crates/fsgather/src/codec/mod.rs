@@ -14,18 +14,18 @@ pub use postcard::Postcard;
 
 use crate::{call::guard::CallGuard, payload::writer::InputWriter};
 
-/// Payloads that are bytes already.
+/// The encoding of payloads that are bytes already.
 pub(crate) const BYTES: Encoding = Encoding(0);
 
-/// Payloads that are one value of a codec.
+/// Returns the encoding of payloads that are one value of a codec.
 pub(crate) fn one(codec: &impl Codec) -> Encoding {
     Encoding(codec.number())
 }
 
-/// How values become bytes, and bytes values again.
+/// The conversion of values to bytes, and back.
 ///
-/// All ranks of a communicator use the same codec: its name is compared before any data moves. What it
-/// cannot carry is refused on the rank that hands it in, and told to all ranks with the name of the type.
+/// All ranks of a communicator use the same codec: its name is compared before any data moves. A value that the codec
+/// cannot carry is refused on the rank that hands it in, and all ranks get the error, with the name of the type.
 ///
 /// # Which one
 ///
@@ -33,7 +33,7 @@ pub(crate) fn one(codec: &impl Codec) -> Encoding {
 /// |---|---|
 /// | [`Postcard`], the default | types of the program itself: fast, and nothing but the data travels |
 /// | your own | types that need a codec that describes them: `serde_json::Value`, untagged, internally tagged or flattened enums; a format that another program reads |
-/// | none: hand in [`Bytes`](bytes::Bytes), [`Pieces`](crate::Pieces) or a [`Stream`](crate::Stream) | what is bytes already |
+/// | none: hand in [`Bytes`](bytes::Bytes), [`Pieces`](crate::Pieces) or a [`Stream`](crate::Stream) | data that is bytes already |
 ///
 /// # Examples
 ///
@@ -71,7 +71,7 @@ pub(crate) fn one(codec: &impl Codec) -> Encoding {
 /// # Ok::<(), fsgather::Error>(())
 /// ```
 pub trait Codec: Clone + fmt::Debug + Send + Sync + 'static {
-    /// What messages call it; ranks whose codecs have different names are told so.
+    /// Returns the name of the codec in messages. If the names differ between ranks, they get an error.
     fn name(&self) -> &'static str;
 
     /// Number recorded with each payload: 1 is [`Postcard`]. Other codecs may return 128 to 255, so that files
@@ -80,12 +80,12 @@ pub trait Codec: Clone + fmt::Debug + Send + Sync + 'static {
         128
     }
 
-    /// Whether values of this type can be carried, as far as that can be told without one. Asked before a
-    /// value is encoded, so that ranks are told before anything moves rather than when it is read.
+    /// Returns an error if values of this type cannot be carried, as far as that can be known without a value. It is
+    /// called before a value is encoded, so that ranks get the error before anything moves rather than when it is read.
     ///
     /// # Errors
     ///
-    /// When they cannot.
+    /// If values of this type cannot be carried.
     fn carries<T: DeserializeOwned>(&self) -> Result<(), CodecError> {
         Ok(())
     }
@@ -94,7 +94,7 @@ pub trait Codec: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When the value cannot be carried, or `into` takes no more.
+    /// If the value cannot be carried, or if `into` accepts no more bytes.
     fn encode<T: Serialize + ?Sized>(
         &self,
         value: &T,
@@ -105,23 +105,23 @@ pub trait Codec: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When the bytes are no such value, or more than one.
+    /// If the bytes are not such a value, or if bytes remain after it.
     fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, CodecError>;
 }
 
-/// The reason why a codec could not do what it was asked to.
+/// The reason why a codec failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CodecError(String);
 
 impl CodecError {
-    /// Says why in words.
+    /// Makes an error of a reason in words.
     pub fn new(reason: impl fmt::Display) -> Self {
         Self(reason.to_string())
     }
 }
 
-/// Encodes a value, which the other ranks decode as a `T`, into its way to them; the error names the type.
+/// Encodes a value, which the other ranks decode as a `T`, into `writer`; the error names the type.
 pub(crate) fn hand_over<T: Serialize + DeserializeOwned, V: Serialize + ?Sized>(
     codec: &impl Codec,
     guard: &CallGuard,
@@ -142,7 +142,7 @@ pub(crate) fn hand_over<T: Serialize + DeserializeOwned, V: Serialize + ?Sized>(
         .map_err(|reason| writer.failure().unwrap_or_else(|| refused(reason)))
 }
 
-/// Decodes a value; `writer` is named when the bytes are not one.
+/// Decodes a value; the error names `writer` if the bytes are not one.
 pub(crate) fn decode<T: DeserializeOwned>(
     codec: &impl Codec,
     bytes: &[u8],
@@ -216,7 +216,7 @@ mod tests {
         };
         let refused = encoded(&Postcard, &value).unwrap_err();
         assert!(refused.to_string().contains("with_codec"), "{refused}");
-        // What can be written and not be read is refused before it is written.
+        // A type that can be written but not read is refused before it is written.
         let refused = Postcard.carries::<serde_json::Value>().unwrap_err();
         assert!(refused.to_string().contains("with_codec"), "{refused}");
         assert_eq!(Postcard.carries::<Vec<(u32, String)>>(), Ok(()));

@@ -1,27 +1,28 @@
-//! Finds out, without a value of it, whether a type has to be described: [`has_to_be_described`].
+//! Finds out, without a value, if a type needs a description in its data: [`has_to_be_described`].
 //!
-//! The type is asked to read itself from bytes that are made up. One that asks what comes next, instead of saying
-//! what it expects, has to be described; one that does not like what it gets is given the benefit of the doubt.
+//! The type reads itself from made-up bytes. A type that asks for the kind of the next value, instead of expecting one,
+//! needs a description; a type that rejects the bytes is assumed to need none.
 
 use fsgather_core::{Unreadable, read_value};
 use serde::de::DeserializeOwned;
 
-/// Number of bytes that are made up at a time.
+/// Number of made-up bytes at a time.
 const LENGTH: usize = 256;
 
-/// Bytes go up to this one: the number of a variant, the length of a list, or whether something is there.
+/// Upper limit of the byte values: the number of a variant, the length of a list, or a flag that an optional value
+/// exists.
 const VARIANTS: u8 = 32;
 
-/// So many of the first bytes differ from the others in turn,
+/// Number of leading bytes that differ from the others in turn.
 const CHOICES: usize = 16;
 
-/// with numbers up to this one.
+/// Upper limit of the values of such a byte.
 const CHOSEN: u8 = 16;
 
-/// So many times all bytes differ from each other.
+/// Number of tries in which all bytes are mixed.
 const MIXED: u64 = 64;
 
-/// Whether values of this type can only be read from a source that says what comes next.
+/// Returns true if values of this type can only be read from a source that gives the kind of each value.
 pub(super) fn has_to_be_described<T: DeserializeOwned>() -> bool {
     let asks = |bytes: [u8; LENGTH]| {
         matches!(
@@ -34,7 +35,7 @@ pub(super) fn has_to_be_described<T: DeserializeOwned>() -> bool {
         || (1..=MIXED).any(|seed| asks(mixed(seed)))
 }
 
-/// One of each thing, but for one choice.
+/// Returns bytes that are all 1, except one.
 fn ones_but(at: usize, byte: u8) -> [u8; LENGTH] {
     std::array::from_fn(|payload_path| if payload_path == at { byte } else { 1 })
 }
@@ -154,7 +155,7 @@ mod tests {
         values: Vec<Option<BTreeMap<u32, Value>>>,
     }
 
-    /// What only two choices together lead to.
+    /// Only two choices together lead to the value.
     #[derive(Deserialize)]
     #[expect(dead_code, reason = "only the type counts")]
     enum Far {

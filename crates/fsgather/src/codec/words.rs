@@ -1,6 +1,6 @@
-//! Finds a value's own words for why it cannot be serialized: [`own_words`].
+//! The reason of a value for refusing to be serialized, in its own words: [`own_words`].
 //!
-//! Postcard's errors have no room for the text with which a type refuses. So a value that has refused is asked
+//! Postcard's errors have no room for the text with which a type refuses. So a value that has refused is serialized
 //! once more, by a serializer that writes nothing and keeps the text.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use serde::{
     },
 };
 
-/// What a value says that cannot be serialized; nothing if it can be.
+/// Returns the text with which a value refuses to be serialized; `None` if it does not refuse.
 pub(super) fn own_words<T: Serialize + ?Sized>(value: &T) -> Option<String> {
     value.serialize(Listener).err().map(|words| words.0)
 }
@@ -36,7 +36,7 @@ impl ser::Error for Words {
     }
 }
 
-/// Takes everything and does nothing.
+/// A serializer that accepts everything and does nothing.
 #[derive(Clone, Copy)]
 struct Listener;
 

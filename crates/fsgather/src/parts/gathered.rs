@@ -9,11 +9,11 @@ use crate::{group_state::GroupState, payload::part::IncomingPart};
 
 use super::{reader::PartReaders, unread::UnreadParts};
 
-/// Turns the payload of a rank into what the caller wants.
+/// Turns the payload of a rank into the caller's type.
 pub(crate) type Take<T> = Box<dyn Fn(&GroupState, Rank, Payload) -> Result<T, Error> + Send + Sync>;
 
-/// What a gather gives its root: every rank with its part, in rank order, each read, verified and decoded when it
-/// is asked for. The other ranks get `None`.
+/// The result of a gather on its root: every rank with its part, in rank order. Each part is read, verified and decoded
+/// when it is requested. The other ranks get `None`.
 ///
 /// ```
 /// let communicator = fsgather::Communicator::solo();
@@ -27,10 +27,9 @@ pub(crate) type Take<T> = Box<dyn Fn(&GroupState, Rank, Payload) -> Result<T, Er
 /// # Ok::<(), fsgather::Error>(())
 /// ```
 ///
-/// Only the payload being looked at is in memory, and of those that come next from other hosts by memory up to 16 MiB together,
-/// so that not each of them has to be waited for. Each one's file is removed once it has been read, or
-/// when the rest is dropped. An item that is an error ends the iteration; the other ranks are told at
-/// their next call.
+/// Only the current payload is in memory, and up to 16 MiB together of the next payloads that come from the memory of
+/// other hosts, to avoid waiting for each of them. The file of a payload is removed after it has been read, or when the
+/// rest is dropped. An item that is an error ends the iteration; the other ranks get the error at their next call.
 #[must_use = "parts that are not iterated over are thrown away"]
 pub struct Parts<T> {
     left: UnreadParts,
@@ -49,26 +48,26 @@ impl<T> Parts<T> {
         Self { left, take }
     }
 
-    /// Number of parts that have not been looked at yet; none after an error.
+    /// Returns the number of parts that have not been read yet; 0 after an error.
     #[must_use]
     pub fn len(&self) -> usize {
         self.left.len()
     }
 
-    /// Whether all have.
+    /// Returns true if all parts have been read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of bytes that the payloads that have not been looked at yet have together, encoded.
+    /// Returns the size of all payloads that have not been read yet, encoded, in bytes.
     #[must_use]
     pub fn bytes_left(&self) -> u64 {
         self.left.bytes()
     }
 
-    /// How many of them lie in files, rather than having come with the control messages or waiting in the
-    /// memory of their ranks.
+    /// Returns the number of these payloads that are in files, rather than in control messages or in the memory of
+    /// their ranks.
     #[must_use]
     pub fn files_left(&self) -> usize {
         self.left.files()
@@ -82,7 +81,7 @@ impl<T> Parts<T> {
 }
 
 impl Parts<Payload> {
-    /// The same payloads as streams, for those that are too long to be held in memory.
+    /// Returns the same payloads as streams, for payloads that are too long to be held in memory.
     ///
     /// ```
     /// use std::io::Read;

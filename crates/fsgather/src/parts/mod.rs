@@ -1,7 +1,7 @@
 //! The parts of all ranks as the root of a gather reads them: one rank at a time, or as streams.
 //!
-//! They come from [`gather`](crate::Communicator::gather) and the calls like it, and need a name only where a program keeps
-//! them.
+//! They come from [`gather`](crate::Communicator::gather) and similar calls. A program needs their names only if it
+//! keeps them.
 
 mod gathered;
 mod reader;

@@ -13,9 +13,9 @@ use super::unread::UnreadParts;
 
 /// The payloads of all ranks in rank order as streams.
 ///
-/// Each needs memory for about a mebibyte, however long it is, and those that come next from other hosts by memory need up to 16 MiB
-/// together. An item that is an error ends the iteration;
-/// the other ranks are told at their next call. What is not read is thrown away.
+/// Each stream needs about a mebibyte of memory, even a long one, and the next payloads that come from the memory
+/// of other hosts need up to 16 MiB together. An item that is an error ends the iteration; the other ranks get the
+/// error at their next call. Unread data is discarded.
 #[must_use = "payloads that are not read are thrown away"]
 pub struct PartReaders {
     left: Arc<Mutex<UnreadParts>>,
@@ -64,20 +64,19 @@ impl fmt::Debug for PartReaders {
 
 /// One rank's payload as a stream: an [`io::Read`] that verifies everything before it hands it out.
 ///
-/// The first error sticks, and all ranks are told of it; [`take_error`](Self::take_error) gives it with its
-/// type.
+/// The first error sticks, and all ranks get it; [`take_error`](Self::take_error) returns it with its type.
 pub struct PartReader {
     rank: Rank,
     len: u64,
     stream: PayloadStream,
     failure: Option<Error>,
     left: Arc<Mutex<UnreadParts>>,
-    // The last of all, so that the stream has closed the file before it is removed: some FUSE clients hide a file that
-    // is open, and keep it for good where it is closed in that moment.
+    // The last field, so that the stream has closed the file before it is removed: some FUSE clients hide a file that
+    // is open, and keep it for good if it is closed in that moment.
     _file: RemovedWhenRead,
 }
 
-/// The file of a payload that is being read, removed with this unless its owner does so.
+/// The file of a payload that is being read. Dropping this removes it, unless its owner does so.
 struct RemovedWhenRead {
     file: Option<FileHeader>,
     left: Arc<Mutex<UnreadParts>>,
@@ -90,19 +89,19 @@ impl Drop for RemovedWhenRead {
 }
 
 impl PartReader {
-    /// Whose payload it is.
+    /// Returns the rank whose payload it is.
     #[must_use]
     pub const fn rank(&self) -> Rank {
         self.rank
     }
 
-    /// Length of the whole payload in bytes.
+    /// Returns the length of the whole payload in bytes.
     #[must_use]
     pub const fn total_len(&self) -> u64 {
         self.len
     }
 
-    /// The first error, with its type, which [`io::Error`] does not show.
+    /// Returns the first error, with its type, which [`io::Error`] does not show.
     pub fn take_error(&mut self) -> Option<Error> {
         self.failure.clone()
     }

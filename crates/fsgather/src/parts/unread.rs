@@ -1,4 +1,4 @@
-//! Keeps what of a gather has not been read yet, and sees to its end: [`UnreadParts`].
+//! The parts of a gather that have not been read yet, and the end of its reading: [`UnreadParts`].
 
 use std::{sync::Arc, vec};
 
@@ -10,12 +10,12 @@ use crate::{
     payload::{ahead::fetch_ahead, header::FileHeader, part::IncomingPart},
 };
 
-/// What of a gather has not been read yet.
+/// The parts of a gather that have not been read yet.
 pub(crate) struct UnreadParts {
     inner: Arc<GroupState>,
     ticket: Ticket,
     parts: vec::IntoIter<(Rank, IncomingPart, Option<FileHeader>)>,
-    /// Whether the owners of payloads wait to be told that all has been read.
+    /// True if the owners of payloads wait for the message that all has been read.
     acknowledge: bool,
     failed: bool,
     _open: OpenCall,
@@ -59,7 +59,7 @@ impl UnreadParts {
         self.parts.next()
     }
 
-    /// Removes what has been read, unless its owner does so once it is told.
+    /// Removes a payload that has been read, unless its owner does so after the message.
     pub(crate) fn remove(&self, file: Option<&FileHeader>) {
         if !self.acknowledge {
             IncomingPart::remove(&self.inner, file);
@@ -70,36 +70,36 @@ impl UnreadParts {
         &self.inner
     }
 
-    /// How many there are; none after an error.
+    /// Returns the number of parts; 0 after an error.
     pub(crate) fn len(&self) -> usize {
         if self.failed { 0 } else { self.parts.len() }
     }
 
-    /// How many of them lie in files.
+    /// Returns the number of parts in files.
     pub(crate) fn files(&self) -> usize {
         let parts = self.parts.as_slice().iter();
         parts.filter(|(_, _, file)| file.is_some()).count()
     }
 
-    /// The call, for messages.
+    /// Returns the call, for messages.
     pub(crate) fn call(&self) -> String {
         self.ticket.to_string()
     }
 
-    /// How long they are together, in bytes.
+    /// Returns the total length of the parts, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let parts = self.parts.as_slice().iter();
         parts.map(|(_, part, _)| part.len()).sum()
     }
 
-    /// What notes that bytes have been read.
+    /// Returns a function that records read bytes.
     pub(crate) fn moved(&self) -> impl FnMut(u64) -> Result<(), Error> + Send + 'static {
         let inner = Arc::clone(&self.inner);
         let ticket = self.ticket.clone();
         move |bytes| record_read(&inner, &ticket, bytes)
     }
 
-    /// Ends the reading with a failure, which the others are told at their next call.
+    /// Ends the reading with a failure, which the other ranks get at their next call.
     pub(crate) fn fail(&mut self, cause: Error) -> Error {
         self.failed = true;
         let exchange = &self.inner.exchange;

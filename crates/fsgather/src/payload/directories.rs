@@ -10,31 +10,31 @@ use fsgather_store::{Care, GatherDir, Janitor, PayloadId};
 
 use crate::payload::path::FilesPath;
 
-/// The gather directories that this process uses, of the world and of all groups, and the one thread that takes
-/// care of them.
+/// The gather directories that this process uses, of the world and of all groups, and the one thread that maintains
+/// them.
 #[derive(Default)]
 pub(crate) struct Directories {
-    /// Never held over a call of the exchange: reclaiming, which looks here, may happen inside of one.
+    /// Never locked during a call of the exchange: reclaiming, which locks it, may happen inside of such a call.
     all: Mutex<Vec<Arc<FilesPath>>>,
     janitor: Mutex<Option<Janitor>>,
 }
 
-/// How this rank ends its part in directories.
+/// The end of this rank's part in directories.
 pub(crate) struct Ending<'a> {
-    /// Which rank of the world this is.
+    /// The rank of this process in the world.
     pub(crate) me: Rank,
-    /// Whether all ranks of the world have closed it together, so that nobody uses anything any more.
+    /// True if all ranks of the world have closed it together, so that no rank uses anything any more.
     pub(crate) closed: bool,
-    /// On rank 0 whether nobody else is left, elsewhere whether rank 0 is still there.
+    /// On rank 0, true if no other rank is left; elsewhere, true if rank 0 is still there.
     pub(crate) in_good_hands: bool,
-    /// Whether a call has failed, as far as this rank knows.
+    /// Returns true if a call has failed, as far as this rank knows.
     pub(crate) is_undecided: &'a dyn Fn(ChannelId, Epoch) -> bool,
-    /// Whether a rank is known to be lost.
+    /// Returns true if a rank is known to be lost.
     pub(crate) is_lost: &'a dyn Fn(Rank) -> bool,
 }
 
 impl Directories {
-    /// Has a directory taken care of; its owner gives the period of its beat.
+    /// Starts the upkeep of a directory; its owner gives the period of its heartbeat.
     pub(crate) fn care_for(
         &self,
         directory: &GatherDir,
@@ -49,12 +49,12 @@ impl Directories {
         Ok(janitor.care_for(directory.clone(), beat))
     }
 
-    /// Adds one that ranks have agreed on.
+    /// Adds a directory that ranks have agreed on.
     pub(crate) fn add(&self, files: Arc<FilesPath>) {
         lock(&self.all).push(files);
     }
 
-    /// The gather directory of this id, if this process uses it.
+    /// Returns the gather directory of this id, if this process uses it.
     pub(crate) fn of(&self, id: GatherId) -> Option<Arc<FilesPath>> {
         let all = lock(&self.all);
         all.iter()
@@ -62,7 +62,7 @@ impl Directories {
             .map(Arc::clone)
     }
 
-    /// Removes a payload that nobody needs any more.
+    /// Removes a payload that no rank needs any more.
     pub(crate) fn reclaim(&self, id: PayloadId, is_own: bool) {
         for files in lock(&self.all).iter() {
             if is_own {
@@ -73,7 +73,7 @@ impl Directories {
         }
     }
 
-    /// Ends those of a group that all its members have closed together.
+    /// Ends the directories of a group that all its members have closed together.
     pub(crate) fn end_closed(&self, channel: ChannelId, me: Rank) {
         let ended: Vec<_> = lock(&self.all)
             .extract_if(.., |files| files.channel() == channel)
@@ -86,7 +86,7 @@ impl Directories {
         }
     }
 
-    /// Ends all, when the world does.
+    /// Ends all directories, together with the world.
     pub(crate) fn end_all(&self, ending: &Ending<'_>) {
         let all = std::mem::take(&mut *lock(&self.all));
         for files in all {
@@ -99,10 +99,10 @@ impl Directories {
 }
 
 impl Ending<'_> {
-    /// Removes what this rank has to remove, or leaves word for those that have to.
+    /// Removes the files that this rank must remove, or leaves a mark for the ranks that must.
     fn end(&self, files: &FilesPath) {
         let (directory, owner) = (files.directory(), files.owner());
-        // The coordinator sees to it that rank 0 is the last to leave, if that can be; of others nobody knows.
+        // The coordinator makes rank 0 leave last if possible; the order of other ranks is unknown.
         let is_safe = self.closed || (owner == Rank::ZERO && self.in_good_hands);
         let marked = match (owner == self.me, is_safe) {
             (true, true) => {
@@ -112,7 +112,7 @@ impl Ending<'_> {
             (false, true) => Ok(()),
             (true, false) => {
                 directory.discard_undecided(self.is_undecided);
-                // Before the look at what is there: whoever ends there later sees the mark, or has been seen.
+                // The mark comes before the check for use: a rank that ends later sees the mark, or has been seen.
                 let marked = directory.mark_finished();
                 if owner != Rank::ZERO && directory.remove_if_unused(owner) {
                     return;
@@ -122,7 +122,7 @@ impl Ending<'_> {
             (false, false) if owner == Rank::ZERO => survive(directory, owner),
             (false, false) if (self.is_lost)(owner) => survive(directory, owner),
             (false, false) => {
-                // Its owner may come to its own end later, and looks then.
+                // Its owner may end later, and checks then.
                 if directory.is_finished() {
                     let _ = directory.remove_if_unused(owner);
                 }
@@ -131,7 +131,7 @@ impl Ending<'_> {
         };
         match marked {
             Ok(()) => {}
-            // Its owner was taken for lost, and has removed it all the same.
+            // Its owner was taken for lost, and has removed it nevertheless.
             Err(_) if !directory.path().exists() => {}
             Err(error) => fsgather_core::warn!("the gather directory stays: {error}"),
         }
@@ -145,8 +145,8 @@ fn remove(directory: &GatherDir) {
     }
 }
 
-/// Removes a directory whose owner is gone, or leaves a tombstone, so that nobody has to guess later whether it
-/// still lives.
+/// Removes a directory whose owner is gone, or leaves a tombstone, so that later processes need not guess if it is
+/// still in use.
 fn survive(directory: &GatherDir, owner: Rank) -> Result<(), Error> {
     if directory.remove_if_unused(owner) {
         return Ok(());
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::{heard::heard, payload::path::tests::in_use};
 
-    /// What is warned of when rank 0 ends alone, while others are still there.
+    /// Returns the warnings when rank 0 ends alone, while others are still there.
     fn warned_of(files: &FilesPath) -> Vec<String> {
         let ending = Ending {
             me: Rank::ZERO,
@@ -181,7 +181,7 @@ mod tests {
         assert!(files.directory().is_finished());
         fs::rename(files.directory().path(), place.path().join("gone")).unwrap();
         assert_eq!(warned_of(&files), [""; 0]);
-        // Somebody else's in its place.
+        // A directory of another process in its place.
         fs::create_dir(files.directory().path()).unwrap();
         let warnings = warned_of(&files);
         assert_eq!(warnings.len(), 1, "{warnings:?}");

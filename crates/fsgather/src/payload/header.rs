@@ -1,4 +1,4 @@
-//! Announces a rank's payload to the others: [`PayloadHeader`].
+//! The announcement of a rank's payload to the others: [`PayloadHeader`].
 
 use bytes::{BufMut, Bytes, BytesMut};
 use fsgather_arena::Location;
@@ -6,7 +6,7 @@ use fsgather_core::{GatherId, Route, read_message};
 use fsgather_store::Locator;
 use serde::{Deserialize, Serialize};
 
-/// Where the others find a rank's payload.
+/// The location of a rank's payload, for the others.
 ///
 /// As bytes: one byte says which kind, the rest is the payload itself, or postcard.
 ///
@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 /// | 2 | length (u64) and digest (u128) of a payload that comes in further rounds, and an optional text: why it is in no file |
 /// | 3 | length (u64) of a payload that comes over connections between ranks |
 /// | 4 | where in its owner's arena a payload lies, in memory that ranks share |
-/// | 5 | length (u64) of a payload that nobody but its owner receives, who has it |
+/// | 5 | length (u64) of a payload that only its owner receives, who has it |
 /// | 6 | where in its owner's arena a payload lies for ranks of its host; to those of others it comes over connections |
 /// | 7 | length (u64) of a payload that exceeds the bound of its call, and goes nowhere |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PayloadHeader {
-    /// Here.
+    /// In the announcement.
     Inline {
         /// Binds it to its [origin](crate::payload::origin::PayloadOrigin).
         seal: u64,
@@ -53,31 +53,31 @@ pub(crate) enum PayloadHeader {
     },
 }
 
-/// Where a payload file lies.
+/// The location of a payload file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileHeader {
-    /// In which gather directory.
+    /// The gather directory.
     pub(crate) directory: GatherId,
-    /// Which file, and what must be found in it.
+    /// The name of the file, and its expected content.
     pub(crate) locator: Locator,
 }
 
-/// What must have arrived at the end of the rounds.
+/// The expected data at the end of the rounds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RelayHeader {
     /// In bytes.
     pub(crate) len: u64,
-    /// Of its [origin](crate::payload::origin::PayloadOrigin) and its bytes.
+    /// The digest of its [origin](crate::payload::origin::PayloadOrigin) and its bytes.
     pub(crate) digest: u128,
-    /// The reason why it lies in no file, where others of the call do.
+    /// The reason why it is not in a file although payloads of this call go through files.
     pub(crate) instead: Option<String>,
 }
 
-/// What an announcement adds to an inline payload, in bytes: the kind and the seal.
+/// The bytes that an announcement adds to an inline payload: the kind and the seal.
 pub(crate) const INLINE_OVERHEAD: usize = 9;
 
 impl PayloadHeader {
-    /// As the body of a contribution.
+    /// Returns the announcement as the body of a contribution.
     pub(crate) fn into_body(self) -> Result<Bytes, postcard::Error> {
         let body = match self {
             Self::Inline { seal, payload } => return Ok(inline_body(seal, &[payload])),
@@ -92,7 +92,7 @@ impl PayloadHeader {
         Ok(body.into())
     }
 
-    /// How the payload of a contribution reaches the others, by its first byte.
+    /// Returns the route of a contribution's payload, by the first byte of the body.
     pub(crate) fn route(body: &[u8]) -> Route {
         match body.first() {
             Some(0) => Route::Message,
@@ -105,7 +105,7 @@ impl PayloadHeader {
         }
     }
 
-    /// Reads the body of a contribution; `None` when it is none of ours.
+    /// Reads the body of a contribution; returns `None` if it is not an announcement.
     pub(crate) fn from_body(body: &Bytes) -> Option<Self> {
         let (kind, rest) = body.split_first()?;
         match kind {
@@ -125,7 +125,7 @@ impl PayloadHeader {
     }
 }
 
-/// The body of a contribution that is the payload itself, put together from its pieces.
+/// Returns the body of a contribution that contains the payload itself, joined from its pieces.
 pub(crate) fn inline_body(seal: u64, pieces: &[Bytes]) -> Bytes {
     let len: usize = pieces.iter().map(Bytes::len).sum();
     let mut body = BytesMut::with_capacity(len + INLINE_OVERHEAD);

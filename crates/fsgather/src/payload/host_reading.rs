@@ -1,9 +1,9 @@
 //! Ranks of a host read payload files for each other: [`read_for_each_other`].
 //!
-//! In an all-gather all ranks of a host read the same files. Those that share memory share the files out: each reads some into
-//! its arena, which verifies them, and finds the others there. So a file is opened, read and verified once for a host, and what
-//! it holds is in memory once. Nobody depends on anybody: who does not find in time what another rank was to read gives that
-//! up for the call, and reads everything itself.
+//! In an all-gather all ranks of a host read the same files. Ranks that share memory divide the files: each reads and
+//! verifies some files into its arena, and finds the other files in the arenas of the others. So each file is opened,
+//! read and verified once for a host, and its content is in memory once. No rank depends on another: if a peer's file
+//! does not appear in time, the rank stops sharing for this call and reads every file itself.
 
 use std::{
     io::{ErrorKind, Read},
@@ -24,18 +24,18 @@ use crate::{
     },
 };
 
-/// Part of a file that is read at a time, in bytes.
+/// Length of the parts in which a file is read, in bytes.
 const PIECE: usize = 1 << 20;
 
 /// Pauses between looks at what another rank reads.
 const SHORTEST: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(1);
 
-/// Bytes have moved, or time has passed, while others are waited for.
+/// Interval at which this rank reports while it waits for others.
 const TOLD_EVERY: Duration = Duration::from_millis(100);
 
-/// Reads what this rank is to read for the others of its host, and finds what they have read for it; whatever else there is
-/// stays to be read by this rank alone.
+/// Reads the files that this rank must read for the others of its host, and finds those that the others have read for
+/// it. This rank reads all remaining files alone.
 pub(crate) fn read_for_each_other(
     guard: &CallGuard,
     mut incoming: Vec<IncomingPart>,
@@ -73,7 +73,7 @@ pub(crate) fn read_for_each_other(
     }
     drop(reading);
     let mut patience = Patience::new(members.len(), Instant::now());
-    // Those that the next ranks read first come first.
+    // The files that the next ranks read first come first.
     let mut others: Vec<&Turn> = turns.iter().filter(|turn| turn.reader != me).collect();
     others.sort_by_key(|turn| {
         let distance = (turn.reader + members.len() - me) % members.len();
@@ -90,7 +90,7 @@ pub(crate) fn read_for_each_other(
         };
         let Some(leased) = leased else {
             tracing::debug!("rank {owner} has not read in time what it was to read for this rank");
-            // The share ends before the call is left, and gives up whatever comes of it.
+            // The share ends before the call is left, and gives up payloads that are placed later.
             return Ok(incoming);
         };
         guard.moved(leased.len() as u64)?;
@@ -105,7 +105,7 @@ pub(crate) fn read_for_each_other(
     Ok(incoming)
 }
 
-/// Reads a file for all ranks of this host; where it lies, if there is a place for it.
+/// Reads a file for all ranks of this host. Returns its location, if there is a place for it.
 fn read(
     guard: &CallGuard,
     share: &Share,
@@ -142,7 +142,7 @@ fn fill(
     loop {
         let room = filling.room();
         let most = room.len().min(PIECE);
-        // At the end as well: only then is it known to be whole.
+        // Reads at the end as well: only then is the payload known to be whole.
         let mut beyond = [0];
         let into = if most == 0 {
             &mut beyond[..]
@@ -173,17 +173,17 @@ fn fill(
     }
 }
 
-/// What has come of waiting for another rank.
+/// The result of waiting for another rank.
 enum Awaited {
-    /// It has read the payload, which lies here.
+    /// It has read the payload into this location.
     Whole(Location),
     /// It has no place for it.
     NoPlace,
-    /// It does not get on.
+    /// It makes no progress.
     InVain,
 }
 
-/// Waits until another rank has read a payload, as long as it gets on.
+/// Waits until another rank has read a payload, as long as it makes progress.
 fn wait(
     patience: &mut Patience,
     guard: &CallGuard,

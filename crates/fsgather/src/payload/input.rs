@@ -17,34 +17,34 @@ use crate::{
 pub(crate) type Writing<'a> =
     Box<dyn FnOnce(&CallGuard, &mut InputWriter<'_>) -> Result<(), Error> + 'a>;
 
-/// What a rank hands over in one call, and how its bytes are to be understood.
+/// The input of a rank in one call, and its encoding.
 pub(crate) struct PayloadInput<'a> {
     pub(crate) encoding: Encoding,
-    /// How many of the first bytes do not count against a bound.
+    /// The number of leading bytes that do not count against a bound.
     pub(crate) uncounted: u64,
     pub(crate) source: InputSource<'a>,
 }
 
-/// Where the bytes come from.
+/// The source of the bytes.
 pub(crate) enum InputSource<'a> {
     /// There are none: the rank only receives.
     Nothing,
-    /// Bytes that somebody else keeps.
+    /// Bytes that the caller keeps.
     Slice(&'a [u8]),
     /// Bytes that can be kept without a copy.
     Shared(Bytes),
-    /// The same in several pieces.
+    /// Several pieces of such bytes.
     Pieces(Vec<Bytes>),
-    /// What this reads.
+    /// The bytes that a reader yields.
     PayloadStream(&'a mut dyn Read),
-    /// Whatever this writes.
+    /// The bytes that a function writes.
     Written(Writing<'a>),
-    /// There should be some; why there are none.
+    /// The reason why there are no bytes although there should be.
     Failure(String),
 }
 
 impl<'a> PayloadInput<'a> {
-    /// The bytes that a stream reads.
+    /// Returns the input of the bytes that a stream yields.
     pub(crate) fn stream(source: &'a mut dyn Read) -> Self {
         Self {
             encoding: codec::BYTES,
@@ -53,7 +53,7 @@ impl<'a> PayloadInput<'a> {
         }
     }
 
-    /// The same on `root`, whose bytes are the only ones that are looked at.
+    /// Returns the same input on the root, and no bytes on other ranks.
     pub(crate) fn only_if(self, is_root: bool) -> Self {
         let source = if is_root {
             self.source
@@ -64,17 +64,18 @@ impl<'a> PayloadInput<'a> {
     }
 }
 
-/// A payload that has not been handed over yet when it is announced.
+/// A payload that may have to be handed over after its announcement.
 pub(crate) enum HeldInput<'a> {
-    /// It has been: it travels with the announcement, or lies in a file.
+    /// It has been handed over: it travels with the announcement, or is in a file.
     Gone,
     /// Bytes that the caller keeps until the call has ended.
     Slice(&'a [u8]),
     /// Bytes of our own.
     Held(Bytes),
-    /// It has been, through shared memory, and these bytes are this rank's own part of the result.
+    /// It has been handed over through shared memory, and these bytes are this rank's own part of the result.
     Shared(Bytes),
-    /// It has been to ranks of this host, through memory that they share. There it lies, as this rank's own part of the result.
+    /// It has been handed over to ranks of this host, through memory that they share, where it also is this rank's own
+    /// part of the result.
     Placed(Leased),
     /// A stream that was too long to be held.
     Spooled(Spool),
@@ -89,12 +90,12 @@ impl HeldInput<'_> {
         }
     }
 
-    /// Whether it is this rank's own part of the result.
+    /// Returns true if it is this rank's own part of the result.
     pub(crate) fn is_own_part(&self) -> bool {
         matches!(self, Self::Shared(_)) || self.len() > 0
     }
 
-    /// As a slice, if it is one, that has to be handed over.
+    /// Returns the bytes that must be handed over, if they are a slice.
     pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
             Self::Slice(bytes) => bytes,
@@ -104,7 +105,7 @@ impl HeldInput<'_> {
         }
     }
 
-    /// The bytes, copied only if somebody else keeps them.
+    /// Returns the bytes, copied only if the caller or shared memory keeps them.
     pub(crate) fn to_bytes(&self) -> Bytes {
         match self {
             Self::Slice(bytes) => Bytes::copy_from_slice(bytes),
@@ -114,7 +115,7 @@ impl HeldInput<'_> {
         }
     }
 
-    /// The same, independent of the caller.
+    /// Returns the same payload, independent of the caller.
     pub(crate) fn into_kept<'b>(self) -> HeldInput<'b> {
         match self {
             Self::Gone => HeldInput::Gone,
@@ -127,7 +128,7 @@ impl HeldInput<'_> {
     }
 }
 
-/// One payload of all pieces; a single one is taken as it is.
+/// Returns one payload of all pieces; a single piece is not copied.
 pub(super) fn joined(guard: &CallGuard, pieces: &[Bytes], len: u64) -> Result<Bytes, Error> {
     let mut filled = pieces.iter().filter(|piece| !piece.is_empty());
     if let (Some(only), None) = (filled.next(), filled.next()) {

@@ -21,15 +21,15 @@ use crate::{
     setup::warn_once,
 };
 
-/// The connections between the members of a group, and what they have agreed on. Groups have it from the world, so that
-/// ranks are meant by their numbers in the world, and in which order payloads go round each group
-/// [knows for itself](crate::group_state::GroupState::ring_order).
+/// The connections between the members of a group, and their agreements. Groups get it from the world, so it uses the
+/// ranks' numbers in the world. Each group [knows for itself](crate::group_state::GroupState::ring_order) in which
+/// order payloads go round it.
 #[derive(Clone)]
 pub(crate) struct MeshPath {
     pub(crate) connections: Arc<Mesh>,
-    /// On which host each rank is, by any numbers.
+    /// The number of each rank's host; the numbers are arbitrary.
     pub(crate) hosts: Arc<BTreeMap<Rank, usize>>,
-    /// Whether payloads have checksums on their way.
+    /// True if payloads have checksums on their way.
     pub(crate) has_checksums: bool,
 }
 
@@ -43,7 +43,7 @@ impl MeshPath {
     }
 }
 
-/// Announces a payload that is handed over by connections between ranks.
+/// Announces a payload that travels over connections between ranks.
 pub(super) fn announced<'b>(
     guard: &CallGuard,
     mesh: &MeshPath,
@@ -95,7 +95,7 @@ fn warn_if_compression_is_ignored(guard: &CallGuard) {
     }
 }
 
-/// Connects to those that this rank sends to, which is better told of now than after the verdict if they cannot be reached.
+/// Connects to the ranks that this rank sends to. An unreachable rank is better reported now than after the verdict.
 pub(crate) fn prepare(guard: &CallGuard, mesh: &MeshPath) -> Result<(), Error> {
     let next = next_in_ring(guard, mesh);
     let timeout = guard
@@ -111,9 +111,9 @@ pub(crate) fn prepare(guard: &CallGuard, mesh: &MeshPath) -> Result<(), Error> {
     })
 }
 
-/// Sends the beginning of a payload that has been announced to those on other hosts that this rank is connected to, which have it
-/// sooner if the call goes well. What of that does not work is done when it has. Within a host it would save nothing, and cost
-/// a receiver that is woken once more.
+/// Sends the beginning of an announced payload to the next ranks on other hosts, which get it sooner if the call
+/// succeeds. Parts that cannot be sent now are sent after the verdict. Within a host it would save nothing, and wake a
+/// receiver once more.
 pub(crate) fn begin(guard: &CallGuard, mesh: &MeshPath, own: &[u8]) -> Vec<Begun> {
     let inner = &guard.inner;
     let me = inner.members.get(inner.exchange.rank().index());
@@ -133,7 +133,7 @@ pub(crate) fn begin(guard: &CallGuard, mesh: &MeshPath, own: &[u8]) -> Vec<Begun
         .collect()
 }
 
-/// To whom this rank sends in the ring of its group, by their numbers in the world.
+/// Returns the ranks to which this rank sends in the ring of its group, by their numbers in the world.
 fn next_in_ring(guard: &CallGuard, mesh: &MeshPath) -> Vec<Rank> {
     let inner = &guard.inner;
     let next = inner.ring_order(mesh).after(inner.exchange.rank().index());
@@ -142,9 +142,9 @@ fn next_in_ring(guard: &CallGuard, mesh: &MeshPath) -> Vec<Rank> {
         .collect()
 }
 
-/// What is passed on in a call in which all wait for each other.
+/// The payloads that are passed on in a call in which all ranks wait for each other.
 pub(crate) struct Passing<'a> {
-    /// What everybody has announced.
+    /// The announcements of all ranks.
     pub(crate) bodies: &'a [Bytes],
     /// This rank's payload.
     pub(crate) own: &'a HeldInput<'a>,
@@ -152,8 +152,9 @@ pub(crate) struct Passing<'a> {
     pub(crate) share: Option<&'a Share>,
 }
 
-/// Moves the payloads of a call in which all wait for each other, from neighbour to neighbour. Ranks of a host that share memory
-/// have what each of them has placed there, and put what comes from other hosts there once for all of them.
+/// Moves the payloads of a call in which all wait for each other, from neighbour to neighbour. Ranks of a host that
+/// share memory read the payloads that each of them has placed there, and place payloads from other hosts there once
+/// for all of them.
 pub(crate) fn pass_on(
     guard: &CallGuard,
     mesh: &MeshPath,
@@ -217,7 +218,7 @@ pub(crate) fn pass_on(
     for (place, passed) in order.places().iter().zip(passed) {
         let is_passed = lens.get(*place).is_some_and(|len| *len > 0);
         let part = incoming.get_mut(*place).filter(|_| is_passed);
-        // What was placed is there.
+        // A placed payload is in memory already.
         let Some(part) = part.filter(|part| !matches!(part, IncomingPart::Shared(_))) else {
             continue;
         };

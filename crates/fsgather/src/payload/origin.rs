@@ -1,4 +1,4 @@
-//! Binds a payload to its rank and call, and verifies that: [`PayloadOrigin`].
+//! The rank and call of a payload, and their verification: [`PayloadOrigin`].
 
 use std::path::PathBuf;
 
@@ -12,12 +12,11 @@ use uuid::Uuid;
 
 use crate::{group_state::GroupState, world_state::WorldState};
 
-/// Of which rank of which world a payload is, and of which call.
+/// The world, rank and call of a payload.
 ///
-/// What is verified covers it, so that bytes of another rank, call or group are never taken for these. The two
-/// sides have it from different sources: who hands in, from the number by which it has joined the world; who
-/// reads, from the list of members that its group was made with. So numbers that are confused on all ranks alike
-/// are noticed as well.
+/// Seals and digests cover it, so that bytes of another rank, call or group are never taken for these. The two sides
+/// get it from different sources: the sender from the number by which it has joined the world, the reader from the list
+/// of members of its group. So numbers that are wrong in the same way on all ranks are noticed as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PayloadOrigin {
     communicator: Uuid,
@@ -27,7 +26,7 @@ pub(crate) struct PayloadOrigin {
 }
 
 impl PayloadOrigin {
-    /// That of what this rank hands in.
+    /// Returns the origin of this rank's payload.
     pub(crate) fn own(world: &WorldState, ticket: &Ticket) -> Self {
         Self {
             communicator: world.communicator,
@@ -37,7 +36,7 @@ impl PayloadOrigin {
         }
     }
 
-    /// That of what a member of a group has to have handed in, by its place in it.
+    /// Returns the expected origin of the payload of a member of a group, by its place in it.
     pub(crate) fn of(inner: &GroupState, ticket: &Ticket, place: Rank) -> Self {
         Self {
             rank: inner.in_world(place),
@@ -45,7 +44,7 @@ impl PayloadOrigin {
         }
     }
 
-    /// What comes before the bytes of a payload of this length in seal and digest.
+    /// Returns the prefix of a payload of this length in seal and digest.
     fn head(&self, len: u64) -> [u8; 44] {
         let mut head = [0; 44];
         head[..16].copy_from_slice(self.communicator.as_bytes());
@@ -56,8 +55,8 @@ impl PayloadOrigin {
         head
     }
 
-    /// The seal of a payload that travels inside of its announcement. Bytes that do not leave their process are
-    /// not looked at, only how many they are.
+    /// Returns the seal of a payload that travels inside of its announcement. For bytes that do not leave their process
+    /// only the length counts.
     pub(crate) fn seal(&self, inner: &GroupState, pieces: &[Bytes]) -> u64 {
         let mut seal = Hash64::new();
         let len = pieces.iter().map(|piece| piece.len() as u64).sum();
@@ -70,7 +69,7 @@ impl PayloadOrigin {
         seal.finish()
     }
 
-    /// The digest of a payload that travels through rank 0 in pieces.
+    /// Returns the digest of a payload that travels through rank 0 in pieces.
     pub(crate) fn digest(&self, payload: &[u8]) -> u128 {
         let mut digest = Hash128::new();
         digest.write(&self.head(payload.len() as u64));
@@ -78,12 +77,12 @@ impl PayloadOrigin {
         digest.finish()
     }
 
-    /// Whether a payload file of this name is the one.
+    /// Returns true if a payload file of this name has this origin.
     pub(crate) fn is_of(&self, name: &PayloadName) -> bool {
         (name.channel(), name.epoch(), name.rank()) == (self.channel, self.epoch, self.rank)
     }
 
-    /// What to say where something else has come than this rank has handed in to this call.
+    /// Returns the error if the payload differs from the one that this rank has handed in to this call.
     pub(crate) fn broken(
         &self,
         inner: &GroupState,
@@ -154,8 +153,7 @@ mod tests {
         }
     }
 
-    /// Three ranks that are threads, of which the first one is asked about what came in a group that has them in
-    /// another order.
+    /// Returns the membership of the first of three ranks that are threads, in a group that has them in another order.
     fn reordered() -> Communicator {
         let mut groups: Vec<Communicator> = thread::scope(|scope| {
             let made: Vec<_> = Communicator::threads(3)
@@ -181,7 +179,7 @@ mod tests {
         }
     }
 
-    /// What is announced for a rank of the world in a call.
+    /// Returns the announcement for a rank of the world in a call.
     type Announce = fn(&GroupState, PayloadOrigin, &Bytes) -> PayloadHeader;
 
     /// A payload that comes with its announcement, through rank 0, and in a file.

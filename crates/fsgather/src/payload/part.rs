@@ -24,18 +24,18 @@ use crate::{
     },
 };
 
-/// What is called with the number of bytes after each piece; its error ends the reading.
+/// A function that is called with the number of bytes after each piece; its error ends the reading.
 pub(crate) type Moved<'a> = &'a mut dyn FnMut(u64) -> Result<(), Error>;
 
 /// One rank's payload, not read yet.
 pub(crate) enum IncomingPart {
-    /// It is here.
+    /// It is in memory.
     Here(Bytes),
-    /// It lies in a file.
+    /// It is in a file.
     File(FileHeader),
-    /// It is kept by its owner, or passes through the ring of this call.
+    /// Its owner keeps it, or it passes through the ring of this call.
     Linked(Linked),
-    /// It lies in memory that ranks share.
+    /// It is in memory that ranks share.
     Shared(Leased),
     /// It is this rank's own, too long to be held in memory.
     Spooled(Spool),
@@ -47,18 +47,18 @@ pub(crate) struct Linked {
     call: CallId,
     pub(crate) len: u64,
     timeout: Duration,
-    /// What fetches it already.
+    /// The transfer that fetches it, if it has begun.
     begun: Option<Box<Pull>>,
 }
 
 impl Linked {
-    /// Whether it comes from another host, where it is that of `rank` of a group.
+    /// Returns true if it comes from another host, given that it is the payload of `rank` of a group.
     pub(crate) fn is_far(&self, inner: &GroupState, rank: Rank) -> bool {
         let hosts = &self.mesh.hosts;
         hosts.get(&inner.in_world(rank)) != hosts.get(&inner.world.rank)
     }
 
-    /// Begins to fetch it while this rank does something else. What does not work then is told when it is wanted.
+    /// Begins to fetch it in the background. If that fails, the error is returned when the payload is requested.
     pub(crate) fn begin(&mut self, inner: &GroupState, rank: Rank) {
         if self.begun.is_none() {
             let begun = self.asked(inner, rank).and_then(Pull::ahead);
@@ -88,18 +88,18 @@ impl Linked {
     }
 }
 
-/// What the announcements of a call are understood by.
+/// The context in which the announcements of a call are read.
 pub(crate) struct Announced<'a> {
     pub(crate) inner: &'a GroupState,
     pub(crate) payload_path: &'a PayloadPath,
     pub(crate) share: Option<&'a Share>,
-    /// Whether this rank has its own part, and takes it.
+    /// True if this rank has its own part, and takes it.
     pub(crate) keeps: bool,
     pub(crate) ticket: &'a Ticket,
 }
 
 impl Announced<'_> {
-    /// Returns the parts that all ranks have announced, in rank order, with the pieces that further rounds have brought.
+    /// Returns the parts that all ranks have announced, in rank order, with the pieces from further rounds.
     pub(crate) fn parts(
         &self,
         bodies: &[Bytes],
@@ -112,8 +112,8 @@ impl Announced<'_> {
             .collect()
     }
 
-    /// Returns the part that `rank` has announced, with the `pieces` of it that further rounds have brought. Payloads that are
-    /// here are verified, and parts of another rank or another call are errors.
+    /// Returns the part that `rank` has announced, with its `pieces` from further rounds. Payloads in memory are
+    /// verified, and parts of another rank or another call are errors.
     fn part(&self, rank: Rank, body: &Bytes, pieces: Vec<u8>) -> Result<IncomingPart, Error> {
         let Self {
             inner,
@@ -164,14 +164,14 @@ impl Announced<'_> {
                 Ok(IncomingPart::Here(pieces.into()))
             }
             Some(PayloadHeader::Linked { len }) => linked(rank, len),
-            // It is replaced by what this rank has kept, or has in its own memory.
+            // The part that this rank has kept, or has in its own memory, replaces it.
             Some(PayloadHeader::Placed(_)) if rank == inner.exchange.rank() => {
                 Ok(IncomingPart::Here(Bytes::new()))
             }
             Some(PayloadHeader::Placed(location)) if !inner.is_sharing(rank) => {
                 linked(rank, location.len())
             }
-            // It is replaced by what this rank has kept.
+            // The part that this rank has kept replaces it.
             Some(PayloadHeader::Shared(_) | PayloadHeader::Kept { .. })
                 if rank == inner.exchange.rank() && keeps =>
             {
@@ -234,7 +234,7 @@ impl IncomingPart {
         }
     }
 
-    /// Takes the payload that this rank has handed in itself.
+    /// Takes the payload that this rank itself has handed in.
     pub(crate) fn take_own(&mut self, own: HeldInput<'_>) {
         *self = match own {
             HeldInput::Spooled(spool) => Self::Spooled(spool),
@@ -243,7 +243,7 @@ impl IncomingPart {
         };
     }
 
-    /// Begins to read the payload of `rank` as a stream, which needs memory for a piece only.
+    /// Begins to read the payload of `rank` as a stream, which needs memory only for a piece.
     pub(crate) fn open(
         self,
         inner: &GroupState,
@@ -282,7 +282,7 @@ impl IncomingPart {
         }
     }
 
-    /// The file that it lies in, if it does.
+    /// Returns the file that contains it, if any.
     pub(crate) fn file(&self) -> Option<&FileHeader> {
         match self {
             Self::File(file) => Some(file),
@@ -290,7 +290,7 @@ impl IncomingPart {
         }
     }
 
-    /// Notes that this rank, a root that is the only reader of a payload, is to [remove](Self::remove) its file.
+    /// Records that this rank, a root that is the only reader of a payload, must [remove](Self::remove) its file.
     pub(crate) fn is_to_be_removed(&self, inner: &GroupState) {
         if let Some(file) = self.file()
             && let Some(files) = inner.world.directories.of(file.directory)
@@ -309,7 +309,7 @@ impl IncomingPart {
     }
 }
 
-/// Whether this rank warns of what all recipients of a call see alike.
+/// Returns true if this rank warns of problems that all recipients of a call see.
 fn warns(inner: &GroupState, ticket: &Ticket) -> bool {
     let me = inner.exchange.rank();
     match ticket.call.recipients() {
@@ -318,7 +318,7 @@ fn warns(inner: &GroupState, ticket: &Ticket) -> bool {
     }
 }
 
-/// What the user is told of reading a file, if it does not get on.
+/// Returns the warning text for reading a file that makes no progress.
 fn reading(inner: &GroupState, rank: Rank, files: &FilesPath) -> Arc<str> {
     let path = files.directory().path().display();
     match inner.peer(rank) {
@@ -337,7 +337,7 @@ fn files_of(inner: &GroupState, rank: Rank, file: &FileHeader) -> Result<Arc<Fil
     })
 }
 
-/// The same error with the rank that wrote what cannot be read.
+/// Returns the same error with the rank that wrote the unreadable data.
 pub(crate) fn written_by(peer: Option<&Peer>, mut error: Error) -> Error {
     if let Error::Corrupt { writer, .. } = &mut error {
         *writer = peer.cloned();
@@ -345,13 +345,14 @@ pub(crate) fn written_by(peer: Option<&Peer>, mut error: Error) -> Error {
     error
 }
 
-/// The order in which `reader` reads the payloads of `ranks` ranks: its own neighbour first, so that
-/// no file is read by everybody at once.
+/// Returns the order in which `reader` reads the payloads of `ranks` ranks: its own neighbour first, so that the ranks
+/// do not all read one file at once.
 fn reading_order(reader: Rank, ranks: usize) -> impl Iterator<Item = usize> {
     (1..=ranks).map(move |step| (reader.index() + step) % ranks)
 }
 
-/// The parts of all ranks in the order in which this rank reads them. What takes a while is begun before it is wanted.
+/// The parts of all ranks in the order in which this rank reads them. Slow transfers begin before their parts are
+/// requested.
 pub(crate) struct InReadingOrder<'a> {
     inner: &'a GroupState,
     parts: vec::IntoIter<(Rank, IncomingPart)>,

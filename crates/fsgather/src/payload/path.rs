@@ -17,7 +17,7 @@ use fsgather_core::{
 
 use crate::payload::mesh::MeshPath;
 
-/// What a set-up has come to.
+/// The path that a set-up has found.
 #[derive(Clone)]
 pub(crate) enum PayloadPath {
     /// Through rank 0, in pieces.
@@ -28,7 +28,7 @@ pub(crate) enum PayloadPath {
     Files(Arc<FilesPath>),
 }
 
-/// Tells the paths of one world apart.
+/// The identity of a path within one world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum PathId {
     Relay,
@@ -45,7 +45,7 @@ impl PayloadPath {
         }
     }
 
-    /// Removes this rank's payload of a call: nobody will read it any more.
+    /// Removes this rank's payload of a call: no rank will read it any more.
     pub(crate) fn reclaim_own(&self, channel: ChannelId, epoch: Epoch) {
         match self {
             Self::Relay => {}
@@ -66,21 +66,21 @@ impl PayloadPath {
 pub(crate) struct FilesPath {
     directory: GatherDir,
     policy: CollectPolicy,
-    /// The group that has set it up,
+    /// The group that has set it up.
     channel: ChannelId,
-    /// and the first of its members, which has made the directory and removes it; by its number in the world.
+    /// The first member of that group, which has made the directory and removes it; by its number in the world.
     owner: Rank,
-    /// Gone once finished.
+    /// The upkeep of the directory; `None` once it has finished.
     care: Mutex<Option<Care>>,
-    /// This rank's own payloads that somebody may still read.
+    /// This rank's own payloads that some rank may still read.
     published: Mutex<BTreeMap<(ChannelId, Epoch), PayloadName>>,
-    /// Payloads that nobody but this rank reads, and that it removes.
+    /// Payloads that only this rank reads, and that it removes.
     ours_to_read: Mutex<HashSet<PayloadName>>,
-    /// The reason why a payload of this rank had to go another way, if one had to.
+    /// The reason why a payload of this rank took another path, if one did.
     refused: Mutex<Option<Error>>,
-    /// Whether the user has been told that payloads go another way.
+    /// True if the user has been warned that payloads take another path.
     has_warned: AtomicBool,
-    /// Whether this rank has said that what it hands in grows in memory.
+    /// True if this rank has warned that its input grows in memory.
     has_told_of_memory: AtomicBool,
 }
 
@@ -110,12 +110,12 @@ impl FilesPath {
         &self.directory
     }
 
-    /// The group that has set it up.
+    /// Returns the group that has set it up.
     pub(crate) const fn channel(&self) -> ChannelId {
         self.channel
     }
 
-    /// Who has made it and removes it, by its number in the world.
+    /// Returns the rank that made it and removes it, by its number in the world.
     pub(crate) const fn owner(&self) -> Rank {
         self.owner
     }
@@ -124,28 +124,28 @@ impl FilesPath {
         &self.policy
     }
 
-    /// Has payloads written, and taken, without checksums, as all ranks that use it have agreed.
+    /// Makes this rank write and read payloads without checksums, as all ranks that use it have agreed.
     pub(crate) fn without_checksums(mut self) -> Self {
         self.policy.needs_checksums = false;
         self
     }
 
-    /// Whether payloads have checksums.
+    /// Returns true if payloads have checksums.
     pub(crate) const fn has_checksums(&self) -> bool {
         self.policy.needs_checksums
     }
 
-    /// Notes that this rank has published a payload.
+    /// Records that this rank has published a payload.
     pub(crate) fn published(&self, name: PayloadName) {
         lock(&self.published).insert((name.channel(), name.epoch()), name);
     }
 
-    /// Notes that a payload of this rank has to go another way.
+    /// Records that a payload of this rank must take another path.
     pub(crate) fn refused(&self, problem: &Error) {
         lock(&self.refused).get_or_insert_with(|| problem.clone());
     }
 
-    /// The reason why a payload of this length had better not be tried: another one was refused, and there still is no room for
+    /// Returns the reason not to try a payload of this length: another one was refused, and there is still no space for
     /// this one.
     pub(crate) fn refuses(&self, len: u64) -> Option<Error> {
         let refused = lock(&self.refused).clone()?;
@@ -163,7 +163,8 @@ impl FilesPath {
         }
     }
 
-    /// Warns, the first time, of a payload of this rank's that was to go to a file bit by bit and grows in memory instead.
+    /// Warns, the first time, of a payload of this rank that should go to a file bit by bit and grows in memory
+    /// instead.
     pub(crate) fn warn_of_memory(&self, whose: &Peer, held: usize, why: &Error) {
         if !self.has_told_of_memory.swap(true, Ordering::Relaxed) {
             fsgather_core::warn!(
@@ -173,8 +174,8 @@ impl FilesPath {
         }
     }
 
-    /// Notes a payload that nobody but this rank reads: whatever becomes of its results, it is gone once this rank
-    /// has left.
+    /// Records a payload that only this rank reads: it is removed after this rank has left, even if its results are
+    /// still held.
     pub(crate) fn is_ours_to_read(&self, name: PayloadName) {
         lock(&self.ours_to_read).insert(name);
     }
@@ -208,20 +209,20 @@ impl FilesPath {
         }
     }
 
-    /// Has what earlier attempts at a job have left beside the directory removed, in the background.
+    /// Removes leftovers of earlier attempts at a job beside the directory, in the background.
     pub(crate) fn sweep(&self, job: Option<String>) {
         if let Some(care) = &*lock(&self.care) {
             care.sweep(job);
         }
     }
 
-    /// Whether the directory may still be used: somebody may have taken its owner for dead.
+    /// Returns an error if the directory may no longer be used: another process may have taken its owner for dead.
     pub(crate) fn check(&self) -> Result<(), Error> {
         lock(&self.care).as_ref().map_or(Ok(()), Care::check)
     }
 
-    /// Waits until what was to be removed is gone, or is not to be had in reasonable time. Results that nobody has
-    /// read by now, nobody will: a program may hold them until its process ends.
+    /// Waits until the files that must be removed are gone, or cannot be removed in reasonable time. Results that have
+    /// not been read by now will not be read: a program may hold them until its process ends.
     pub(crate) fn finish(&self) {
         let unread = std::mem::take(&mut *lock(&self.ours_to_read));
         for name in unread {
@@ -264,7 +265,7 @@ pub(crate) mod tests {
         GatherDir::create(&rendezvous, 0o700, &owner, own).unwrap()
     }
 
-    /// One that rank 0 uses, which looks after it so often.
+    /// Returns a directory in use by rank 0, with this period of its heartbeat.
     pub(crate) fn in_use(place: &Path, beat: Option<Duration>) -> FilesPath {
         let directory = gather_dir(place, this_process().unwrap());
         let janitor = Janitor::start(&directory, &BackgroundThreads::default()).unwrap();

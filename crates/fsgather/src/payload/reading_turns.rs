@@ -1,5 +1,5 @@
-//! The order in which ranks of a host read payloads for each other, and how long each is waited for: [`turns`] and [`Patience`].
-//! Pure.
+//! The order in which ranks of a host read payloads for each other, and the time-outs for each: [`turns`] and
+//! [`Patience`]. Pure.
 
 use std::time::{Duration, Instant};
 
@@ -7,25 +7,25 @@ use fsgather_arena::MOST_READ;
 
 use crate::payload::shared_memory::SMALLEST;
 
-/// Time for which a rank is waited for that has not begun to read what it is to read for others.
+/// Time-out for a rank that has not begun to read its share for others.
 const BEGUN_WITHIN: Duration = Duration::from_millis(50);
 
-/// Time for which nothing may come of what a rank reads for others.
+/// Time-out for a rank whose reading for others makes no progress.
 const STANDS_STILL: Duration = Duration::from_secs(1);
 
-/// Who reads a payload for all ranks of its host.
+/// The rank that reads a payload for all ranks of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
     /// The payload's place in the group.
     pub(crate) place: usize,
-    /// The reader's place among the ranks of the host,
+    /// The reader's place among the ranks of the host.
     pub(crate) reader: usize,
-    /// and the payload's number among those that it reads.
+    /// The payload's number among those that the reader reads.
     pub(crate) number: usize,
 }
 
-/// Who of so many ranks of a host reads what, where `lens` says how long each payload is that lies in a file; the same on all
-/// of them.
+/// Assigns payloads to `readers` ranks of a host; `lens` has the length of each payload that is in a file. All of these
+/// ranks get the same result.
 pub(crate) fn turns(lens: &[Option<u64>], readers: usize) -> Vec<Turn> {
     let worth_it = |(place, len): (usize, &Option<u64>)| {
         len.is_some_and(|len| len >= SMALLEST).then_some(place)
@@ -39,9 +39,9 @@ pub(crate) fn turns(lens: &[Option<u64>], readers: usize) -> Vec<Turn> {
     turns.take_while(|turn| turn.number < MOST_READ).collect()
 }
 
-/// How long this rank has seen nothing come of what others read.
+/// The time for which this rank has seen no progress of others' reading.
 pub(crate) struct Patience {
-    /// By the ranks of the host: what was seen last, and since when.
+    /// By the ranks of the host: the last progress, and its time.
     seen: Vec<Option<(usize, u64, Instant)>>,
     began: Instant,
 }
@@ -54,7 +54,7 @@ impl Patience {
         }
     }
 
-    /// Notes that so many bytes of a payload have come.
+    /// Records that this many bytes of a payload have arrived.
     pub(crate) fn saw(&mut self, turn: &Turn, bytes: u64, now: Instant) {
         if let Some(seen) = self.seen.get_mut(turn.reader) {
             let is_news =
@@ -65,12 +65,12 @@ impl Patience {
         }
     }
 
-    /// Whether a rank has not begun in time, or has not got on since.
+    /// Returns true if a rank has not begun in time, or has made no progress since.
     pub(crate) fn is_over(&self, turn: &Turn, now: Instant) -> bool {
         let seen = self.seen.get(turn.reader).copied().flatten();
         let (since, most) = match seen {
             Some((_, _, since)) => (since, STANDS_STILL),
-            // What was read before it was looked at begins with the first look.
+            // For payloads read before the first look, the time counts from that look.
             None if turn.number > 0 => (self.began, STANDS_STILL),
             None => (self.began, BEGUN_WITHIN),
         };

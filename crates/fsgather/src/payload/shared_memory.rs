@@ -14,7 +14,8 @@ use fsgather_store::{LentBytes, Liveness, Payload, liveness};
 
 use crate::{group_state::GroupState, payload::path_request::PathRequest, world_state::WorldState};
 
-/// Smaller payloads travel with their announcement at once, in bytes: that costs less than a look at shared memory.
+/// Minimum size of payloads in shared memory, in bytes. Smaller payloads travel with their announcement: that costs
+/// less than a look at shared memory.
 pub(crate) const SMALLEST: u64 = 4 << 10;
 
 /// The arenas of this process's world, for the world and all its groups.
@@ -28,19 +29,19 @@ pub(crate) struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// The arenas, if they have been made.
+    /// Returns the arenas, if they have been made.
     pub(crate) fn arenas(&self) -> Option<Arc<Arenas>> {
         lock(&self.arenas).clone()
     }
 
-    /// Makes the arena of this rank, which is one of `ranks` on its host; nothing where it is to share no memory.
+    /// Makes the arena of this rank, which is one of `ranks` on its host. Returns `None` if it must not share memory.
     pub(crate) fn make(
         &self,
         world: &WorldState,
         ranks: usize,
     ) -> Result<Option<Arc<Arenas>>, Error> {
         let budget = budget(self.setting, ranks);
-        // What lies in shared memory has no checksums.
+        // Payloads in shared memory have no checksums.
         if budget < SMALLEST || world.verify == Verify::Always {
             return Ok(None);
         }
@@ -51,18 +52,18 @@ impl SharedMemory {
         Ok(Some(made))
     }
 
-    /// Notes the ranks of each host that share memory.
+    /// Records the ranks of each host that share memory.
     pub(crate) fn keep(&self, hosts: Vec<Vec<Rank>>) {
         self.hosts.get_or_init(|| hosts);
     }
 
-    /// Whether all `members` share memory with each other; the same on all of them.
+    /// Returns true if all `members` share memory with each other; all of them get the same answer.
     pub(crate) fn is_shared_by(&self, members: &[Rank]) -> bool {
         let mut hosts = self.hosts.get().into_iter().flatten();
         members.len() > 1 && hosts.any(|ranks| members.iter().all(|member| ranks.contains(member)))
     }
 
-    /// Those of `members` that share memory with `me`, itself among them; none where it is the only one.
+    /// Returns those of `members` that share memory with `me`, itself among them; none if it is the only one.
     pub(crate) fn sharing(&self, me: Rank, members: &[Rank]) -> Vec<Rank> {
         let mut hosts = self.hosts.get().into_iter().flatten();
         let host = hosts.find(|ranks| ranks.contains(&me));
@@ -75,7 +76,7 @@ impl SharedMemory {
         }
     }
 
-    /// Gives the memory back, but for what results still hold.
+    /// Releases the memory, except the parts that results still hold.
     pub(crate) fn release(&self) {
         lock(&self.arenas).take();
     }
@@ -86,27 +87,28 @@ pub(crate) struct Share {
     arenas: Arc<Arenas>,
     call: CallId,
     reach: Reach,
-    /// Whether what the others have placed for this rank is not asked for yet.
+    /// True if this rank may still request payloads that others have placed for it.
     is_open: bool,
-    /// Whose payloads this rank has asked for all the same. It lets go of each when it has done with it.
+    /// The owners of payloads that this rank has requested. It releases each when it has finished with it.
     asked_for: Mutex<Vec<Rank>>,
-    /// The process whose call it is; a forked child has a copy of it.
+    /// The process whose call it is; a forked child has a copy.
     process: u32,
 }
 
-/// Who reads what lies in shared memory.
+/// The ranks that read a payload in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// All who receive it.
+    /// All ranks that receive it.
     Recipients,
-    /// Those of its host; to those of others it goes over connections.
+    /// Those of its host; it reaches recipients on other hosts over connections.
     Host,
 }
 
 impl Share {
-    /// That of a call in which all who receive anything share memory with this rank, or, where payloads are passed on `by_ring`,
-    /// some do.
+    /// Returns the share of a call in which all recipients share memory with this rank; if payloads are passed on
+    /// `by_ring`, it is enough that some do.
     ///
+    /// So the ranks of a root's host hand a gather over in memory, and those of other hosts use another path.
     /// So the ranks of a root's host hand a gather over in memory, and those of other hosts go another way.
     pub(crate) fn of(
         inner: &GroupState,
@@ -130,8 +132,8 @@ impl Share {
         ))
     }
 
-    /// That of a call whose payloads lie in files, in which ranks of this host read for each other; nothing where they do not
-    /// share memory, or all who receive them do.
+    /// Returns the share of a call with payloads in files, in which ranks of this host read for each other. Returns
+    /// `None` if they do not share memory, or if all recipients do.
     pub(crate) fn of_host(inner: &GroupState, ticket: &Ticket) -> Option<Self> {
         if inner.sharing_memory().is_empty() || inner.shares_memory() {
             return None;
@@ -154,28 +156,28 @@ impl Share {
         }
     }
 
-    /// Begins to read for other ranks of the host; nothing where this rank does so in too many other calls.
+    /// Begins to read for other ranks of the host; returns `None` if this rank does so in too many other calls.
     pub(crate) fn read_for_others(&self) -> Option<ReadingForOthers> {
         self.arenas.own().read_for_others(self.call)
     }
 
-    /// How far a rank of this host is with the payload of this number in its share, if it has begun.
+    /// Returns the progress of a rank of this host with the payload of this number in its share, if it has begun.
     pub(crate) fn look_for(&self, owner: Rank, number: usize) -> Option<ReadSoFar> {
         self.arenas.look_for(owner, self.call, number)
     }
 
-    /// Who reads what lies there.
+    /// Returns the ranks that read a payload there.
     pub(crate) const fn reach(&self) -> Reach {
         self.reach
     }
 
-    /// The arenas themselves.
+    /// Returns the arenas themselves.
     pub(crate) fn arenas(&self) -> &Arenas {
         &self.arenas
     }
 
-    /// Places a payload for all who receive it there, for this rank itself unless it `keeps` what it hands in; nothing where
-    /// it had better go another way.
+    /// Places a payload for all its recipients, including this rank unless it `keeps` its input. Returns `None` if the
+    /// payload should take another path.
     pub(crate) fn place(
         &self,
         inner: &GroupState,
@@ -196,8 +198,8 @@ impl Share {
         })
     }
 
-    /// A place for a payload of so many bytes that comes from another host, for all members on this one; nothing where there is
-    /// none.
+    /// Begins to place a payload of `len` bytes that comes from another host, for all members on this one; returns
+    /// `None` if there is no place.
     pub(crate) fn begin(&self, inner: &GroupState, len: u64) -> Option<Filling> {
         if len < SMALLEST {
             return None;
@@ -214,7 +216,7 @@ impl Share {
         place: impl FnOnce(&Placement<'_>) -> R,
     ) -> R {
         let me = inner.world.rank;
-        // One that is silent may read what it has all the same.
+        // A rank that is only silent may still read its payloads.
         let is_gone = |rank: Rank| {
             let processes = &inner.world.processes;
             let both = processes.get(rank.index()).zip(processes.get(me.index()));
@@ -230,41 +232,41 @@ impl Share {
         })
     }
 
-    /// Whether nobody but this rank receives what it hands in.
+    /// Returns true if only this rank receives its input.
     pub(crate) fn is_only_reader(inner: &GroupState, ticket: &Ticket) -> bool {
         ticket.call.recipients() == Recipients::Only(inner.exchange.rank())
     }
 
-    /// Takes back what nobody has been told of.
+    /// Withdraws payloads that have not been announced to any rank.
     pub(crate) fn withdraw(&self) {
         self.arenas.own().withdraw(self.call);
     }
 
-    /// What a rank of the world has placed for this one.
+    /// Returns a payload that a rank of the world has placed for this one.
     pub(crate) fn lease(&self, owner: Rank, location: &Location) -> Option<Leased> {
         let leased = self.arenas.lease(owner, location, self.call)?;
-        // Within a host a call that does not bring everything brings nothing: all that was taken has been dropped before the share
-        // is, and an owner may have more than one payload of the call.
+        // Within a host, a call that does not bring all payloads brings none: all taken payloads are dropped before the
+        // share, and an owner may have more than one payload of the call.
         if self.reach == Reach::Recipients {
             lock(&self.asked_for).push(owner);
         }
         Some(leased)
     }
 
-    /// Notes that this rank has asked for all that it will ever ask for.
+    /// Records that this rank will request no more payloads.
     pub(crate) fn close(&mut self) {
         self.is_open = false;
     }
 }
 
-/// Payloads from this length on are mapped once more to be written to, and copied below it, in bytes.
+/// Minimum length of payloads that are mapped again for writing, in bytes; shorter ones are copied.
 const MAPPED: usize = 256 << 10;
 
-/// A payload that is read where it lies.
+/// A payload that is read in shared memory, without a copy.
 pub(crate) struct SharedPayload(Arc<Leased>);
 
 impl SharedPayload {
-    /// It is leased for as long as the payload lives.
+    /// The lease lasts as long as the payload.
     pub(crate) fn of(leased: Leased) -> Payload {
         Payload::lent(Arc::new(Self(Arc::new(leased))))
     }

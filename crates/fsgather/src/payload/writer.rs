@@ -1,4 +1,4 @@
-//! Taking a rank's payload and deciding how it travels: [`InputWriter`].
+//! The input of a rank's payload, and the choice of its transport: [`InputWriter`].
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -28,29 +28,30 @@ use crate::{
     },
 };
 
-/// Streams that have to be kept until they are asked for are held in memory up to this length, in bytes.
+/// Maximum size of a stream that is held in memory until it is requested, in bytes. Longer streams go to a local file.
 const HELD: usize = 8 << 20;
 
-/// A stream that goes through no file, and was to, is warned of once so much of it is held in memory, in bytes.
+/// Memory of a stream that should go through a file and does not, at which the user is warned, in bytes.
 const MUCH: usize = 2 * HELD;
 
-/// What is taken into memory in pieces of at least this length, in bytes, is shown as it comes.
+/// Minimum length of pieces taken into memory whose progress is shown, in bytes.
 const NOTED: usize = 64 << 10;
 
-/// A payload from this length on takes so long to write, in bytes, that others are told before it begins.
+/// Minimum length of a payload whose writing takes so long that the other ranks are notified before it begins, in
+/// bytes.
 const LONG: u64 = 8 << 20;
 
-/// Interval at which what comes of a stream is shown to those who wait.
+/// Interval at which waiting ranks see the progress of a stream.
 const SHOWN_EVERY: Duration = Duration::from_millis(250);
 
-/// Part of a stream that is read at once, in bytes.
+/// Length of the parts in which a stream is read, in bytes.
 const AT_ONCE: usize = 1 << 20;
 
-/// Receives a payload in pieces: small ones stay in memory, large ones go to a file as they come, or
-/// stay in memory where there is no file.
+/// Receives a payload in pieces: small payloads stay in memory, large ones go to a file as they arrive, or stay in
+/// memory if there is no file.
 ///
-/// A payload whose file fails, where files need not be, goes through rank 0 in further rounds: of that all ranks learn
-/// with the verdict, whatever way their own payloads go.
+/// If files are not required, a payload whose file fails goes through rank 0 in further rounds. All ranks learn of that
+/// with the verdict, even if their own payloads take another path.
 ///
 /// As an [`io::Write`] it keeps the first error, which [`finish`](Self::finish) returns with its type.
 pub(crate) struct InputWriter<'a> {
@@ -66,15 +67,15 @@ pub(crate) struct InputWriter<'a> {
     taken: u64,
     buffer: Vec<u8>,
     beyond: Beyond<'a>,
-    /// Whether what is taken can be had once more, so that it need not be kept here.
+    /// True if the source of the bytes can be read again, so that they need not be kept here.
     has_source: bool,
-    /// The reason why the payload goes through no file, where it could not.
+    /// The reason why the payload goes through no file, if it could not.
     instead: Option<Error>,
     is_dispensable: &'a dyn Fn(&Error) -> bool,
     failure: Option<Error>,
 }
 
-/// Where pieces go that do not fit into the buffer.
+/// The destination of pieces that do not fit into the buffer.
 enum Beyond<'a> {
     Nowhere,
     File(&'a FilesPath, Box<Writer<'a>>),
@@ -82,7 +83,7 @@ enum Beyond<'a> {
     Spool(Spool),
 }
 
-/// A payload's file, and what the user is told of writing it, if that does not get on.
+/// A payload's file, and the warning text for writing that makes no progress.
 struct Writer<'a> {
     file: PayloadWriter<Box<Progress<'a>>>,
     calls: &'a FileCalls,
@@ -111,14 +112,14 @@ impl Writer<'_> {
 /// A payload that is ready to be announced.
 pub(crate) struct Ready<'b> {
     pub(crate) contribution: Contribution,
-    /// What has to be handed over after the verdict.
+    /// The data that must be handed over after the verdict.
     pub(crate) own: HeldInput<'b>,
     /// Length of the payload in bytes.
     pub(crate) len: u64,
 }
 
 impl<'a> InputWriter<'a> {
-    /// `is_dispensable` says of an error of a payload's file whether another way will do.
+    /// Makes a writer. `is_dispensable` returns true if another path can replace the file after this error.
     pub(crate) fn new(
         guard: &'a CallGuard,
         payload_path: &'a PayloadPath,
@@ -149,7 +150,7 @@ impl<'a> InputWriter<'a> {
         }
     }
 
-    /// Takes the whole payload, and says how it travels.
+    /// Takes the whole payload, and returns its announcement.
     pub(crate) fn take_all(self, source: InputSource<'_>) -> Result<Ready<'_>, Error> {
         let (guard, path, shares) = (self.guard, self.payload_path, self.share.is_some());
         let kept = own_part::kept(guard, &source, path, shares, self.inline_limit);
@@ -199,7 +200,7 @@ impl<'a> InputWriter<'a> {
         self.finish(own)
     }
 
-    /// Places a payload that is there as a whole in memory that its readers share, if there is room.
+    /// Places a payload that is complete in memory that its readers share, if there is room.
     fn place(&self, source: &InputSource<'_>, share: &Share) -> Option<Location> {
         let pieces: Vec<&[u8]> = match source {
             InputSource::Slice(bytes) => vec![bytes],
@@ -214,10 +215,10 @@ impl<'a> InputWriter<'a> {
             .then(|| share.place(&self.guard.inner, &self.guard.ticket, &pieces, keeps))?
     }
 
-    /// Takes what a stream reads, a chunk at a time.
+    /// Takes the data of a stream, a chunk at a time.
     fn take_stream(&mut self, stream: &mut dyn Read) -> Result<(), Error> {
         let mut chunk = vec![0; AT_ONCE];
-        // A rank that is lost before anything has come is known to have been here.
+        // A rank that is lost before any data arrives is known to have been here.
         self.guard.set_about()?;
         let (mut shown_at, mut came) = (Instant::now(), 0);
         loop {
@@ -226,20 +227,20 @@ impl<'a> InputWriter<'a> {
                 Ok(read) => {
                     self.take(&chunk[..read])?;
                     came += read as u64;
-                    // Who waits is to know that something comes, however little.
+                    // Waiting ranks must learn that data arrives, even if it is little.
                     if shown_at.elapsed() >= SHOWN_EVERY {
                         self.guard.came(std::mem::take(&mut came))?;
                         shown_at = Instant::now();
                     }
                 }
-                // A source that has nothing for long says so: time to see whether the call still stands.
+                // A source without data for a long time returns this error: check that the call has not failed.
                 Err(error) if error.kind() == ErrorKind::Interrupted => self.guard.moved(0)?,
                 Err(error) => return Err(self.guard.raised(error.to_string())),
             }
         }
     }
 
-    /// Whether bytes that are there already need not be copied now.
+    /// Returns true if bytes in memory need not be copied now.
     fn can_wait(&self, len: usize) -> bool {
         len > self.inline_limit && !matches!(self.payload_path, PayloadPath::Files(_))
     }
@@ -252,8 +253,8 @@ impl<'a> InputWriter<'a> {
         self.take_part(bytes, true)
     }
 
-    /// Prepares for more than fits into an announcement, so that a lack of space is noticed before it is
-    /// written.
+    /// Prepares for a payload that does not fit into an announcement, so that a lack of space is noticed before
+    /// writing.
     fn expect(&mut self, len: u64) -> Result<(), Error> {
         if let PayloadPath::Files(files) = self.payload_path
             && let Some(refused) = files.refuses(len)
@@ -272,11 +273,11 @@ impl<'a> InputWriter<'a> {
         Ok(())
     }
 
-    /// Takes a whole payload that is there in pieces, and says how it travels.
+    /// Takes a whole payload in pieces, and returns its announcement.
     fn take_pieces(mut self, pieces: &[Bytes]) -> Result<Ready<'static>, Error> {
         let len: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         if self.bound.is_exceeded_by(len) {
-            // Nothing has to be moved to tell how much it would need.
+            // The size is known without moving data.
             self.taken = len;
             return self.finish(HeldInput::Gone);
         }
@@ -305,7 +306,7 @@ impl<'a> InputWriter<'a> {
         self.finish(own)
     }
 
-    /// Nothing, if what has been taken is settled; else where it came from.
+    /// Returns `Gone` if the taken bytes are settled; else their source.
     fn settled_or<'b>(&mut self, source: HeldInput<'b>) -> Result<HeldInput<'b>, Error> {
         self.settle_file()?;
         Ok(match self.instead {
@@ -323,7 +324,7 @@ impl<'a> InputWriter<'a> {
             .inspect_err(|failure| self.failure = Some(failure.clone()))
     }
 
-    /// The first error, with its type, which [`io::Error`] does not show.
+    /// Returns the first error, with its type, which [`io::Error`] does not show.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.failure.clone()
     }
@@ -335,12 +336,12 @@ impl<'a> InputWriter<'a> {
     fn take_part(&mut self, bytes: &[u8], is_last: bool) -> Result<(), Error> {
         self.taken += bytes.len() as u64;
         if self.bound.is_exceeded_by(self.taken) {
-            // Goes on to be counted, so that all are told how much it would need.
+            // Counting continues, so that all ranks learn the size that the payload needs.
             self.buffer = Vec::new();
             return Ok(());
         }
         let becomes = self.buffer.len() + bytes.len();
-        // What comes bit by bit goes into shared memory once it is there as a whole, if that is not much.
+        // Data that arrives bit by bit goes into shared memory once it is complete, if it is small enough.
         let is_held = self.share.is_some() && !self.has_source && becomes <= HELD;
         if becomes > self.inline_limit && !is_held {
             self.open_file()?;
@@ -382,7 +383,8 @@ impl<'a> InputWriter<'a> {
         Ok(())
     }
 
-    /// Does without the payload's file, which has failed, and holds what is in it; the problem where that cannot be.
+    /// Gives up the payload's file, which has failed, and keeps its content in memory. Returns the problem if that is
+    /// impossible.
     fn take_back(&mut self, problem: Error) -> Result<(), Error> {
         let Beyond::File(files, writer) = std::mem::replace(&mut self.beyond, Beyond::Nowhere)
         else {
@@ -407,13 +409,13 @@ impl<'a> InputWriter<'a> {
         self.instead = Some(problem);
     }
 
-    /// Publishes the payload's file, if it has one; or does without it.
+    /// Publishes the payload's file, if it has one, or gives the file up.
     fn settle_file(&mut self) -> Result<(), Error> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
         if self.bound.is_exceeded_by(self.taken) {
-            // It is not going to be announced.
+            // It will not be announced.
             self.beyond = Beyond::Nowhere;
         }
         let Beyond::File(files, writer) = &mut self.beyond else {
@@ -430,7 +432,7 @@ impl<'a> InputWriter<'a> {
         }
     }
 
-    /// Begins the payload's file, where there is a place for one, with what has come so far.
+    /// Begins the payload's file, if there is a place for it, with the bytes so far.
     fn open_file(&mut self) -> Result<(), Error> {
         let (PayloadPath::Files(files), Beyond::Nowhere, None) =
             (self.payload_path, &self.beyond, &self.instead)
@@ -481,7 +483,7 @@ impl<'a> InputWriter<'a> {
         Ok(())
     }
 
-    /// Begins to keep the payload in a local file, where it has to be kept until it is asked for.
+    /// Begins to keep the payload in a local file, if it must be kept until it is requested.
     fn open_spool(&mut self) -> Result<(), Error> {
         let is_kept = self.retention != Retention::Passing;
         if let (PayloadPath::Mesh(_), true, Beyond::Nowhere) =
@@ -494,7 +496,7 @@ impl<'a> InputWriter<'a> {
         Ok(())
     }
 
-    /// Publishes the payload and says how it travels.
+    /// Publishes the payload and returns its announcement.
     fn finish(mut self, own: HeldInput<'_>) -> Result<Ready<'_>, Error> {
         if let (Some(share), Beyond::Nowhere, None, None, HeldInput::Gone) =
             (self.share, &self.beyond, &self.instead, &self.failure, &own)
@@ -576,11 +578,11 @@ pub(crate) fn body(guard: &CallGuard, announcement: PayloadHeader) -> Result<Byt
         .map_err(|error| guard.raised(format!("its announcement cannot be encoded: {error}")))
 }
 
-/// The largest payload that travels inside an announcement, in bytes.
+/// Returns the maximum size of a payload inside an announcement, in bytes.
 fn inline_limit(setting: u64, body_limit: usize) -> usize {
     let most = body_limit.saturating_sub(INLINE_OVERHEAD);
     if body_limit == usize::MAX {
-        // Nothing is copied in such a world, so nothing else is better.
+        // Nothing is copied in such a world, so no other path is better.
         most
     } else {
         usize::try_from(setting).unwrap_or(usize::MAX).min(most)

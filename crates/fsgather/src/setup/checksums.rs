@@ -1,9 +1,9 @@
 //! Decides which payloads have to be verified by checksums: those that travel.
 //!
-//! What a process writes into a file and another one maps or reads under the same kernel are the same pages of its page
-//! cache, as long as the file system is one of the host: nothing has been carried anywhere. There it is enough to know
-//! that a file is the one that was announced, which its name, header, length and footer tell. Between hosts, and on
-//! servers' file systems, bytes go through disks, networks and caches of others.
+//! Data that one process writes into a file and another maps or reads under the same kernel is the same pages of the
+//! page cache, if the file system is local to the host: the data has not travelled. Then it is enough to know that a
+//! file is the announced one, by its name, header, length and footer. Between hosts, and on file systems of servers,
+//! bytes go through disks, networks and caches of others.
 
 use crate::join::sharing::Talk;
 use bytes::Bytes;
@@ -14,7 +14,8 @@ use fsgather_store::{Class, GatherDir};
 use super::{SetUp, decode};
 
 impl SetUp<'_> {
-    /// Whether a directory lies on a file system of the host for all members; why one cannot use it.
+    /// Returns true if all members see the directory on a file system of their host, or the reason why one cannot use
+    /// it.
     pub(super) fn all_able(&self, told: &[Bytes]) -> Result<Result<bool, Error>, Error> {
         let able = told.iter().map(|able| decode(Some(able)));
         let able: Result<Vec<Result<bool, SentError>>, Error> = able.collect();
@@ -29,7 +30,7 @@ impl SetUp<'_> {
     }
 }
 
-/// Whether payloads need checksums, given whether they stay where they are made.
+/// Returns true if payloads need checksums. `stays`: they stay on the host that makes them.
 pub(super) const fn are_needed(verify: Verify, stays: bool) -> bool {
     match verify {
         Verify::Always => true,
@@ -38,15 +39,15 @@ pub(super) const fn are_needed(verify: Verify, stays: bool) -> bool {
     }
 }
 
-/// Whether what lies in a directory stays within the host that this process runs on, as far as it sees.
+/// Returns true if files of a directory stay within the host of this process, as far as it can see.
 ///
-/// Those who see the same directory by another mount may see another file system, so all are asked.
+/// Ranks that see the same directory by another mount may see another file system, so all are asked.
 pub(super) fn stays_on_its_host(directory: &GatherDir) -> bool {
     let file_system = directory.file_system();
     file_system.class() == Class::Local && file_system.is_mappable()
 }
 
-/// Whether all of them are known to run under one kernel.
+/// Returns true if all processes are known to run under one kernel.
 pub(super) fn share_a_host(processes: &[ProcessId]) -> bool {
     let first = processes.first();
     first.is_some_and(|first| {

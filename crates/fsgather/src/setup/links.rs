@@ -1,13 +1,11 @@
 //! Connects the members of a group to each other, for payloads that go from memory to memory.
 //!
-//! Every member listens, on one port for all groups, and tells where; then each connects to its neighbours and to a few
-//! other hosts. If any
-//! cannot, all go through rank 0 instead, with one warning: that works wherever a communicator could be
-//! made, but is slow.
+//! Every member listens, on one port for all groups, and sends its address. Then each connects to its neighbours and to
+//! a few other hosts. If any member cannot, all payloads go through rank 0 instead, with one warning: that works for
+//! every communicator, but is slow.
 //!
-//! An all-gather needs the neighbours alone. The root of a gather connects to everybody, at a time when
-//! there is no other way any more; so that each host reaches every other one, in either direction, is tried
-//! now. Ranks of one host share that between them.
+//! An all-gather needs only the neighbours. The root of a gather connects to all ranks when no other path is left, so
+//! set-up tests that each host can reach every other one, in either direction. The ranks of one host share these tests.
 
 use std::sync::Arc;
 
@@ -26,11 +24,11 @@ use crate::{
     setup::{SetUp, checksums, warn_once},
 };
 
-/// A rank tries so many other hosts at most, since each takes time and a connection on both sides.
+/// Maximum number of other hosts that a rank tries, because each takes time and a connection on both sides.
 const MOST_TRIED: usize = 32;
 
 impl SetUp<'_> {
-    /// Has payloads go through memory, since files cannot be used, unless they must be.
+    /// Makes payloads go through memory because files cannot be used, unless the settings require files.
     pub(super) fn without_files(
         &self,
         problem: &Error,
@@ -46,7 +44,7 @@ impl SetUp<'_> {
         self.connect(verify)
     }
 
-    /// Connects all members to each other, or finds out together that it cannot be.
+    /// Connects all members to each other, or finds out together that this is impossible.
     pub(super) fn connect(&self, verify: Verify) -> Result<PayloadPath, Error> {
         let inner = self.inner;
         if let Some(known) = inner.known_paths.mesh() {
@@ -103,7 +101,7 @@ impl SetUp<'_> {
         }
     }
 
-    /// Tries some members, given where each can be reached, in the order of the group.
+    /// Connects to some members, given the address of each, in the order of the group.
     fn reach(
         &self,
         mesh: &Mesh,
@@ -111,7 +109,7 @@ impl SetUp<'_> {
         tried: Vec<usize>,
     ) -> Result<(), Error> {
         let members = &self.inner.members;
-        // A mesh is one of the world, whatever the place of its ranks in this group.
+        // A mesh uses the ranks' numbers in the world, not those in this group.
         for (member, address) in members.iter().zip(addresses) {
             mesh.know(*member, address)?;
         }
@@ -130,8 +128,8 @@ impl SetUp<'_> {
     }
 }
 
-/// The reason why there are no connections. That ranks could not meet, as such an error says elsewhere, is wrong here:
-/// they have met.
+/// Returns the reason why there are no connections. The prefix of [`Error::Rendezvous`], that ranks could not meet,
+/// would be wrong: they have met.
 fn reason(error: &Error) -> String {
     match error {
         Error::Rendezvous { message, .. } => message.clone(),
@@ -139,14 +137,14 @@ fn reason(error: &Error) -> String {
     }
 }
 
-/// Which ranks one tries to reach before anything is moved, given the host of each: the `next` ones, and one of
-/// every other host, which the ranks of its own host do in turn.
+/// Returns the ranks that one rank tries to reach before anything is moved, given the host of each: the `next` ranks,
+/// and one rank of every other host. The ranks of its own host share the other hosts.
 fn to_try<H: PartialEq>(me: usize, next: Vec<usize>, hosts: &[H]) -> Vec<usize> {
     let count = hosts.len();
     let of = |host: &H| (0..count).filter(|rank| hosts[*rank] == *host).collect();
     let own: Vec<usize> = of(&hosts[me]);
     let turn = own.iter().position(|rank| *rank == me).unwrap_or(0);
-    // Each host begins with the one after it, so that not all come to one at the same time.
+    // Each host begins with the one after it, so that they do not all connect to one host at the same time.
     let first = own.first().copied().unwrap_or(me);
     let mut others: Vec<&H> = Vec::new();
     for host in (1..count).map(|distance| &hosts[(first + distance) % count]) {

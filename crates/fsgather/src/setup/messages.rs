@@ -1,4 +1,4 @@
-//! Makes bytes of what members tell each other while they set up: [`encode`], [`decode`].
+//! The encoding of the messages that members exchange during set-up: [`encode`], [`decode`].
 
 use bytes::Bytes;
 use fsgather_core::{Error, read_message};

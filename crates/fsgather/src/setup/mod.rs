@@ -1,23 +1,22 @@
-//! Agrees with the other ranks on where payloads go: [`payload_path_for`].
+//! Agrees with the other ranks on the paths of payloads: [`payload_path_for`].
 //!
-//! Each group, and the world, sets up for itself each [`PathRequest`] that its calls take, the first time that one does,
-//! by ordinary exchanges of its own. So it fails, times out and is agreed on like any call, needs nobody but the
-//! members, and has nobody else wait. What is shared between groups, and what others see of a path, goes by
-//! the ranks' numbers in the world. In the following the *root* is the first member: rank 0 of the world.
+//! Each group, and the world, sets up each [`PathRequest`] of its calls for itself, by ordinary exchanges, when a call
+//! first needs it. So a set-up fails, times out and is agreed on like any call. It needs only the members of the group,
+//! and no other rank waits for it. State that groups share, and the part of a path that others see, use the ranks'
+//! numbers in the world. In the following the *root* is the first member: rank 0 of the world.
 //!
-//! 1. Where the root knows that the world has come to a path already, it proposes that, and all say whether they know it as well.
-//!    Groups of which some member does not know it yet go on as if nobody did.
-//! 2. The root makes the gather directory, unless it was told to use memory, and tells everybody its
-//!    plan. If it cannot, nobody can.
-//! 3. Only when members may see different mounts: it is proved that they share the directory
-//!    ([`sharing::prove`]).
-//! 4. All say that they have what they need to use it, and whether it lies on a file system of their host.
+//! 1. If the root already knows the path of the world, it proposes that path, and all members report if they know it.
+//!    If some member does not know it yet, the group continues as if no member did.
+//! 2. The root makes the gather directory, unless its settings require memory, and sends its plan to all members. If it
+//!    cannot make the directory, no member can.
+//! 3. Only if members may see different mounts: they prove that they share the directory ([`sharing::prove`]).
+//! 4. All members report that they have everything to use it, and if it is on a file system of their host.
 //!
-//! On the way all tell which payloads they want verified, of which the strictest counts ([`checksums`]).
+//! On the way all members send which payloads they want to verify; the strictest setting counts ([`checksums`]).
 //!
-//! If it is not shared, the transport `auto` goes through memory with one warning, and `filesys` is an error. The same
-//! holds of a directory that cannot be used, if nobody has named it, and of one without room. How ranks connect to
-//! each other for that is in [`links`]. Ranks of one host share memory besides: [`shared_memory`].
+//! If the directory is not shared, the transport `auto` goes through memory with one warning, and `filesys` is an
+//! error. The same applies to a directory that cannot be used, if no user named it, and to one without free space.
+//! [`links`] describes how ranks then connect to each other. Ranks of one host also share memory: [`shared_memory`].
 
 mod checksums;
 mod links;
@@ -63,48 +62,48 @@ use told_transport::ToldTransport;
 pub(crate) use messages::{decode, encode};
 pub(crate) use shared_memory::share_memory;
 
-/// What the root tells everybody.
+/// The message of the root to all members.
 #[derive(Debug, Serialize, Deserialize)]
 struct ToldPlan {
     plan: PathPlan,
-    /// Which way the root was told to use: where ranks were told different things, its word counts.
+    /// The transport in the settings of the root, which counts if the settings of ranks differ.
     transport: ToldTransport,
-    /// Which payloads it was told to verify.
+    /// The payloads that the root verifies, by its settings.
     verify: Verify,
-    /// What the ranks of the world must know to connect to each other, if it comes to that; told by its rank 0, which is
-    /// root of the first set-up of all its ranks, and by no other. Where there is no such set-up it is told at the beginning.
+    /// The secret that the ranks of the world need to connect to each other. Only its rank 0 sends it, as the root of
+    /// the first set-up of all its ranks. Without such a set-up it is sent at the beginning.
     secret: Option<[u8; 32]>,
 }
 
-/// What the root means to do.
+/// The plan of the root.
 #[derive(Debug, Serialize, Deserialize)]
 enum PathPlan {
-    /// Where the payloads of the world go, if all members know that.
+    /// The path of the payloads of the world, if all members know it.
     AsTheWorld(PathId),
-    /// Memory, as the root was told.
+    /// Memory, by the settings of the root.
     Memory,
     /// Files in this rendezvous directory.
     Files {
         #[serde(with = "exact_path")]
         directory: PathBuf,
         facts: GatherFacts,
-        /// Whether members may see different mounts, so that it has to be proved that they share it.
+        /// True if members may see different mounts, so that they must prove that they share it.
         is_in_doubt: bool,
-        /// Whether somebody has named it, so that a member that cannot use it is not passed over.
+        /// True if a user named it, so that a member that cannot use it is not ignored.
         is_named: bool,
     },
     /// Memory, or nothing: members do not share the directory, or it cannot be used.
     WithoutFiles(#[serde(with = "error_form")] Error),
 }
 
-/// Reads any bytes as what the root tells, for fuzzers.
+/// Reads any bytes as a message of the root, for fuzzers.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn try_reading(body: &Bytes) {
     let _ = decode::<ToldPlan>(Some(body)).map(|told| format!("{told:?}"));
 }
 
-/// The path that a request leads to; found out together with all other members the first time, where `call` is
-/// made and with its time-out.
+/// Returns the path of a request. The first time, all members find it together, at the place of `call` and with its
+/// time-out.
 pub(crate) fn payload_path_for(
     inner: &GroupState,
     request: &PathRequest,
@@ -122,7 +121,7 @@ pub(crate) fn payload_path_for(
     Ok(payload_path)
 }
 
-/// Notes for later calls where a request leads.
+/// Records the path of a request for later calls.
 fn keep(inner: &GroupState, request: &PathRequest, payload_path: &PayloadPath) {
     inner
         .known_paths
@@ -132,17 +131,17 @@ fn keep(inner: &GroupState, request: &PathRequest, payload_path: &PayloadPath) {
     }
 }
 
-/// Finds out where the payloads of a world go, if nothing else is said; its groups have it from there.
+/// Finds the default path of the payloads of a world, which its groups take from there.
 pub(crate) fn settle(inner: &GroupState, request: &PathRequest, call: &Call) -> Result<(), Error> {
     let (transport, payload_path) = run(inner, request, call)?;
     keep(inner, &agreed(inner, request, transport), &payload_path);
     Ok(())
 }
 
-/// Agrees on which way calls take that ask for nothing else, and leaves it to them to find out where that leads.
+/// Agrees on the default transport of calls; the calls find the path later.
 ///
-/// All have the secret for connections from now on: a group without rank 0 would not be told it, and one of whose members
-/// some had it from another group would not agree on whether there can be connections.
+/// All ranks have the secret for connections from now on. Otherwise a group without rank 0 would not get it, and
+/// members of a group of which only some had it from another group would disagree on whether connections are possible.
 pub(crate) fn agree_on_transport(
     inner: &GroupState,
     request: &PathRequest,
@@ -161,7 +160,7 @@ pub(crate) fn agree_on_transport(
     Ok(())
 }
 
-/// The request of calls that ask for nothing else, given which transport the root was told.
+/// Returns the default request of calls, given the transport of the root.
 fn agreed(inner: &GroupState, request: &PathRequest, told: ToldTransport) -> PathRequest {
     let transport = told.value;
     if transport != request.transport && told.is_setting && !inner.world.moves_no_payloads {
@@ -179,7 +178,7 @@ fn agreed(inner: &GroupState, request: &PathRequest, told: ToldTransport) -> Pat
     agreed
 }
 
-/// Finds the path that a request leads to, together with all other members; the transport that counts.
+/// Finds the path of a request, together with all other members. Also returns the transport that counts.
 fn run(
     inner: &GroupState,
     request: &PathRequest,
@@ -206,14 +205,14 @@ fn run(
 struct SetUp<'a> {
     inner: &'a GroupState,
     request: &'a PathRequest,
-    /// What it is done for.
+    /// The call that needs the set-up.
     call: &'a Call,
-    /// Where the members run, in the order of the group.
+    /// The processes of the members, in the order of the group.
     processes: Vec<ProcessId>,
 }
 
 impl SetUp<'_> {
-    /// `made` is the root's directory, as soon as it exists.
+    /// Finds the path. `made` is the root's directory, as soon as it exists.
     fn find(&self, made: &mut Option<GatherDir>) -> Result<(ToldTransport, PayloadPath), Error> {
         let known = self.known_to_the_world();
         let (mut told, others) = self.propose(known.as_ref(), made)?;
@@ -228,14 +227,14 @@ impl SetUp<'_> {
         self.carry_out(told, made.as_ref())
     }
 
-    /// Where the payloads of the world go, if this request is the world's and that is known here by now.
+    /// Returns the path of the world's payloads, if this request is the world's and its path is known here by now.
     fn known_to_the_world(&self) -> Option<PayloadPath> {
         let is_the_worlds = self.request == self.inner.default_request();
         self.inner.world.settled().filter(|_| is_the_worlds)
     }
 
-    /// Has the root tell its plan, and all others which path they know already. What is verified is what the strictest
-    /// of them was told.
+    /// Makes the root send its plan, and all other members send the path that they know already. The strictest setting
+    /// of all members decides which payloads are verified.
     fn propose(
         &self,
         known: Option<&PayloadPath>,
@@ -281,7 +280,7 @@ impl SetUp<'_> {
         Ok((told, others))
     }
 
-    /// Does what the root has told; `made` is its directory there.
+    /// Carries out the plan of the root; `made` is its directory there.
     fn carry_out(
         &self,
         told: ToldPlan,
@@ -308,7 +307,7 @@ impl SetUp<'_> {
                     Some(directory) => Ok(directory.clone()),
                     None => self.open(&path, facts),
                 };
-                // Where all members see the same mounts, what one can open, all can.
+                // If all members see the same mounts, all can open a directory that one can open.
                 let problem = if is_in_doubt {
                     self.probe(&path, opened.as_ref())?
                 } else {
@@ -342,7 +341,7 @@ impl SetUp<'_> {
         self.inner.in_world(Rank::ZERO)
     }
 
-    /// What the root means to do.
+    /// Returns the plan of the root.
     fn plan(&self) -> Result<(PathPlan, Option<GatherDir>), Error> {
         let transport = self.request.transport;
         if transport == Transport::Memory || transport == Transport::Auto && self.is_at_large() {
@@ -356,20 +355,20 @@ impl SetUp<'_> {
         }
     }
 
-    /// Whether payloads can go another way where the directory has this problem. Where messages go through files, that
-    /// would be through files again.
+    /// Returns true if payloads can take another path despite this problem of the directory. If messages go through files,
+    /// the other path would be files again.
     fn can_do_without_files(&self, problem: &Error, transport: Transport, is_named: bool) -> bool {
         let is_networked = self.inner.world.context.links.is_some();
         transport == Transport::Auto && is_networked && is_dispensable(problem, is_named)
     }
 
-    /// Whether somebody has named the directory.
+    /// Returns true if a user named the directory.
     fn is_named(&self) -> bool {
         self.request.directory.is_some() || self.inner.world.context.named.is_some()
     }
 
-    /// Whether these ranks have met without a directory, see different mounts, and were given none for payloads: what
-    /// they run in is not ours to write in.
+    /// Returns true if these ranks have met without a directory, see different mounts, and have no directory for
+    /// payloads: their working directories are not ours to write in.
     fn is_at_large(&self) -> bool {
         let is_introduced = self.inner.world.context.is_introduced;
         let is_at_large = is_introduced && !self.is_named() && probers(&self.processes).len() > 1;
@@ -382,8 +381,8 @@ impl SetUp<'_> {
         is_at_large
     }
 
-    /// The plan with files. It makes the gather directory at once, so that a lack of room or permission is known now
-    /// rather than after hours of work.
+    /// Returns the plan with files. Makes the gather directory at once, so that a lack of space or permission is known
+    /// now rather than after hours of work.
     fn plan_files(&self) -> Result<(PathPlan, Option<GatherDir>), Error> {
         let world = &self.inner.world;
         let (rendezvous, own) = self.choose()?;
@@ -413,7 +412,7 @@ impl SetUp<'_> {
         Ok((plan, Some(directory)))
     }
 
-    /// Whether this rank lets payloads lie in files of this directory in plain text.
+    /// Returns an error if this rank does not allow payloads in files of this directory in plain text.
     fn allows_files(&self, rendezvous: &Path, file_system: &FileSystem) -> Result<(), Error> {
         if !plain_text::goes_over_a_network(self.inner.world.context.encrypt, file_system.class()) {
             return Ok(());
@@ -427,7 +426,7 @@ impl SetUp<'_> {
         )))
     }
 
-    /// The directory that was opened, if this rank lets payloads lie in it.
+    /// Returns the opened directory, if this rank allows payloads in it.
     fn encrypted_enough(
         &self,
         rendezvous: &Path,
@@ -438,7 +437,7 @@ impl SetUp<'_> {
         Ok(opened)
     }
 
-    /// The rendezvous directory to make the gather directory in.
+    /// Returns the rendezvous directory in which the gather directory is made.
     fn choose(&self) -> Result<(PathBuf, OwnUid), Error> {
         let context = &self.inner.world.context;
         if let Some(named) = &self.request.directory {
@@ -467,7 +466,7 @@ impl SetUp<'_> {
         sharing::open(self, rendezvous, facts, self.root(), own)
     }
 
-    /// Finds out whether all mount namespaces see the same directory; why not, if they do not.
+    /// Returns the reason why mount namespaces do not see the same directory, if they do not.
     fn probe(
         &self,
         rendezvous: &Path,
@@ -484,8 +483,8 @@ impl SetUp<'_> {
         Ok(proved.map(|blindness| blindness.into_error(rendezvous, processes)))
     }
 
-    /// Begins to use a directory, if every member can; why one cannot, where it is not needed. A rank that cannot after
-    /// all must not leave the others alone with their first call, nor without the reason.
+    /// Begins to use a directory if every member can. Returns the reason if a member cannot, and the directory is not
+    /// needed. Such a rank must not leave the others waiting in their first call, nor without the reason.
     fn files(
         &self,
         directory: Result<GatherDir, Error>,
@@ -533,7 +532,7 @@ impl SetUp<'_> {
         };
         let beat = self.is_root().then_some(BEAT_PERIOD);
         let care = self.inner.world.care_for(&directory, beat)?;
-        // What is the world's does not end with the group that was the first to need it.
+        // The world's files must not end with the group that needed them first.
         let channel = if self.inner.settles_the_world(self.request) {
             ChannelId::WORLD
         } else {
@@ -548,7 +547,7 @@ impl SetUp<'_> {
         ))
     }
 
-    /// One exchange of the set-up; a rank whose part fails makes it fail for all.
+    /// Makes one exchange of the set-up; if the part of a rank fails, it fails on all ranks.
     fn agree(&self, part: impl FnOnce() -> Result<Bytes, Error>) -> Result<Vec<Bytes>, Error> {
         let exchange = &self.inner.exchange;
         let ticket = exchange.begin(Call {
@@ -563,7 +562,7 @@ impl SetUp<'_> {
     }
 }
 
-/// Warns of something once in this process, also where ranks set up again and again, as groups of torch do.
+/// Warns of something once in this process, even if ranks set up again and again, as groups of torch do.
 pub(crate) fn warn_once(text: String) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut said = lock(&SAID);

@@ -2,7 +2,7 @@
 
 use fsgather_store::Class;
 
-/// Whether files in a directory of this class would show payloads to a network that is not to see them.
+/// Returns true if files in a directory of this class would show payloads to a network that must not see them.
 pub(super) fn goes_over_a_network(encrypt: bool, class: Class) -> bool {
     encrypt && class != Class::Local
 }

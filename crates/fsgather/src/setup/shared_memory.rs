@@ -1,11 +1,12 @@
-//! Has the ranks of each host share memory, once all ranks have met: [`share_memory`].
+//! Makes the ranks of each host share memory, once all ranks have met: [`share_memory`].
 //!
-//! All say whether they can, and the first rank of each host where it listens; the others of that host come there with the
-//! descriptors of their arenas, and say whether they could; then they map everybody's, and say whether they have. What of that
-//! fails on a host concerns that host alone: its ranks use no shared memory, and payloads go where they would go without it.
-//! That is no loss but of speed, so that it is said to those only who ask for much.
+//! All ranks report if they can share memory, and the first rank of each host sends its address. The other ranks of
+//! that host connect to it with the descriptors of their arenas, and report if that succeeded. Then they map all
+//! arenas, and report if that succeeded. A failure on a host affects only that host: its ranks use no shared memory,
+//! and payloads take the path that they would take without it. This costs only speed, so that only users who ask for
+//! details see it.
 //!
-//! Later nobody has to be asked any more: who shares memory is the same for all ranks, and for all groups of them.
+//! Later no further messages are needed: all ranks, and all their groups, know which ranks share memory.
 
 use fsgather_arena::{Host, MOST_RANKS, MeetingPoint, Visitor};
 use fsgather_config::settings::Transport;
@@ -15,16 +16,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{group_state::GroupState, join::sharing::Talk, setup::SetUp};
 
-/// What a rank tells the others.
+/// The message of a rank to the others.
 #[derive(Serialize, Deserialize)]
 struct Told {
-    /// Whether it can share memory.
+    /// True if it can share memory.
     is_able: bool,
-    /// Where it listens, on the first rank of a host.
+    /// Its address, on the first rank of a host.
     point: Option<MeetingPoint>,
 }
 
-/// Has the ranks of a world share memory with those of their host, where `call` is made and with its time-out.
+/// Makes the ranks of a world share memory with those of their host, at the place of `call` and with its time-out.
 pub(crate) fn share_memory(inner: &GroupState, call: &Call) -> Result<(), Error> {
     let set_up = SetUp {
         inner,
@@ -33,11 +34,11 @@ pub(crate) fn share_memory(inner: &GroupState, call: &Call) -> Result<(), Error>
         processes: inner.processes(),
     };
     let hosts = set_up.hosts();
-    // The same on all ranks, who know where all of them run.
+    // The result is the same on all ranks, because they know the hosts of all ranks.
     if hosts.iter().all(|ranks| !can_share(ranks)) {
         return Ok(());
     }
-    // Whoever asks for files gets files; on several hosts ranks read them for each other.
+    // If the user asks for files, payloads go through files; on several hosts ranks read them for each other.
     if inner.default_request().transport == Transport::Filesys && hosts.len() == 1 {
         return Ok(());
     }
@@ -67,7 +68,7 @@ impl SetUp<'_> {
         hosts.into_iter().map(|(_, ranks)| ranks).collect()
     }
 
-    /// The hosts, of these, whose ranks share memory.
+    /// Returns those of these hosts whose ranks share memory.
     fn share_memory(&self, hosts: &[Vec<Rank>]) -> Result<Vec<Vec<Rank>>, Error> {
         let world = &self.inner.world;
         let me = world.rank;
@@ -96,7 +97,7 @@ impl SetUp<'_> {
             point: host.as_ref().map(|host| host.point().clone()),
         };
         let told: Vec<Told> = self.gather_all(&own)?;
-        // By host, and the same on all ranks.
+        // The result is per host, and the same on all ranks.
         let able = |ranks: &[Rank]| {
             let told_by = |rank: &Rank| told.get(rank.index());
             can_share(ranks)
@@ -117,7 +118,7 @@ impl SetUp<'_> {
             .first()
             .and_then(|first| told.get(first.index())?.point.as_ref());
         let meeting = arenas.as_deref().zip(point).filter(|_| able(&mine));
-        // Nobody waits for one that could not come.
+        // No rank waits for one that could not connect.
         let come = match (&meeting, &host) {
             (Some((arenas, point)), None) => Visitor::come(point, arenas).map(Some),
             _ => Ok(None),
@@ -145,7 +146,7 @@ impl SetUp<'_> {
         Ok(sharing)
     }
 
-    /// The ranks that have not met with a problem.
+    /// Returns the ranks without a problem.
     fn who_is_right(&self, problem: Option<&Error>) -> Result<Vec<Rank>, Error> {
         let told: Vec<Option<String>> = self.gather_all(&problem.map(ToString::to_string))?;
         let mut right = Vec::new();
@@ -159,7 +160,7 @@ impl SetUp<'_> {
     }
 }
 
-/// Listens for the others of this host.
+/// Listens for the other ranks of this host.
 fn listen() -> Option<Host> {
     let mut random = [0; 80];
     for piece in random.chunks_mut(16) {

@@ -1,4 +1,4 @@
-//! The transport that rank 0 was told, as the other ranks learn it: [`ToldTransport`].
+//! The transport of rank 0's settings, as the other ranks receive it: [`ToldTransport`].
 
 use fsgather_config::settings::Transport;
 use serde::{Deserialize, Serialize};
@@ -9,12 +9,12 @@ use crate::{group_state::GroupState, payload::path_request::PathRequest};
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct ToldTransport {
     pub(super) value: Transport,
-    /// Whether a setting of the user or of the program says so, not a command that moves no payloads.
+    /// True if a setting of the user or of the program chose it, false if a command that moves no payloads did.
     pub(super) is_setting: bool,
 }
 
 impl ToldTransport {
-    /// Returns that of this rank.
+    /// Returns the transport of this rank.
     pub(super) fn own(inner: &GroupState, request: &PathRequest) -> Self {
         Self {
             value: request.transport,
