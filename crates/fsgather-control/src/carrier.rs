@@ -1,4 +1,4 @@
-//! The interface of whatever carries a member's messages: [`Carrier`].
+//! The interface of the carriers of a member's messages: [`Carrier`].
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use crate::{coordinator::Coordinator, member::Member};
 
 /// Runs the machines of one rank and moves their messages, over threads or sockets.
 pub(crate) trait Carrier: Send + Sync + 'static {
-    /// Lets the member act, and sends what it says on its way without waiting for it.
+    /// Lets the member act, and sends its messages without waiting for them.
     fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R;
 
-    /// The same for a caller that is going to wait: what it says may be sent only then.
+    /// The same for a caller that is going to wait: the messages may be sent only then.
     ///
     /// # Errors
     ///
@@ -23,22 +23,21 @@ pub(crate) trait Carrier: Send + Sync + 'static {
         self.act(act)
     }
 
-    /// Has what was said sent soon, although this thread goes on to do something else.
+    /// Sends queued messages soon, although this thread continues with other work.
     fn nudge(&self) {}
 
-    /// Waits until `ready` has a result, for `limit` at most; time passes for the machines meanwhile. With a
-    /// limit of zero messages that are there already are still heard.
+    /// Waits until `ready` has a result, for `limit` at most; time passes for the machines meanwhile. With a limit of zero,
+    /// messages that have arrived already are still handled.
     fn wait_until<R>(
         &self,
         limit: Option<Duration>,
         ready: impl FnMut(&mut Member) -> Option<R>,
     ) -> Option<R>;
 
-    /// Waits until what was said has left this process and, on rank 0, until all members know of
-    /// every failure; for `limit` at most.
+    /// Waits until all messages have left this process and, on rank 0, until all members know of every failure; for `limit` at most.
     fn settle(&self, limit: Duration);
 
-    /// On rank 0, waits until all other ranks have left, for `limit` at most; whether they have.
+    /// On rank 0, waits until all other ranks have left, for `limit` at most, and returns true if they have.
     fn wait_for_departures(&self, limit: Duration) -> bool;
 
     /// Lets the coordinator act, if this is rank 0 of a world of processes.
@@ -46,13 +45,13 @@ pub(crate) trait Carrier: Send + Sync + 'static {
         None
     }
 
-    /// Sets who removes payloads.
+    /// Sets the callback that removes payloads.
     fn set_reclaim_sink(&self, sink: ReclaimSink);
 
-    /// Stops everything. Nothing else is called after this. Returns whether the others know all that they
-    /// have to know, so that what the world has left behind can go.
+    /// Stops everything. Nothing else is called after this. Returns true if the others know all that they have to know, so
+    /// that the world's leftovers can be removed.
     fn shut_down(&self) -> bool;
 
-    /// Whether this process is a forked child of the one that made the carrier, and must not touch it.
+    /// Returns true if this process is a forked child of the one that made the carrier, and must not touch it.
     fn is_foreign(&self) -> bool;
 }

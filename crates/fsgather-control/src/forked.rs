@@ -1,19 +1,19 @@
 //! Sockets that forked children must not hold: [`keep_from_children`].
 //!
-//! A child that was forked and runs no other program, such as a worker that loads data, has a copy of every
-//! descriptor. Its copies keep connections open when the process that speaks over them has died, and hide that from
-//! the other side. So in every forked child each of our sockets is replaced, under its number, by one that is
-//! connected to nothing: what the child has inherited of this library can be dropped there as ever, and closes that.
+//! A child that was forked and runs no other program, such as a worker that loads data, has a copy of every descriptor. Its
+//! copies keep connections open when the process that speaks over them has died, and hide that from the other side. So in
+//! every forked child each of our sockets is replaced, under its number, by one that is connected to nothing: objects of
+//! this library that the child has inherited can be dropped there as ever, and close that.
 //!
 //! Children that run another program need nothing of this: our descriptors are closed by `exec`.
 //!
 //! # Why this is sound
 //!
-//! [`in_child`] runs in a process that has a single thread, while others may have held locks when it was made. It
-//! takes none, allocates nothing, and calls the kernel alone. Numbers are noted when a socket is made and not when
-//! it is closed; so a number may belong to something else by now, or to nothing. The kernel is asked first, and the
-//! descriptor is replaced only if it still is the socket that was noted, by the inode, of which no two sockets have
-//! the same at a time. Whoever owns the number in the child's memory goes on owning one open descriptor.
+//! [`in_child`] runs in a process that has a single thread, while others may have held locks when it was made. It takes
+//! none, allocates nothing, and calls only the kernel. Numbers are noted when a socket is made and not when it is closed;
+//! so a number may belong to something else by now, or to nothing. The kernel is asked first, and the descriptor is
+//! replaced only if it still is the socket that was noted, by the inode, of which no two sockets have the same at a time.
+//! The owner of the number in the child's memory still owns one open descriptor.
 #![expect(
     unsafe_code,
     reason = "what is called by `fork`, and numbers without an owner; the argument is above"
@@ -37,7 +37,7 @@ use rustix::{
 /// Descriptors from this number on are not noted; the usual limits are below it.
 const MOST: usize = 1 << 16;
 
-/// By the number of the descriptor: the inode of the socket that was made there last; 0 for none.
+/// The inode of the socket that was last made with this descriptor number; 0 for none.
 static SOCKETS: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
 /// All numbers that were noted are below this one.
@@ -65,8 +65,8 @@ pub(crate) fn keep_from_children(socket: &impl AsFd) {
     }
 }
 
-/// Ends the connections of this library that are still open, so that the other ranks see at once that this process has lost what
-/// runs them.
+/// Ends the connections of this library that are still open, so that the other ranks see at once that this process has lost
+/// the runtime for them.
 pub(crate) fn end_connections() {
     let end = END.load(Ordering::Acquire);
     for (number, noted) in (0..).zip(SOCKETS.iter().take(end)) {
@@ -99,14 +99,14 @@ extern "C" fn in_child() {
             // No descriptor is left. It is as it would be without all this.
             return;
         };
-        // SAFETY: the number is open, which was seen a moment ago in a process with one thread. It is not closed
-        // here, but by whoever owns it.
+        // SAFETY: the number is open, which was seen a moment ago in a process with one thread. It is not closed here, but
+        // by its owner.
         let mut replaced = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
         let _ = dup3(nothing, &mut replaced, DupFlags::CLOEXEC);
     }
 }
 
-/// Whether a number is open and is the socket with this inode.
+/// Returns true if a number is open and is the socket with this inode.
 fn is_socket(number: RawFd, inode: u64) -> bool {
     // SAFETY: used for one question to the kernel, which says so if the number is not open.
     let socket = unsafe { BorrowedFd::borrow_raw(number) };
@@ -219,7 +219,7 @@ mod tests {
         let (kept, mut other) = connected();
         let (told, tell) = std::io::pipe().unwrap();
         keep_from_children(&ours);
-        // What has come to a number that was noted before is left alone.
+        // A file that has taken a number that was noted before is left alone.
         let (noted, _) = connected();
         keep_from_children(&noted);
         let mut file = OwnedFd::from(noted);

@@ -1,4 +1,4 @@
-//! The entries for fuzzers: each function takes any bytes, and panics where a promise is broken.
+//! Entries for fuzzers: each function takes any bytes, and panics if a promise is broken.
 #![allow(
     clippy::missing_panics_doc,
     reason = "every function panics, as the first sentence says"
@@ -14,7 +14,7 @@ use crate::{
     wire::{Deframer, Preamble, encode_frame},
 };
 
-/// What comes over a connection after its handshake, to rank 0 and to a member.
+/// Bytes of a connection after its handshake, to rank 0 and to a member.
 pub fn frames(bytes: &[u8]) {
     if let Some(first) = bytes.first_chunk() {
         let _ = Preamble::from_bytes(*first);
@@ -23,7 +23,7 @@ pub fn frames(bytes: &[u8]) {
     messages::<ToMember>(bytes);
 }
 
-/// Frames of which only the messages are given, one.
+/// The single message of a frame.
 pub fn message(bytes: &[u8]) {
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     frames(&[length.to_le_bytes().as_slice(), bytes].concat());
@@ -35,7 +35,7 @@ fn messages<M: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes
     for record in bytes.chunks(100) {
         deframer.push(record);
         while let Ok(Some(message)) = deframer.next_message::<M>() {
-            // It can be told on.
+            // It can be sent on.
             if let Ok(frame) = encode_frame(&message, 0) {
                 let mut again = Deframer::default();
                 again.push(&frame);
@@ -45,7 +45,7 @@ fn messages<M: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes
     }
 }
 
-/// What is found where ranks leave word, and what programs hand each other by a channel of their own.
+/// Records in a rendezvous, and those that programs exchange by a channel of their own.
 pub fn record(bytes: &[u8]) {
     for bytes in [bytes.to_vec(), of_this_version(bytes)] {
         if let Ok(record) = RendezvousRecord::from_bytes(&bytes) {
@@ -67,7 +67,7 @@ pub fn letter(bytes: &[u8]) {
     files::try_reading(&of_this_version(bytes));
 }
 
-/// Links between ranks: heads, answers, and a payload with its checks.
+/// Links between ranks: headers, answers, and a payload with its checks.
 pub fn link(bytes: &[u8]) {
     mesh::try_reading(bytes);
 }

@@ -1,22 +1,22 @@
-//! The control plane of fsgather: how ranks meet, agree and part.
+//! The control plane of fsgather: ranks meet, agree and part.
 //!
 //! # Architecture
 //!
 //! - [`coordinator`] and [`member`]: the protocol, as two state machines without I/O. Events and the
 //!   time go in, actions come out. Everything that decides is here.
-//! - [`message`], [`wire`], [`record`], [`noise`]: what is said, as bytes, and how it is protected.
+//! - [`message`], [`wire`], [`record`], [`noise`]: the messages, as bytes, and their protection.
 //! - `rank_exchange`: the [`Exchange`](fsgather_core::Exchange) over any `carrier` of messages.
 //! - `node`: the state machines of a process under one lock, for all carriers; `machines` moves messages between them.
-//! - [`join`]: how a world of several processes comes together, whatever carries its messages.
+//! - [`join`]: the meeting of a world of several processes, for every carrier.
 //! - [`threads()`], [`solo`]: messages moved between threads of one process.
 //! - `tcp`: messages moved over TCP.
 //! - `files`: messages moved through a shared place.
 //! - [`mesh`]: payloads moved over TCP directly between ranks.
 //! - [`host_addresses`]: the addresses of this host.
 //!
-//! Nothing here knows files; where rank 0 leaves word for the others
-//! ([`RendezvousBackend`](fsgather_core::RendezvousBackend)) and where messages are left
-//! ([`Mailbox`](fsgather_core::Mailbox)) is somebody else's business.
+//! This crate does not use files itself: the caller provides the place for rank 0's record
+//! ([`RendezvousBackend`](fsgather_core::RendezvousBackend)) and the place for messages
+//! ([`Mailbox`](fsgather_core::Mailbox)).
 
 pub mod coordinator;
 pub mod member;

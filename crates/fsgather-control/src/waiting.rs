@@ -1,15 +1,13 @@
-//! Waits that whoever waits can be asked to end: [`wait_asking`]; and that end only while this process runs:
-//! [`AwakeDeadline`].
+//! Waits that an interrupt can end: [`wait_asking`]; and waits whose time passes only while this process runs: [`AwakeDeadline`].
 
 use std::time::{Duration, Instant};
 
 use fsgather_core::{AwakeClock, Deadline, Interrupt, sys::clock};
 
-/// Waits by `wait`, which gives nothing once the time that it is given has passed, for `limit` at most.
-/// Between two slices of time whoever may end the wait is asked, on this thread. `is_over` tells whether
-/// there will not be a result any more.
+/// Waits by `wait`, which returns `None` once its time slice has passed, for `limit` at most. Between two slices the
+/// interrupt is polled, on this thread. `is_over` returns true if there will be no result any more.
 ///
-/// Where nobody has to be asked it is `wait` itself; where the result comes soon, that and no more.
+/// Without an interrupt to poll it is `wait` itself; if the result arrives soon, it polls nothing.
 pub(crate) fn wait_asking<R>(
     interrupt: &Interrupt,
     limit: Option<Duration>,
@@ -31,7 +29,7 @@ pub(crate) fn wait_asking<R>(
     }
 }
 
-/// The end of a wait that goes on for as long as this process is stopped, and a moment longer.
+/// The end of a wait that is extended while this process is stopped, and by a moment more.
 #[derive(Debug)]
 pub(crate) struct AwakeDeadline {
     clock: AwakeClock,
@@ -39,7 +37,7 @@ pub(crate) struct AwakeDeadline {
 }
 
 impl AwakeDeadline {
-    /// `timeout` from `now` on.
+    /// The deadline `timeout` after `now`.
     pub(crate) fn after(now: Instant, timeout: Duration) -> Self {
         Self {
             clock: AwakeClock::new(now),
@@ -47,7 +45,7 @@ impl AwakeDeadline {
         }
     }
 
-    /// Has it pass so much later.
+    /// Postpones it.
     pub(crate) fn postpone(&mut self, by: Duration) {
         self.due = Deadline::after(self.due, by).at();
     }
@@ -58,7 +56,7 @@ impl AwakeDeadline {
         self.due.saturating_duration_since(now)
     }
 
-    /// Waits until it has passed; it may be asked again and again.
+    /// Waits until it has passed; may be dropped and called again.
     pub(crate) async fn passed(&mut self) {
         while self.clock.look(clock::now()) < self.due || self.clock.is_hearing() {
             tokio::time::sleep_until(self.clock.next_look(self.due).into()).await;

@@ -67,7 +67,7 @@ impl Coordinator {
         self.queue().take()
     }
 
-    /// Whether there is an effect that is still to be carried out.
+    /// Returns true if there is an effect that is still to be carried out.
     #[must_use]
     pub fn has_actions(&self) -> bool {
         let queue = match &self.stage {
@@ -77,13 +77,13 @@ impl Coordinator {
         !queue.is_empty()
     }
 
-    /// Whether all ranks have joined.
+    /// Returns true if all ranks have joined.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         matches!(self.stage, Stage::Open(_))
     }
 
-    /// Whether all have been sent a goodbye.
+    /// Returns true if all have been sent a goodbye.
     #[must_use]
     pub const fn is_gone(&self) -> bool {
         self.is_gone
@@ -98,7 +98,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether `rank` has joined and is still connected.
+    /// Returns true if `rank` has joined and is still connected.
     #[must_use]
     pub fn is_connected(&self, rank: Rank) -> bool {
         self.roster().is_connected(rank)
@@ -127,14 +127,14 @@ impl Coordinator {
         self.roster().processes()
     }
 
-    /// Whether the process with this nonce is the one that joined as `rank`.
+    /// Returns true if the process with this nonce is the one that joined as `rank`.
     #[must_use]
     pub fn knows(&self, rank: Rank, nonce: u128) -> bool {
         let member = self.roster().get(rank);
         member.is_some_and(|member| member.nonce == nonce)
     }
 
-    /// Whether every connected member knows all failures so far, or will not be heard any more.
+    /// Returns true if every connected member knows all failures so far, or will not be heard any more.
     #[must_use]
     pub fn all_told(&self) -> bool {
         self.is_gone
@@ -144,7 +144,7 @@ impl Coordinator {
             }
     }
 
-    /// Whether ranks are known to be in different calls, and have not been told so.
+    /// Returns true if ranks are known to be in different calls and have not been sent the error.
     #[must_use]
     pub fn is_about_to_fail(&self) -> bool {
         matches!(&self.stage, Stage::Open(open) if open.is_about_to_fail())
@@ -208,8 +208,8 @@ impl Coordinator {
         }
     }
 
-    /// Handles a process that says over another connection which rank it is; returns whether that is right. It knows then
-    /// that it is a member.
+    /// Handles a process that names its rank over another connection, and returns true if that is right. The process knows
+    /// then that it is a member.
     pub fn is_watched_by(&mut self, rank: Rank, nonce: u128) -> bool {
         let knows = self.knows(rank, nonce);
         if knows && let Some(member) = self.roster_mut().get_mut(rank) {
@@ -220,7 +220,7 @@ impl Coordinator {
 
     /// Notes that a rank's process is reported to have ended.
     ///
-    /// Its last words may still be on their way, so it counts as lost only a little later. A report about rank 0 is
+    /// Its last messages may still be on their way, so it counts as lost only a little later. A report about rank 0 is
     /// wrong: it is this process here.
     pub fn suspect(&mut self, rank: Rank, now: Instant) {
         if rank != Rank::ZERO && self.is_connected(rank) {
@@ -228,7 +228,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether the last words of a rank that is reported to have ended are waited for.
+    /// Returns true if the last messages of a rank that is reported to have ended are waited for.
     #[must_use]
     pub fn has_suspects(&self) -> bool {
         self.departures.has_suspects()
@@ -256,7 +256,7 @@ impl Coordinator {
         }
     }
 
-    /// Handles a message of a member. Members that are gone are not heard any more, and after the goodbye none is.
+    /// Handles a message of a member. Messages of members that are gone are ignored, and after the goodbye all are.
     pub fn on_message(&mut self, from: Rank, message: ToCoordinator, now: Instant) {
         if self.is_gone {
             return;
@@ -269,7 +269,7 @@ impl Coordinator {
             }
             return;
         };
-        // An answer says nothing of how long the member itself has been silent.
+        // An answer about another rank does not show how long the member itself has been silent.
         if let ToCoordinator::Probe(Probe::Seen {
             number,
             who,
@@ -297,7 +297,7 @@ impl Coordinator {
 
     /// Handles the loss of a member's process or host, noticed as `how` says.
     ///
-    /// Rank 0 is this process here, and lives, whatever others report of it: no other rank gives it a verdict.
+    /// Rank 0 is this process here, and lives, even if others report its loss: no other rank gives it a verdict.
     pub fn lost(&mut self, rank: Rank, how: &str) {
         self.departures.forget(rank);
         if self.is_gone || rank == Rank::ZERO || !self.is_connected(rank) {
@@ -310,7 +310,7 @@ impl Coordinator {
         self.end_if_over();
     }
 
-    /// Lets time pass: warns, and fails what has waited too long.
+    /// Lets time pass: warns, and fails calls that have waited too long.
     pub fn tick(&mut self, now: Instant) {
         // First the ranks that have ended: no other rank has to wait for them, and no time-out names them.
         while let Some((rank, how)) = self.departures.first_due(now) {
@@ -362,8 +362,7 @@ impl Coordinator {
         self.roster().roll_call(ranks, now)
     }
 
-    /// Ends a world that is still forming because it will form anew in another way; members are told to
-    /// look again.
+    /// Ends a world that is still forming because it will form anew in another way; members are asked to look again.
     pub fn move_on(&mut self) {
         if !self.is_gone {
             self.is_gone = true;

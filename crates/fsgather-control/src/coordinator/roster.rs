@@ -185,24 +185,24 @@ impl Roster {
         }
     }
 
-    /// Whether some rank does not take part in calls any more.
+    /// Returns true if some rank does not take part in calls any more.
     pub(super) const fn is_broken_up(&self) -> bool {
         self.is_broken_up
     }
 
-    /// Whether the rank still takes part in calls.
+    /// Returns true if the rank still takes part in calls.
     pub(super) fn is_present(&self, rank: Rank) -> bool {
         self.get(rank)
             .is_some_and(|member| member.standing == Standing::Present)
     }
 
-    /// Whether the rank's process is still connected, be it in a call or waiting for the end.
+    /// Returns true if the rank's process is still connected, be it in a call or waiting for the end.
     pub(super) fn is_connected(&self, rank: Rank) -> bool {
         self.get(rank)
             .is_some_and(|member| !matches!(member.standing, Standing::Gone(_)))
     }
 
-    /// Whether the rank has left, though it may stay for those who read.
+    /// Returns true if the rank has left, though it may stay for its readers.
     pub(super) fn has_left(&self, rank: Rank) -> bool {
         self.get(rank).is_none_or(|member| {
             matches!(member.standing, Standing::Staying(_) | Standing::Gone(_))
@@ -218,7 +218,7 @@ impl Roster {
 
     /// The first member, rank 0 before all others, that comes from another start than a process that asks to join.
     pub(super) fn stranger_to(&self, join: &Join) -> Option<Rank> {
-        // A job with an id is told apart by that: nobody is looked at, however many there are.
+        // A job with an id is identified by that: no member is compared, however many there are.
         join.start?;
         if self.kinship(join, Rank::ZERO) == Some(Kinship::Same) {
             return None;
@@ -258,7 +258,7 @@ impl Roster {
         self.members.iter().flatten().all(is_sure)
     }
 
-    /// Where a process that asks to join and a member come from, where their job has no id.
+    /// Kinship of a process that asks to join and a member, if their job has no id.
     fn kinship(&self, join: &Join, rank: Rank) -> Option<Kinship> {
         let member = self.get(rank)?;
         let (start, its) = join.start.zip(member.start)?;
@@ -282,13 +282,13 @@ impl Roster {
             .collect()
     }
 
-    /// The nonces of all members, 0 for those who have not joined.
+    /// The nonces of all members, 0 for ranks that have not joined.
     pub(super) fn nonces(&self) -> Vec<u128> {
         let nonce = |member: &Option<RosterEntry>| member.as_ref().map_or(0, |member| member.nonce);
         self.members.iter().map(nonce).collect()
     }
 
-    /// Whether nothing more will be heard of the activity of a rank since then.
+    /// Returns true if no report about the activity of a rank since then is outstanding.
     pub(super) fn has_answered(&self, rank: Rank, since: Instant) -> bool {
         let sighting = self.get(rank).and_then(|member| member.sighting.as_ref());
         let is_awaited = sighting.is_some_and(|its| its.is_awaited(since));

@@ -29,24 +29,24 @@ use crate::{
     thread_call::without_a_thread,
 };
 
-/// Time for which rank 0 waits at the end until all others have read its last words.
+/// Time for which rank 0 waits at the end until all others have read its last messages.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// Maximum time that the last messages may take to be left.
 const LAST_SEND: Duration = Duration::from_secs(2);
 
-/// Maximum time that the poller may take to stop; one that hangs in a file call is left behind.
+/// Maximum time that the poller may take to stop; one that hangs in a file call is abandoned.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// A node, its poller, and who watches the hosts.
+/// A node, its poller, and the watch of the processes on this host.
 pub(super) struct FileCarrier {
     rank: Rank,
     node: Arc<FileNode>,
     poller: Mutex<Option<BackgroundThread>>,
     watch: Mutex<Option<Watch>>,
-    /// Between two looks of a rank for messages.
+    /// Longest pause between two looks of a rank for messages.
     longest_pause: Duration,
-    /// Where rank 0's record is.
+    /// Place of rank 0's record.
     board: Option<Arc<dyn RendezvousBackend>>,
 }
 
@@ -113,15 +113,14 @@ impl Carrier for FileCarrier {
     }
 
     fn settle(&self, limit: Duration) {
-        // What is left in the shared place stays there although this process may end: nobody has to be
-        // waited for.
+        // Messages in the shared place stay there although this process may end: no reader has to be waited for.
         if !self.node.flushed(limit) {
             tracing::debug!("the last messages were not left in time");
         }
     }
 
     fn wait_for_departures(&self, limit: Duration) -> bool {
-        // The others may look only so often.
+        // The others may look only this often.
         let limit = limit.max(self.longest_pause * 3);
         self.node
             .until(Some(limit), |_, coordinator| {
@@ -163,7 +162,7 @@ impl Carrier for FileCarrier {
         };
         self.node.stop(how);
         let has_stopped = poller.wait(STOP_LIMIT);
-        // The sink may hold what holds this line.
+        // The sink may hold the owner of this line.
         self.node.set_own_reclaim_sink(None);
         has_stopped && how == Retirement::Over
     }

@@ -1,4 +1,4 @@
-//! Tests that every message is heard once and in order, whatever is seen when, in which order and how often.
+//! Every message arrives once and in order, for any sets of files that are seen in any order and any number of times.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,26 @@ use proptest::{collection::vec, prelude::*};
 use super::*;
 use crate::message::CallReply;
 
-/// The processes: ranks 1 and 2, and one that says that it is rank 1 as well and is turned away.
+/// The processes: ranks 1 and 2, and one that also claims to be rank 1 and is turned away.
 const PROCESSES: [(u32, u128); 3] = [(1, 1 << 64), (2, 2 << 64), (1, 3 << 64)];
 
 pub(super) const TURNED_AWAY: usize = 2;
 
-/// Something that happens.
+/// An event of a test.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// A process says something.
+    /// A process sends a message.
     Say(usize),
-    /// Rank 0 says something to these ranks.
+    /// Rank 0 sends a message to these ranks.
     Tell(Vec<Rank>),
     /// Rank 0 answers a process: admits it, or turns it away.
     Answer(usize),
-    /// What was said is left by a process, and by rank 0.
+    /// Messages of a process, or of rank 0, are left as files.
     Leave(usize),
     LeaveAtRank0,
-    /// A reader, 3 of which is rank 0, sees some of the files in some order.
+    /// A reader, 3 for rank 0, sees some of the files in some order.
     Look(usize, Vec<prop::sample::Index>),
-    /// What is not needed any more is taken back.
+    /// Files that are not needed any more are removed.
     TakeBack,
 }
 
@@ -50,7 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What is said is numbered, to tell it apart.
+/// A message with a number that tells it from others.
 fn message(number: u64) -> ToMember {
     ToMember::Call(CallReply::KeepWaiting {
         channel: ChannelId::new(number),
@@ -65,7 +65,7 @@ pub(super) struct Process {
     pub(super) files: Vec<InboundMessage>,
     pub(super) is_answered: bool,
     pub(super) said: Vec<ToCoordinator>,
-    /// What rank 0 has said to it.
+    /// Messages of rank 0 to it.
     pub(super) meant: Vec<ToMember>,
     pub(super) heard: Vec<ToMember>,
 }
@@ -218,7 +218,7 @@ impl Mailing {
         }
     }
 
-    /// Everybody says what is left, and sees everything.
+    /// All processes send the rest, and all files are seen.
     pub(super) fn finish(&mut self) {
         for index in 0..self.processes.len() {
             self.answer(index);

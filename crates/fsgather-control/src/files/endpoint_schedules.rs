@@ -7,18 +7,18 @@ use super::{
     *,
 };
 
-/// Rank 0 among the readers.
+/// Index of rank 0 among the readers.
 const ROOT: usize = 3;
 
-/// Two members, one that is turned away, rank 0, and what they have still to say.
+/// Two members, one process that is turned away, rank 0, and their remaining messages.
 #[derive(Clone, Debug)]
 struct Post {
     mailing: Mailing,
     /// Number of times that each process, and rank 0, will say something.
     says: [u8; 4],
-    /// Number of times that a reader sees again what it has seen.
+    /// Number of times that a reader sees again a file that it has seen.
     again: u8,
-    /// Which files each reader has seen, by whose they are and their numbers.
+    /// Files that each reader has seen, by their writers and numbers.
     seen: [BTreeSet<(usize, u64)>; 4],
 }
 
@@ -46,7 +46,7 @@ impl Post {
         }
     }
 
-    /// Who takes part at all.
+    /// The processes that take part at all.
     fn processes(&self) -> impl Iterator<Item = usize> + use<> {
         let all = self.mailing.processes.len();
         let takes_part = self.says.map(|says| says > 0);
@@ -59,7 +59,7 @@ impl Post {
         (0..all).filter(move |index| takes_part[*index] || said[*index] || *index == 0)
     }
 
-    /// The files that lie there, by whose they are.
+    /// Numbers of the files of a writer that are there.
     fn files(&self, writer: usize) -> Vec<u64> {
         let numbers = |file: &InboundMessage| file.number;
         match writer {
@@ -81,7 +81,7 @@ impl Post {
         (0..=ROOT).map(|writer| self.files(writer).len()).sum()
     }
 
-    /// Nobody has heard anything but what was said, in order.
+    /// Checks that each reader has received only messages that were sent, in order.
     fn check(&self) -> Result<(), String> {
         for process in &self.mailing.processes {
             let heard = self.mailing.heard.get(&process.nonce);

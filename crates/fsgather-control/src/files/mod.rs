@@ -1,19 +1,18 @@
 //! A world without connections: messages move through a place that all ranks can read and write.
 //!
-//! The machines are those of the other worlds, so verdicts, failures and messages are the same. What
-//! differs is the way of a message: a member leaves numbered *letters* for rank 0, and rank 0 numbered
-//! *bulletins* for all. One thread, the poller, carries them and looks for new ones, so that a file server that hangs
-//! never keeps a caller from timing out. Nobody is told of the end of a process by a connection that closes: processes
-//! watch each other on their host, and hosts show signs of life.
+//! The machines are those of the other worlds, so verdicts, failures and messages are the same. The way of a message
+//! differs: a member leaves numbered *letters* for rank 0, and rank 0 numbered *bulletins* for all. One thread, the poller,
+//! carries them and looks for new ones, so that a file server that hangs never keeps a caller from timing out. No
+//! connection closes when a process ends: processes watch each other on their host, and hosts show signs of life.
 //!
-//! - `host`: brings a world together on rank 0; `seek`: a member's search for one.
+//! - `host`: forms a world on rank 0; `seek`: a member's search for one.
 //! - `carrier`: moves the messages of a rank, for its exchange.
 //! - `node`: the state machines of a rank, and its messages.
-//! - `poller`: the thread that writes and finds marker files; `poll_interval`: how long it pauses.
-//! - `endpoint`: letters and bulletins: numbers, order, bytes; `reorder_buffer`: puts what comes out of order in order.
-//! - `outbox`: what is to be written, and is written again until it is sure to be there.
+//! - `poller`: the thread that writes and finds marker files; `poll_interval`: its pauses.
+//! - `endpoint`: letters and bulletins: numbers, order, bytes; `reorder_buffer`: sorts messages that arrive out of order.
+//! - `outbox`: messages to write, which are written again until they are sure to be there.
 //! - `heartbeat`: signs of life of hosts.
-//! - `retry_window`: for how long a failing call is tried again.
+//! - `retry_window`: the time for which a failing call is retried.
 
 mod carrier;
 mod endpoint;
@@ -27,7 +26,7 @@ mod reorder_buffer;
 mod retry_window;
 mod seek;
 
-/// Reads any bytes as what any of the files says, for fuzzers.
+/// Reads any bytes as the contents of each kind of file, for fuzzers.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn try_reading(bytes: &[u8]) {
     endpoint::try_reading(bytes);

@@ -1,4 +1,4 @@
-//! Messages that are to be left, in order: [`Outbox`].
+//! Messages to leave, in order: [`Outbox`].
 
 use std::{
     collections::VecDeque,
@@ -9,23 +9,23 @@ use fsgather_core::{Error, Mailbox};
 
 use super::{endpoint::OutgoingFile, retry_window::may_pass};
 
-/// How often to try again to leave a message.
+/// Interval between tries to leave a message.
 pub(super) const SEND_AGAIN: Duration = Duration::from_millis(100);
 
 /// Time for which leaving a message may fail before this rank gives up.
 const SEND_TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// Time for which a rank that goes tries to leave its last messages.
+/// Time for which a rank that leaves tries to leave its last messages.
 const LAST_TRIES: Duration = Duration::from_secs(2);
 
-/// Leaves messages one after the other, and tries again what cannot be left for now.
+/// Leaves messages one after the other, and retries those that cannot be left for now.
 ///
-/// Nothing is ever skipped: whoever misses a message waits for it and does not read those after it.
+/// No message is ever skipped: a reader that misses one waits for it and does not read those after it.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     unsent: VecDeque<OutgoingFile>,
     failing: Option<Failing>,
-    /// Up to which message there was a detour.
+    /// Number of the last message that was left by an alternate path.
     detoured: u64,
 }
 
@@ -38,17 +38,17 @@ struct Failing {
 }
 
 impl Outbox {
-    /// Adds what is to be left after everything else.
+    /// Adds messages to leave after all others.
     pub(super) fn put(&mut self, outgoing: Vec<OutgoingFile>) {
         self.unsent.extend(outgoing);
     }
 
-    /// Leaves what can be left now.
+    /// Leaves the messages that can be left now.
     ///
     /// # Errors
     ///
-    /// When it has failed for too long, or for a reason that does not pass by itself. Trying goes on
-    /// nevertheless: the others have to learn of this failure, if they can.
+    /// If it has failed for too long, or for a reason that does not pass by itself. It is still retried: the others have to
+    /// learn of this failure, if they can.
     pub(super) fn send(&mut self, mailbox: &dyn Mailbox, now: Instant) -> Result<(), Error> {
         if let Some(failing) = &self.failing
             && now < failing.again_at
@@ -90,17 +90,17 @@ impl Outbox {
         }
     }
 
-    /// Whether everything has been left.
+    /// Returns true if everything has been left.
     pub(super) fn is_empty(&self) -> bool {
         self.unsent.is_empty()
     }
 
-    /// Whether there is something that cannot be left.
+    /// Returns true if there is a message that cannot be left.
     pub(super) const fn is_failing(&self) -> bool {
         self.failing.is_some()
     }
 
-    /// Whether a rank that goes need not wait any longer.
+    /// Returns true if a rank that leaves need not wait any longer.
     pub(super) fn may_be_left(&self, now: Instant) -> bool {
         self.unsent.is_empty()
             || self.failing.as_ref().is_some_and(|failing| {
@@ -120,8 +120,8 @@ mod tests {
     const NO_SPACE: i32 = 28;
     const READ_ONLY: i32 = 30;
 
-    /// Leaves two messages while sends fail like this; how each try at these seconds ended, and what is
-    /// there in the end.
+    /// Leaves two messages while sends fail like this, and returns how each try at these seconds ended, and the number of
+    /// messages left in the end.
     fn leave(os_code: i32, times: u32, at: &[u64]) -> (Vec<bool>, usize) {
         let post = MemoryMailbox::new();
         let process = ProcessId::default();

@@ -1,11 +1,11 @@
-//! Numbered items in their order, however they come: [`ReorderBuffer`]. Pure.
+//! Numbered items in their order, independent of that of their arrival: [`ReorderBuffer`]. Pure.
 
 use std::collections::BTreeMap;
 
 /// Puts items that arrive in any order, perhaps several times, into the order of their numbers from 1.
 #[derive(Clone, Debug)]
 pub(super) struct ReorderBuffer<T> {
-    /// How many have been taken.
+    /// Number of items that have been taken.
     taken: u64,
     early: BTreeMap<u64, T>,
 }
@@ -24,7 +24,7 @@ impl<T> ReorderBuffer<T> {
         }
     }
 
-    /// Notes an item; one that has come before is ignored.
+    /// Adds an item; one that was added before is ignored.
     pub(super) fn offer(&mut self, number: u64, item: T) {
         if number > self.taken {
             self.early.entry(number).or_insert(item);

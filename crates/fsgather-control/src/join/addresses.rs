@@ -13,7 +13,7 @@ pub type InterfaceFilter = dyn Fn(&str, IpAddr) -> bool + Send + Sync;
 ///
 /// # Errors
 ///
-/// [`Error::Config`] when none is left, [`Error::Rendezvous`] when the host does not tell its addresses.
+/// [`Error::Config`] when none is left, [`Error::Rendezvous`] when the addresses of the host cannot be listed.
 pub(crate) fn publishable(port: u16, wanted: &InterfaceFilter) -> Result<Vec<SocketAddr>, Error> {
     let all = interfaces()
         .map_err(|error| Error::rendezvous(format!("cannot list network interfaces: {error}")))?;
@@ -28,7 +28,7 @@ pub(crate) fn publishable(port: u16, wanted: &InterfaceFilter) -> Result<Vec<Soc
         }
         let is_wanted = wanted(&interface.name, address);
         any_wanted |= is_wanted;
-        // Loopback is of use to ranks on this host, and to nobody else.
+        // Loopback is of use only to ranks on this host.
         if is_wanted || address.is_loopback() {
             found.push(address);
         } else {
@@ -49,8 +49,8 @@ pub(crate) fn publishable(port: u16, wanted: &InterfaceFilter) -> Result<Vec<Soc
         .collect())
 }
 
-/// Where a rank listens that publishes its addresses: everywhere, or, if `wanted` leaves any out, on those that it
-/// publishes; and where its host is `named` to others, there too.
+/// The addresses to listen on for a rank that publishes its addresses: everywhere, or, if `wanted` leaves any out, those
+/// that it publishes; and if its host is `named` to others, those of that name.
 ///
 /// # Errors
 ///
@@ -75,8 +75,8 @@ pub(crate) fn to_listen_at(
     Ok(ListenPlace::At(addresses))
 }
 
-/// Whether an address or name can mean this host only, wherever it is used: then nobody from elsewhere is expected.
-/// A host's own name may mean a loopback address on that host, and the host on others.
+/// Returns true if an address or name can mean only this host, on every host: then no rank of another host is expected. A
+/// host's own name may mean a loopback address on that host, and the host on others.
 #[must_use]
 pub fn means_loopback_only(host: &str) -> bool {
     loopback_meant_by(host).is_some()
@@ -112,7 +112,7 @@ fn loopback_meant_by(host: &str) -> Option<Vec<IpAddr>> {
     found.iter().all(IpAddr::is_loopback).then_some(found)
 }
 
-/// Whether a host is told by numbers, as `127.1` or `0x7f000001`: resolvers read these as addresses, and ask nobody.
+/// Returns true if a host is given as numbers, such as `127.1` or `0x7f000001`: resolvers read these as addresses, and send no query.
 fn is_number(host: &str) -> bool {
     let is_part = |part: &str| match part.strip_prefix("0x") {
         Some(digits) => digits.bytes().all(|digit| digit.is_ascii_hexdigit()),
@@ -133,9 +133,9 @@ fn resolve(host: &str) -> Vec<IpAddr> {
     addresses
 }
 
-/// Whether this host has an address that is not wanted; loopback ones are, always.
+/// Returns true if this host has an address that is not wanted; loopback ones always are.
 fn leaves_any_out(wanted: &InterfaceFilter) -> bool {
-    // Without a list of them nothing is known to be wanted.
+    // Without a list no address is known to be wanted.
     interfaces().map_or(true, |all| {
         let mut others = all.iter().filter(|one| !one.address.is_loopback());
         others.any(|one| !wanted(&one.name, one.address))
@@ -149,7 +149,7 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// Where a process is, as far as loopback addresses go.
+/// The network of a process, as far as loopback addresses go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Network<'a> {
     pub(crate) boot_id: &'a str,
@@ -158,14 +158,14 @@ pub(crate) struct Network<'a> {
 }
 
 impl Network<'_> {
-    /// Whether a loopback address published `there` means the same from here.
+    /// Returns true if a loopback address published `there` means the same from here.
     pub(crate) fn shares_loopback_with(self, there: Network<'_>) -> bool {
         self.boot_id == there.boot_id && (self.namespace == there.namespace || there.namespace == 0)
     }
 }
 
-/// Those of the addresses published `there` that can mean the same process from here: loopback ones
-/// only in the same network namespace of the same host.
+/// The addresses published `there` that can mean the same process from here: loopback ones only in the same network
+/// namespace of the same host.
 pub(crate) fn usable(
     addresses: &[SocketAddr],
     there: Network<'_>,

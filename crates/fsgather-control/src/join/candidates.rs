@@ -1,4 +1,4 @@
-//! Reads records, and tells which worlds a member may ask to be taken in.
+//! Reads records, and selects the worlds that a member may ask to be accepted.
 
 use std::{net::ToSocketAddrs as _, sync::Arc};
 
@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Seeker {
-    /// All worlds over TCP that can be seen. Those over files are asked at once.
+    /// All visible worlds over TCP. Worlds over files are asked at once.
     pub(super) async fn candidates(&mut self) -> Result<Vec<Candidate>, JoinFailure> {
         match &self.search.whereabouts {
             Whereabouts::Address {
@@ -34,7 +34,7 @@ impl Seeker {
             } => {
                 let name = format!("{host}:{port}");
                 let asked = (host.clone(), *port);
-                // In case that the time for meeting is over first: who is asked for names may not answer.
+                // For the case that the time for meeting is over first: the name server may not answer.
                 let failures = &mut self.failures.by_world;
                 let is_first = !failures.contains_key(&name);
                 if is_first {
@@ -72,7 +72,7 @@ impl Seeker {
                     .unwrap_or_else(|error| Err(without_a_thread(&error)));
                 let records = match listed {
                     Ok(records) => records,
-                    // It is only a second rank 0 that might be missed.
+                    // Only a second rank 0 might be missed.
                     Err(error) if !self.forming.is_empty() => {
                         tracing::debug!("cannot look for another rank 0: {error}");
                         return Ok(Vec::new());
@@ -89,7 +89,7 @@ impl Seeker {
         }
     }
 
-    /// What a record leads to: a world over TCP that can be tried, or nothing that has to be done here.
+    /// Evaluates a record: a world over TCP that can be tried, or nothing that has to be done here.
     fn candidate(&mut self, bytes: &[u8]) -> Result<Option<Candidate>, JoinFailure> {
         let record = match RendezvousRecord::from_bytes(bytes) {
             Ok(record) => record,
@@ -114,12 +114,12 @@ impl Seeker {
         }
         if record.refuser.is_some() {
             let refusal = record.refusal_to(&config::addressee(config));
-            // Who is in hears it from rank 0, which would take an earlier end for the cause.
+            // A rank that has been accepted learns of it from rank 0, which would take an earlier end for the cause.
             let refusal = refusal.filter(|_| self.forming.is_empty());
             return refusal.cloned().map_or(Ok(None), |cause| Err(cause.into()));
         }
         if let Some(cause) = record.refusal {
-            // It may be left over from another run; then we have not heard of that world.
+            // It may be left over from another run; then this rank has not tried that world.
             return if self.unreachable.has_tried(record.communicator) {
                 Err(cause.into())
             } else {
@@ -160,7 +160,7 @@ impl Seeker {
             namespace: config.network_namespace,
         };
         let addresses = addresses::usable(&record.addresses, record.network(), here);
-        // Its own key, which differs from ours where it was told another size.
+        // Its own key, which differs from ours if it was given another size.
         let job_credentials = JobCredentials {
             key: record.fingerprint.key,
             secret: config.job_credentials.secret,
@@ -178,7 +178,7 @@ impl Seeker {
         })
     }
 
-    /// Asks a world over marker files, unless that is being done already.
+    /// Asks a world over marker files, unless that is under way already.
     pub(super) fn ask_through_markers(&mut self, name: String, place: MarkerPlace) {
         if self.searches.contains_key(&name) || self.failures.by_world.contains_key(&name) {
             return;
@@ -197,7 +197,7 @@ impl Seeker {
         };
         let (events, its) = (self.events.clone(), name.clone());
         let tell = move |event| {
-            // Nobody listens once the search is over.
+            // The result is not needed once the search is over.
             let _ = events.send((its.clone(), event));
         };
         match files::search(search, tell) {
@@ -212,7 +212,7 @@ impl Seeker {
         }
     }
 
-    /// The worlds of other sizes that are still to be asked, if it is time to look. Those over files are asked at once.
+    /// The worlds of other sizes that are still to be asked, if it is time to look. Worlds over files are asked at once.
     pub(super) async fn worlds_of_other_sizes(
         &mut self,
         board: &Arc<dyn RendezvousBackend>,
@@ -234,7 +234,7 @@ impl Seeker {
     fn world_of_other_size(&mut self, bytes: &[u8]) -> Option<Candidate> {
         let record = RendezvousRecord::from_bytes(bytes).ok()?;
         let (ours, theirs) = (self.search.join.fingerprint, record.fingerprint);
-        // Who was given another secret has another job in mind, and would take the question for a mistake.
+        // A world with another secret belongs to another job, and would take the question for a mistake.
         let is_like_ours = theirs.differs_in_size(&ours) && theirs.secret == ours.secret;
         if !is_like_ours || record.refusal.is_some() {
             return None;
@@ -253,7 +253,7 @@ impl Seeker {
         }
     }
 
-    /// Takes note of what has become of asking such a world. None is this rank's, whatever it answers.
+    /// Handles an event of such a world. None is this rank's, whichever answer it gives.
     pub(super) fn heard_of_other_size(&mut self, name: &str, event: JoinEvent) {
         self.searches.remove(name);
         // It is tried again once it is found again.

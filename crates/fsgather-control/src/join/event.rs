@@ -1,5 +1,4 @@
-//! The story of a member's search: of each world that may be its own, [`JoinEvent`]; at the end a [`JoinedWorld`] or a
-//! [`JoinFailure`].
+//! The events of a member's search: [`JoinEvent`] of each world that may be its own; [`JoinedWorld`] or [`JoinFailure`] at the end.
 
 use std::net::SocketAddr;
 
@@ -14,36 +13,36 @@ use crate::{
     },
 };
 
-/// What has become of asking one world to be taken in.
+/// The result of asking one world to accept this rank.
 pub(crate) enum JoinEvent {
-    /// Rank 0 has taken this process in and waits for the others.
+    /// Rank 0 has accepted this process and waits for the others.
     Forming {
         /// Rank 0: host and pid.
         coordinator: String,
-        /// The connection to it, in both directions, where the world is over TCP.
+        /// The connection to it, in both directions, if the world is over TCP.
         connection: Option<(Box<Joining>, ConnectionReader)>,
     },
-    /// Rank 0 does not take this process in, or the world has failed.
+    /// Rank 0 does not accept this process, or the world has failed.
     Refused(RefusalReason),
-    /// This process cannot go on.
+    /// This process cannot continue.
     Unable(Error),
     /// There is no way to any of its addresses.
     Unreachable(String),
-    /// A build with another wire protocol answers: with which, and what was tried.
+    /// A build with another wire protocol answers: that protocol, and the tries.
     Foreign(u16, String),
-    /// It is not ours, or nobody is there.
+    /// It is not ours, or no process is there.
     Failed(String),
     /// The world has formed, over TCP.
     WelcomeOverTcp(Welcome, ConnectionReader),
     /// The world has formed, over files.
     WelcomeOverFiles(Box<EnteredFiles>),
-    /// Rank 0 was lost after it had taken this process in.
+    /// Rank 0 was lost after it had accepted this process.
     Lost(String),
     /// The world forms anew in another way.
     Moved,
 }
 
-/// A connection over which a world has taken us in.
+/// A connection to a world that has accepted us.
 pub(crate) struct Joining {
     pub(crate) writer: ConnectionWriter,
     pub(crate) address: SocketAddr,
@@ -61,7 +60,7 @@ pub(crate) struct EnteredTcp {
     pub(crate) welcome: Welcome,
     pub(crate) nonce: u128,
     pub(crate) connection: Connection,
-    /// How it was reached, for the second connection.
+    /// Its address, for the second connection.
     pub(crate) address: SocketAddr,
     pub(crate) credentials: Credentials,
 }
@@ -69,9 +68,9 @@ pub(crate) struct EnteredTcp {
 /// The reason why a rank has not joined.
 #[derive(Debug)]
 pub(crate) enum JoinFailure {
-    /// The others hear this from nobody else.
+    /// The others do not learn this from another rank.
     Own(Error),
-    /// The others know, or it concerns this rank alone.
+    /// The others know it, or it concerns only this rank.
     Known(Error),
 }
 

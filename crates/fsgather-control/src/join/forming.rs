@@ -1,4 +1,4 @@
-//! The worlds that are forming and count on this rank: [`FormingWorlds`].
+//! The worlds that are forming and expect this rank: [`FormingWorlds`].
 
 use std::{
     sync::{
@@ -18,26 +18,27 @@ use crate::{
     tcp::connection::TransportError,
 };
 
-/// Maximum time that it may take to hear of those who have just been asked, and to tell each that this rank will not come.
+/// Maximum time to wait for answers of worlds that were just asked, and to notify each that this rank will not come.
 pub(crate) const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
 
-/// A world that is forming and has noted us.
+/// A world that is forming and has accepted us.
 struct FormingWorld {
-    /// Tells it from others.
+    /// Name that tells it from others.
     name: String,
     coordinator: String,
     route: JoinRoute,
 }
 
-/// How to talk to a world that is forming.
+/// Way of messages to a world that is forming.
 pub(crate) enum JoinRoute {
     Tcp(Box<Joining>, Listening),
     Files(Arc<Searching>),
 }
 
-/// Whether rank 0 of a world is there still, which says nothing to those that wait with it: it would tell for whom, were it not stopped.
+/// Watches whether rank 0 of a world is still there. It says nothing to ranks that wait with it: unless it is stopped, it
+/// warns itself.
 pub(crate) struct Listening {
-    /// Number of times that it has said something.
+    /// Number of its messages.
     words: Arc<AtomicUsize>,
     heard: usize,
     clock: AwakeClock,
@@ -47,7 +48,7 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Listens from now on to who counts its `words`.
+    /// Listens from `now` on; `words` counts the messages of rank 0.
     pub(crate) fn new(words: Arc<AtomicUsize>, now: Instant) -> Self {
         Self {
             words,
@@ -59,7 +60,7 @@ impl Listening {
         }
     }
 
-    /// What is due now.
+    /// Returns the action that is due now.
     fn look(&mut self, now: Instant) -> Option<Due> {
         let now = self.clock.look(now);
         let words = self.words.load(Ordering::Relaxed);
@@ -70,21 +71,21 @@ impl Listening {
     }
 }
 
-/// Worlds that have taken this rank in; one, where all is well.
+/// Worlds that have accepted this rank; normally one.
 #[derive(Default)]
 pub(crate) struct FormingWorlds {
     worlds: Vec<FormingWorld>,
-    /// A world that has formed with another process as this rank, and goes on.
+    /// A world that has formed with another process as this rank, and continues.
     formed: Option<String>,
 }
 
 impl FormingWorlds {
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub(crate) const fn is_empty(&self) -> bool {
         self.worlds.is_empty()
     }
 
-    /// Notes one by its name and its rank 0.
+    /// Adds a world by its name and its rank 0.
     pub(crate) fn add(&mut self, name: String, coordinator: String, route: JoinRoute) {
         self.worlds.push(FormingWorld {
             name,
@@ -93,7 +94,7 @@ impl FormingWorlds {
         });
     }
 
-    /// Takes one off the list.
+    /// Removes a world.
     pub(crate) fn remove(&mut self, name: &str) -> Option<JoinRoute> {
         let index = self
             .worlds
@@ -108,21 +109,21 @@ impl FormingWorlds {
         Some(&found.coordinator)
     }
 
-    /// Rank 0 of the first one.
+    /// Rank 0 of the first world.
     pub(crate) fn first_coordinator(&self) -> Option<&str> {
         self.worlds
             .first()
             .map(|forming| forming.coordinator.as_str())
     }
 
-    /// Notes that another world of this key has formed and goes on.
+    /// Notes that another world of this key has formed and continues.
     pub(crate) fn add_formed(&mut self, running: &str) {
         self.formed = Some(format!(
             "that of another world, which has formed: {running}"
         ));
     }
 
-    /// Two worlds of one key are there: those that are still forming are told, and will fail.
+    /// Reports two worlds of one key to those that are still forming, which will fail.
     pub(crate) async fn report_rivals(&mut self) {
         let forming = self
             .worlds
@@ -146,8 +147,8 @@ impl FormingWorlds {
         }
     }
 
-    /// Asks those that have said nothing for long whether they are there, and warns if they do not answer; the meeting times out when
-    /// `left` has passed. Over files the silence of a host is noticed by other means.
+    /// Asks each rank 0 that has said nothing for long whether it is there, and warns if it does not answer; the meeting
+    /// times out when `left` has passed. Over files the silence of a host is noticed by other means.
     pub(crate) async fn look_at_silence(&mut self, now: Instant, left: Duration) {
         for forming in &mut self.worlds {
             let JoinRoute::Tcp(joining, listening) = &mut forming.route else {
@@ -170,7 +171,7 @@ impl FormingWorlds {
         }
     }
 
-    /// Tells all of them that this rank will not come, and why.
+    /// Notifies all of them that this rank will not come, and why.
     pub(crate) async fn say_goodbye(self, cause: &Error) {
         for forming in self.worlds {
             match forming.route {

@@ -1,22 +1,22 @@
-//! Brings a world together, whatever carries its messages: [`join`].
+//! Meeting of the ranks of a world, for every carrier: [`join`].
 //!
-//! - `config`: what joining is told, and what it hands out.
-//! - [`job_credentials`]: what processes of one job know alike before they have met.
-//! - [`record`]: what rank 0 leaves for the others, as bytes.
-//! - `addresses`: which addresses rank 0 publishes, and which of them a member tries.
-//! - `record_keeper`: looks after rank 0's record while the world forms.
+//! - `config`: the input of joining, and its result.
+//! - [`job_credentials`]: the knowledge that processes of one job share before they have met.
+//! - [`record`]: the records that rank 0 leaves for the others, as bytes.
+//! - `addresses`: selects the addresses that rank 0 publishes, and those that a member tries.
+//! - `record_keeper`: keeps rank 0's record alive while the world forms.
 //! - `rivals`: a second process that claims to be rank 0.
-//! - `search`: what a member knows when it starts to look for rank 0.
+//! - `search`: a member's knowledge when it starts to look for rank 0.
 //! - `seeker`: the search, over TCP and over files at the same time; `candidates`: the worlds that may be asked.
-//! - `event`: what a member learns of one world, and what its search comes to.
-//! - `other_sizes`: worlds of this job whose ranks were told another world size.
-//! - `forming`: the worlds that have taken a member in and wait for the others.
-//! - `failures`: what became of all that was tried, for the message at the end; `search_warnings`: when to say before that
-//!   rank 0 is still looked for.
-//! - `unreachable`: when a member says that it cannot reach rank 0.
-//! - `refusal`: leaves word of a world that has failed, and reads it.
+//! - `event`: the events of one world, and the result of a member's search.
+//! - `other_sizes`: worlds of this job whose ranks were given another world size.
+//! - `forming`: the worlds that have accepted a member and wait for the others.
+//! - `failures`: the results of all tries, for the message at the end; `search_warnings`: the times of earlier warnings
+//!   that rank 0 is still looked for.
+//! - `unreachable`: decides when a member reports that it cannot reach rank 0.
+//! - `refusal`: leaves the refusal of a world that has failed, and reads it.
 //!
-//! What differs between the two ways is in `tcp` (`host`, `attempt`) and `files` (`host`, `seek`).
+//! The two ways differ in `tcp` (`host`, `attempt`) and `files` (`host`, `seek`).
 
 pub mod job_credentials;
 pub mod record;
@@ -59,13 +59,13 @@ pub use over_files::join_over_files;
 /// # Errors
 ///
 /// - [`Error::Timeout`] names ranks that did not come; on members, rank 0.
-/// - [`Error::Rendezvous`] when the ranks do not fit together: the same rank twice, different world
-///   sizes, a world that has formed already, nothing reachable.
+/// - [`Error::Rendezvous`] when the ranks do not fit together: the same rank twice, different world sizes, a world that has
+///   formed already, nothing reachable.
 /// - [`Error::PeerFailed`] when a rank was lost after it had joined.
-/// - [`Error::Config`] and [`Error::Storage`] when rank 0 cannot listen or leave word.
+/// - [`Error::Config`] and [`Error::Storage`] when rank 0 cannot listen or leave its record.
 pub fn join(config: &Config) -> Result<Joined, Error> {
     if config.control == Control::Markers {
-        // Every rank says so for itself: there may be no way to tell the others.
+        // Every rank reports this for itself: there may be no way to reach the others.
         place_of_markers(config)?;
     }
     find(config).map_err(|failure| match (failure, &config.problem) {
@@ -75,7 +75,7 @@ pub fn join(config: &Config) -> Result<Joined, Error> {
     })
 }
 
-/// Brings the world together, or finds it.
+/// Forms the world, or finds it.
 fn find(config: &Config) -> Result<Joined, JoinFailure> {
     config.interrupt.poll();
     if let Some(reason) = config.interrupt.reason() {
@@ -91,7 +91,7 @@ fn find(config: &Config) -> Result<Joined, JoinFailure> {
     }
     let found = host::seek_world(config);
     if let Meeting::Board(board) = &config.meeting {
-        // Objections, which have done what they were for.
+        // Removes its reports, which are not needed any more.
         board.take_down();
     }
     Ok(match found? {
@@ -100,7 +100,7 @@ fn find(config: &Config) -> Result<Joined, JoinFailure> {
     })
 }
 
-/// Leaves a refusal for ranks of this job that run already and join later; they hear of the failure in no other way.
+/// Leaves a refusal for ranks of this job that run already and join later; they learn of the failure in no other way.
 pub fn refuse_latecomers(config: &Config, failure: &Error) {
     if let Meeting::Board(board) = &config.meeting {
         refusal::refuse_latecomers(config, board, failure);
@@ -112,7 +112,7 @@ fn leave_word(config: &Config, failure: Error) -> Error {
     failure
 }
 
-/// Brings the world together on rank 0.
+/// Forms the world on rank 0.
 fn host(config: &Config, started: Instant) -> Result<Joined, Error> {
     if config.control == Control::Markers {
         return host_over_markers(config, started);
@@ -136,7 +136,7 @@ fn host_over_markers(config: &Config, started: Instant) -> Result<Joined, Error>
     files::host(config, board, mailboxes, started)
 }
 
-/// Where messages can be left.
+/// The place for messages through marker files.
 fn place_of_markers(
     config: &Config,
 ) -> Result<(&Arc<dyn RendezvousBackend>, &dyn MailboxFactory), Error> {

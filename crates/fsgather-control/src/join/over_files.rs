@@ -1,8 +1,8 @@
 //! Joining over marker files without a runtime, for simulations: [`join_over_files`].
 //!
-//! Rank 0 does what it does in [`join`](crate::join::join). The search of the others waits for TCP and files at the same time, on
-//! a runtime that no model can stand in for; here is what it comes to where there are files only. All below it, from the question
-//! to be taken in to the last message, is the same code.
+//! Rank 0 does the same as in [`join`](crate::join::join). The search of the others waits for TCP and files at the same
+//! time, on a runtime that no model can stand in for; this is the same search for files only. All code below it, from the
+//! request to join to the last message, is the same.
 
 use std::{
     collections::BTreeMap,
@@ -93,11 +93,11 @@ impl Seeker<'_> {
             if waited >= self.config.join_timeout + grace {
                 return Err(Error::rendezvous("rank 0 was not found in time"));
             }
-            // Whatever is heard, a world that has failed is not asked again before that.
+            // A world that has failed is not asked again before that, whatever events arrive.
             if clock::now() >= look_at {
                 match self.board.records() {
                     Ok(records) => self.ask(&records)?,
-                    // It is only a second rank 0 that might be missed.
+                    // Only a second rank 0 might be missed.
                     Err(error) if is_in => {
                         tracing::debug!("cannot look for another rank 0: {error}");
                     }
@@ -119,7 +119,7 @@ impl Seeker<'_> {
         }
     }
 
-    /// Asks the worlds that have not been asked; an error where one has refused.
+    /// Asks the worlds that have not been asked, and returns the error of one that has refused.
     fn ask(&mut self, records: &[Vec<u8>]) -> Result<(), Error> {
         for bytes in records {
             let record = RendezvousRecord::from_bytes(bytes)?;
@@ -141,7 +141,7 @@ impl Seeker<'_> {
             };
             let events = self.events.clone();
             let tell = move |event| {
-                // Nobody listens once the search is over.
+                // The result is not needed once the search is over.
                 let _ = events.send((world, event));
             };
             let searching = files::search(search, tell)

@@ -1,4 +1,4 @@
-//! Looks after rank 0's record while its world forms: [`RecordKeeper`]; and takes it back at the end: [`take_down`].
+//! Keeper of rank 0's record while its world forms, [`RecordKeeper`]; and the removal of the record at the end, [`take_down`].
 
 use std::{
     ops::ControlFlow,
@@ -27,12 +27,12 @@ use crate::{
     node::{Medium, Node},
 };
 
-/// Maximum time that taking the record back may take.
+/// Maximum time that removing the record may take.
 const TAKE_DOWN_LIMIT: Duration = Duration::from_secs(2);
 
-/// Keeps rank 0's record visible until the world has formed, and sees what others have left for it.
+/// Keeps rank 0's record visible until the world has formed, and reads reports that others have left for it.
 ///
-/// Its calls of the rendezvous backend may hang, so each carrier makes them beside what else it does.
+/// Its calls of the rendezvous backend may hang, so each carrier makes them beside its other work.
 pub(crate) struct RecordKeeper {
     board: Arc<dyn RendezvousBackend>,
     addressee: Addressee,
@@ -44,14 +44,14 @@ pub(crate) struct RecordKeeper {
     has_looked_back: AtomicBool,
 }
 
-/// What others have left for rank 0.
+/// Findings for rank 0.
 #[derive(Default)]
 pub(crate) struct Tended {
     /// The failure of this meeting, if others have left one or claim this rank.
     refusal: Option<Error>,
     /// Idle ranks, each with the failure of a world that it has not joined.
     idle: Vec<(Rank, Error)>,
-    /// What an earlier meeting of this job has come to.
+    /// The result of an earlier meeting of this job.
     pub(super) earlier: Option<String>,
 }
 
@@ -102,7 +102,7 @@ impl RecordKeeper {
         }
     }
 
-    /// The ranks that have said that they cannot reach this world.
+    /// Reports of ranks that cannot reach this world.
     pub(crate) fn unreachable_reports(&self, communicator: Uuid) -> Vec<UnreachableReport> {
         refusal::unreachable_reports(&*self.board, communicator)
     }
@@ -114,7 +114,7 @@ impl RecordKeeper {
 }
 
 impl Tended {
-    /// Tells the coordinator; breaks when there will be no world.
+    /// Reports to the coordinator; breaks if there will be no world.
     pub(crate) fn report<M: Medium>(self, node: &Node<M>) -> ControlFlow<()> {
         if let Some(failure) = self.earlier {
             node.coordinate(|coordinator, _| coordinator.record_earlier_failure(failure));
@@ -134,7 +134,7 @@ impl Tended {
     }
 }
 
-/// Takes back what rank 0 has left of its world, and does not wait for a file system that hangs: this is its process's end.
+/// Removes rank 0's record, and does not wait for a file system that hangs: this is its process's end.
 pub(crate) fn take_down(board: &Arc<dyn RendezvousBackend>) {
     take_down_within(TAKE_DOWN_LIMIT, board);
 }
@@ -154,7 +154,7 @@ fn take_down_within(limit: Duration, board: &Arc<dyn RendezvousBackend>) {
     }
 }
 
-/// Whether the record is needed no longer, and then whether the world has formed.
+/// Returns `None` while the record is needed, and then true if the world has formed.
 pub(crate) fn is_settled(member: &Member, coordinator: Option<&Coordinator>) -> Option<bool> {
     let open = coordinator.is_some_and(Coordinator::is_open);
     let gone = coordinator.is_some_and(Coordinator::is_gone);
@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes its record back once it is let.
+    /// A backend that takes its record back once the test lets it.
     struct Slow {
         lets: Mutex<Receiver<()>>,
         taken: Mutex<Sender<()>>,
@@ -236,7 +236,7 @@ mod tests {
         let board: Arc<dyn RendezvousBackend> = Arc::new(board);
         take_down_within(Duration::from_millis(20), &board);
         assert!(told.try_recv().is_err());
-        // One goes on, and the next finds it let already.
+        // One continues, and the next finds it let already.
         lets.send(()).unwrap();
         lets.send(()).unwrap();
         told.recv().unwrap();

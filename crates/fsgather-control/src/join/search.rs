@@ -16,10 +16,10 @@ use crate::{
     tcp::noise::Credentials,
 };
 
-/// Where rank 0 may be.
+/// The place where rank 0 may be.
 #[derive(Clone)]
 pub(crate) enum Whereabouts {
-    /// It leaves word here.
+    /// It leaves a record here.
     Board(Arc<dyn RendezvousBackend>),
     /// It listens at a known address.
     Address {
@@ -29,7 +29,7 @@ pub(crate) enum Whereabouts {
     },
 }
 
-/// What a member knows when it starts to look.
+/// A member's knowledge when it starts to look.
 pub(crate) struct Search {
     pub(crate) whereabouts: Whereabouts,
     pub(crate) join: Join,
@@ -37,7 +37,7 @@ pub(crate) struct Search {
 }
 
 impl Whereabouts {
-    /// As messages name it.
+    /// Its name in messages.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::Board(board) => board.place(),
@@ -45,7 +45,7 @@ impl Whereabouts {
         }
     }
 
-    /// Whether a name that others may have resolved otherwise means this host here.
+    /// Returns true if a name that others may have resolved otherwise means this host here.
     pub(crate) fn means_this_host(&self, addresses: &[SocketAddr]) -> bool {
         match self {
             Self::Board(_) => false,
@@ -58,7 +58,7 @@ impl Whereabouts {
 }
 
 impl Search {
-    /// What an earlier meeting of this job has come to; never ends where there is nothing to tell.
+    /// The result of an earlier meeting of this job; never ends if there is none.
     pub(crate) fn look_back(&self) -> impl Future<Output = String> + use<> {
         let Self {
             whereabouts,

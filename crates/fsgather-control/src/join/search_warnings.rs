@@ -1,4 +1,4 @@
-//! Says as long as a search goes on that rank 0 is looked for, since nobody else can: [`SearchWarnings`].
+//! Warnings during a search that rank 0 is looked for, since no other process can warn: [`SearchWarnings`].
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use fsgather_core::{FIRST_WARNING, duration_text, sys::clock, warning_after};
 
 use crate::waiting::AwakeDeadline;
 
-/// A look that takes so long is worth a word of its own.
+/// Duration from which a look is worth a message of its own.
 const SLOW_LOOK: Duration = Duration::from_secs(5);
 
-/// When the next warning is due; times in which this process is stopped do not count.
+/// The time of the next warning; times in which this process is stopped do not count.
 #[derive(Debug)]
 pub(super) struct SearchWarnings {
     next: Duration,
@@ -17,7 +17,7 @@ pub(super) struct SearchWarnings {
 }
 
 impl SearchWarnings {
-    /// For a search that begins now.
+    /// The warnings of a search that begins now.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             next: FIRST_WARNING,
@@ -25,7 +25,7 @@ impl SearchWarnings {
         }
     }
 
-    /// Waits until it is time to warn; for how long the search has gone on by then. May be dropped and asked again.
+    /// Waits until it is time to warn, and returns the duration of the search by then. May be dropped and called again.
     pub(super) async fn due(&mut self) -> Duration {
         self.due.passed().await;
         let waited = self.next;
@@ -35,12 +35,12 @@ impl SearchWarnings {
     }
 }
 
-/// For how long a look has been under way, where that is worth a word.
+/// Time for which a look has been under way, if that is worth a message.
 pub(super) fn slow_since(began: Instant) -> Option<Duration> {
     Some(clock::since(began)).filter(|lasts| *lasts >= SLOW_LOOK)
 }
 
-/// What is said of a look that does not come back.
+/// Text about a look that does not return.
 pub(super) fn unanswered_text(place: &str, is_address: bool, lasts: Duration) -> String {
     let lasts = duration_text(lasts);
     if is_address {

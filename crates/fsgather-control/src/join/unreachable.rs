@@ -1,4 +1,4 @@
-//! Decides when a member says that it cannot reach rank 0: [`UnreachableReports`]. Pure.
+//! Decides when a member reports that it cannot reach rank 0: [`UnreachableReports`]. Pure.
 
 use std::{
     collections::HashMap,
@@ -7,18 +7,18 @@ use std::{
 
 use uuid::Uuid;
 
-/// What keeps a member from rank 0.
+/// The obstacle between a member and rank 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
     /// No address was published that means rank 0 from here.
     Unaddressed,
-    /// No connection to any address comes about.
+    /// Connections to all addresses fail.
     Unconnected,
-    /// Connections come about, but rank 0 does not answer over them: it may only be busy.
+    /// Connections succeed, but rank 0 does not answer over them: it may only be busy.
     Unanswered,
 }
 
-/// How long and how often to try before it is clear that there is no way.
+/// Minimum time and number of tries before it is certain that there is no way.
 const NO_CONNECTION: (Duration, u32) = (Duration::from_secs(5), 3);
 const NO_ANSWER: (Duration, u32) = (Duration::from_secs(15), 4);
 
@@ -30,14 +30,14 @@ struct Tries {
     is_reported: bool,
 }
 
-/// Counts tries in vain for each record, so that rank 0 is told once, and only of what is no accident.
+/// Counts failed tries for each record, so that rank 0 gets one report, and none because of an accident.
 #[derive(Debug, Default)]
 pub(crate) struct UnreachableReports {
     worlds: HashMap<Uuid, Tries>,
 }
 
 impl UnreachableReports {
-    /// Notes a try in vain; whether to object now.
+    /// Notes a failed try, and returns true if it is time to report now.
     pub(crate) fn record(&mut self, world: Uuid, obstacle: Obstacle, now: Instant) -> bool {
         let tries = self.worlds.entry(world).or_insert(Tries {
             since: now,
@@ -55,7 +55,7 @@ impl UnreachableReports {
         is_clear && !std::mem::replace(&mut tries.is_reported, true)
     }
 
-    /// Whether this rank has tried in vain to reach this world.
+    /// Returns true if this rank has tried in vain to reach this world.
     pub(crate) fn has_tried(&self, world: Uuid) -> bool {
         self.worlds.contains_key(&world)
     }

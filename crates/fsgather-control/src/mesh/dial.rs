@@ -23,12 +23,12 @@ use super::{attend::attend, core::Core, header::Greeting, link::Link};
 /// Number of times that all addresses of a rank are tried.
 const ROUNDS: u32 = 4;
 
-/// What to do about a rank whose host takes connections and that does not answer on them, as one that is stopped.
+/// Reaction to a rank whose host accepts connections and that does not answer on them, such as a stopped one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Silent {
     /// It counts as out of reach: other ways are tried instead.
     GiveUp,
-    /// It is waited for, until the caller has enough of it.
+    /// It is waited for, until the caller gives up.
     Wait,
 }
 
@@ -37,7 +37,7 @@ enum Refusal {
     /// It may work next time.
     Failed {
         why: String,
-        /// Whether the host takes connections, and nobody answers.
+        /// True if the host accepts connections without an answer.
         is_silent: bool,
     },
     /// It will not.
@@ -83,7 +83,7 @@ pub(super) async fn dial(core: &Core, to: Rank, silent: Silent) -> Result<Link, 
     }
 }
 
-/// Which addresses to try together: loopback alone first, where it means that rank, then all.
+/// Groups of addresses to try together: loopback alone first, if it means that rank, then all others.
 fn groups(core: &Core, to: Rank) -> Result<Vec<Vec<SocketAddr>>, Error> {
     let theirs = core
         .address(to)
@@ -119,7 +119,7 @@ fn no_way(core: &Core, to: Rank, tried: &str) -> Error {
     Error::unreached(message, to)
 }
 
-/// Tries addresses at the same time; the first on which that rank proves to be there counts.
+/// Tries addresses at the same time; the first on which that rank proves its identity counts.
 async fn try_all(core: &Core, to: Rank, addresses: &[SocketAddr]) -> Result<Link, Refusal> {
     let mut tries = JoinSet::new();
     for &address in addresses {
@@ -155,8 +155,8 @@ async fn try_all(core: &Core, to: Rank, addresses: &[SocketAddr]) -> Result<Link
     })
 }
 
-/// Says who we are, and hears whether the other side wants encryption if we do not. That it is the rank that is meant it
-/// has proved already.
+/// Sends our greeting, and reads whether the other side wants encryption if we do not. That side has already proved that it
+/// is the expected rank.
 async fn greet(core: &Core, to: Rank, mut connection: Connection) -> Result<Link, Refusal> {
     let ours = Greeting {
         rank: core.rank,
@@ -186,7 +186,7 @@ async fn greet(core: &Core, to: Rank, mut connection: Connection) -> Result<Link
     Ok(Link::new(to, bare, is_sealed))
 }
 
-/// Brings a connection that somebody has made to this rank from its first byte to a link.
+/// Brings a connection of another rank to this one from its first byte to a link.
 pub(super) async fn answer(core: Arc<Core>, stream: TcpStream) {
     match welcome(&core, stream).await {
         Ok(link) => {

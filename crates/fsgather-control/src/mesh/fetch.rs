@@ -1,4 +1,4 @@
-//! One payload that comes over a link: [`Fetch`].
+//! One payload that arrives over a link: [`Fetch`].
 
 use std::{
     io::{self, IoSlice},
@@ -17,23 +17,23 @@ use super::{
     stream::{Fault, Receiving, StreamOrigin, Wanted},
 };
 
-/// How far a payload of another rank has come, and the link that it comes over. Who gets what has come, and how long is
-/// waited, is for others to say.
+/// The progress of a payload of another rank, and the link that it arrives over. The caller decides where the bytes go, and
+/// how long to wait.
 pub(super) struct Fetch {
     core: Arc<Core>,
     from: Rank,
     origin: StreamOrigin,
     receiving: Receiving,
-    /// Gone once it is not needed any more.
+    /// Absent once it is not needed any more.
     pub(super) link: Option<Link>,
-    /// Part of the header that is sent, and how much of the reply has come.
+    /// Number of bytes of the header that were sent, and the received part of the reply.
     asked: usize,
     reply: [u8; Reply::LEN],
     answered: usize,
 }
 
 impl Fetch {
-    /// Nothing of it has come, and there is no link yet.
+    /// A fetch of which nothing has arrived, without a link.
     pub(super) fn new(core: Arc<Core>, origin: StreamOrigin) -> Self {
         Self {
             core,
@@ -55,28 +55,28 @@ impl Fetch {
         &self.core
     }
 
-    /// Number of chunks that have arrived and are right.
+    /// Number of chunks that have arrived and are verified.
     pub(super) const fn verified(&self) -> u64 {
         self.receiving.verified()
     }
 
-    /// How long the next chunk is, if there is one more.
+    /// Length of the next chunk, if there is one more.
     pub(super) fn next_chunk_len(&self) -> Option<usize> {
         self.receiving.next_chunk_len()
     }
 
-    /// The same payload, of which nothing has come.
+    /// The same payload, of which nothing has arrived.
     pub(super) fn anew(&self) -> Self {
         Self::new(Arc::clone(&self.core), self.origin)
     }
 
-    /// The payload has no checksums; to be said before anything has come.
+    /// Expects a payload without checksums; must be called before anything has arrived.
     pub(super) fn leave_checksums_out(&mut self) {
         self.origin.has_checksums = false;
         self.receiving = Receiving::new(self.origin);
     }
 
-    /// Takes a link that a transfer can begin on at once, if there is one, and asks.
+    /// Takes a link that a transfer can begin on at once, if there is one, and asks for the payload.
     pub(super) fn ask_at_once(&mut self) {
         self.link = self
             .core
@@ -88,7 +88,7 @@ impl Fetch {
         }
     }
 
-    /// Keeps the link for other transfers once all has come over it; whether it has.
+    /// Keeps the link for other transfers once all has arrived over it, and returns true if it has.
     pub(super) fn end(&mut self) -> bool {
         if self.receiving.wanted() != Wanted::Nothing {
             return false;
@@ -99,8 +99,7 @@ impl Fetch {
         true
     }
 
-    /// Receives until so many chunks are there, there is enough for a report, or [`SLICE`] is over; how
-    /// many bytes.
+    /// Receives until `wanted` chunks are there, there is enough for a report, or [`SLICE`] is over, and returns the number of bytes.
     pub(super) async fn advance(&mut self, wanted: u64, into: &mut Vec<u8>) -> Result<u64, Error> {
         let until = tokio::time::Instant::now() + SLICE;
         let mut moved = 0;
@@ -141,7 +140,7 @@ impl Fetch {
         Ok(moved)
     }
 
-    /// Sends the header, as far as the link takes it; whether it is sent.
+    /// Sends the header, as far as the link takes it, and returns true if it is sent.
     pub(super) fn try_ask(&mut self) -> io::Result<bool> {
         let header = Header {
             kind: TransferKind::Pull,
@@ -161,7 +160,7 @@ impl Fetch {
         link.try_flush()
     }
 
-    /// Receives what has come of the reply.
+    /// Receives the part of the reply that has arrived.
     fn hear_reply(&mut self) -> Result<TransferStep, Error> {
         let core = &self.core;
         let Some(link) = &mut self.link else {
@@ -191,14 +190,14 @@ impl Fetch {
             Some(Reply::Withdrawn) => "it has withdrawn its payload".into(),
             None => return Err(core.lost_because(self.from, "it sent a reply that is none")),
         };
-        // Nothing follows, so the link is as good as before.
+        // Nothing follows, so the link can still be used.
         if let Some(link) = self.link.take() {
             core.idle.put(link);
         }
         Err(core.failed(self.from, PeerFailure::Raised { message }))
     }
 
-    /// Receives what has come of the payload, up to [`PIECE`] bytes.
+    /// Receives data of the payload that has arrived, up to [`PIECE`] bytes.
     async fn receive(&mut self, into: &mut Vec<u8>) -> Result<TransferStep, Error> {
         let core = &self.core;
         let Some(link) = &mut self.link else {
@@ -234,7 +233,7 @@ impl Fetch {
     }
 }
 
-/// The reason why the other side cannot go on.
+/// The reason why the other side cannot continue.
 async fn complaint(link: &mut Link) -> String {
     let heard = async {
         let mut len = [0; 2];

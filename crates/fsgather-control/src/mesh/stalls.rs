@@ -10,7 +10,7 @@ use fsgather_core::{CallId, Error, Rank, lock};
 
 use super::idle::Idle;
 
-/// A shorter rest is none.
+/// Shortest time without movement that counts as a stall.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ struct TransferStall {
     idle: Duration,
 }
 
-/// For whom this rank waits, by call.
+/// Ranks that this rank waits for, by call.
 #[derive(Debug, Default)]
 pub(super) struct Stalls {
     calls: Mutex<HashMap<CallId, TransferStall>>,
@@ -30,7 +30,7 @@ impl Stalls {
         change(&mut lock(&self.calls))
     }
 
-    /// For whom the transfer of a call waits, and for how long nothing has moved in it.
+    /// Ranks that the transfer of a call waits for, and the time for which nothing has moved in it.
     pub(super) fn of(&self, call: CallId) -> Option<(Vec<Rank>, Duration)> {
         self.change(|calls| {
             let stall = calls.get(&call)?;
@@ -39,7 +39,7 @@ impl Stalls {
     }
 }
 
-/// Keeps an eye on one transfer, for as long as it takes.
+/// Watches one transfer, for as long as it takes.
 pub(super) struct Eye<'a> {
     stalls: &'a Stalls,
     call: CallId,
@@ -61,7 +61,7 @@ impl<'a> Eye<'a> {
         }
     }
 
-    /// Notes that so many bytes have moved, and for whom the transfer waits where none have.
+    /// Notes that `moved` bytes have moved, and the ranks that the transfer waits for if none have.
     pub(super) fn saw(&mut self, moved: u64, waits_for: impl FnOnce() -> Vec<Rank>) {
         self.saw_at(Instant::now(), moved, waits_for);
     }
@@ -79,7 +79,7 @@ impl<'a> Eye<'a> {
         }
     }
 
-    /// Whether nothing has moved for too long; then `late` says so.
+    /// Returns the error `late` if nothing has moved for too long.
     pub(super) fn check(&self, late: impl FnOnce() -> Error) -> Result<(), Error> {
         if self.idle < self.timeout {
             return Ok(());
@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    /// An eye on that call, and the moment so many tenths of a second after it was opened.
+    /// An eye on that call, and the moment some tenths of a second after it was opened.
     fn opened(stalls: &Stalls) -> (Eye<'_>, impl Fn(u32) -> Instant + use<>) {
         let eye = Eye::new(stalls, call(), TIMEOUT);
         let start = Instant::now();
@@ -124,7 +124,7 @@ mod tests {
         })
     }
 
-    /// Looks each tenth of a second, as who moves bytes does, at a transfer that waits for rank 2.
+    /// Checks a transfer that waits for rank 2 each tenth of a second, as a rank that moves bytes does.
     fn rest(eye: &mut Eye<'_>, at: &impl Fn(u32) -> Instant, tenths: std::ops::Range<u32>) {
         for tenth in tenths {
             eye.saw_at(at(tenth), 0, || vec![Rank::new(2)]);

@@ -1,4 +1,4 @@
-//! One try to be taken in over TCP: [`attempt`], and what follows it: [`await_welcome`].
+//! One try to be accepted over TCP, [`attempt`], and the wait after it, [`await_welcome`].
 
 use std::{
     net::SocketAddr,
@@ -24,11 +24,11 @@ use crate::{
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) name: String,
-    /// What its record says it is; none if it left none.
+    /// Communicator in its record; none if it left none.
     pub(crate) communicator: Option<Uuid>,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) credentials: Credentials,
-    /// What a connection is for: to join, or to hear why that cannot be.
+    /// Purpose of the connection: to join, or to learn why that cannot be.
     pub(crate) purpose: ConnectionPurpose,
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn attempt(candidate: Candidate, join: Join) -> (String, JoinEv
                     _ => {}
                 }
                 failures.push(match (&error, candidate.communicator) {
-                    // Nothing tells the two apart where there is no record.
+                    // Without a record the two cases look the same.
                     (TransportError::NotAuthentic, None) => {
                         format!("{address}: {error}, or one that was given another FSGATHER_SECRET")
                     }
@@ -118,7 +118,7 @@ async fn ask(
     }
 }
 
-/// Waits for the end of a world's forming, as long as it takes: rank 0 keeps the time. Counts what rank 0 says meanwhile.
+/// Waits for the end of a world's forming, as long as it takes: rank 0 keeps the time. Counts rank 0's messages meanwhile.
 pub(crate) async fn await_welcome(mut reader: ConnectionReader, words: &AtomicUsize) -> JoinEvent {
     loop {
         let said = reader.next::<ToMember>().await;

@@ -1,4 +1,4 @@
-//! Checks that this process may have enough files open, and explains where not: [`check`], [`explain`].
+//! Checks and messages for the limit of open files of this process: [`check`], [`explain`].
 
 use std::io;
 
@@ -11,14 +11,14 @@ use fsgather_core::{
 };
 use rustix::io::Errno;
 
-/// What a process has open besides the connections of one world.
+/// Number of descriptors that a process has open besides the connections of one world.
 const OTHERS: u64 = 128;
 
-/// What a world takes besides its members' connections: what it listens on, and those who are not let in yet.
+/// Number of descriptors of a world besides its members' connections: listeners, and connections that are not accepted yet.
 const SPARE: u64 = 8;
 
-/// Number of files that rank 0 of such a world must be allowed to have open (`ulimit -n`): members take two
-/// connections each, and the door some more.
+/// Number of files that rank 0 of such a world must be allowed to have open (`ulimit -n`): two connections for each member,
+/// and some more.
 #[must_use]
 pub fn descriptors_needed(world_size: WorldSize) -> u64 {
     2 * u64::from(world_size.get()) + OTHERS
@@ -54,8 +54,8 @@ pub(crate) fn check(world_size: WorldSize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the text of an error of the system. It has the limit if descriptors are missing, and `calls`, those that were tried, if one
-/// is denied.
+/// Returns the text of an error of the system. It has the limit if descriptors are missing, and `calls`, those that were
+/// tried, if one is denied.
 pub(crate) fn explain(error: &io::Error, calls: &str) -> String {
     if !is_exhausted(error) {
         return explain_denial(error, calls);
@@ -70,12 +70,12 @@ pub(crate) fn explain(error: &io::Error, calls: &str) -> String {
     }
 }
 
-/// Whether an error says that this process may not open more files.
+/// Returns true if an error means that this process may not open more files.
 pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     error.raw_os_error().map(Errno::from_raw_os_error) == Some(Errno::MFILE)
 }
 
-/// Number of files that this process may still open, as far as `enough`; found out by opening them.
+/// Number of files that this process may still open, up to `enough`; found out by opening them.
 fn count_left(enough: u64) -> u64 {
     let (held, other) = match io::pipe() {
         Ok(both) => both,

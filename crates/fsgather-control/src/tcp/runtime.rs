@@ -1,13 +1,13 @@
 //! Decides which thread does the work of the control plane: [`CallerRuntime`].
 //!
-//! All sockets belong to one single-threaded runtime, and whoever waits for a verdict runs it: a call
-//! sends, receives and returns without ever changing threads. Several callers at once share it (one
-//! runs it, the others are woken by it; when it leaves, another goes on). Between calls a progress
-//! thread runs it, so that losses are noticed and other ranks are answered while the user computes.
+//! All sockets belong to one single-threaded runtime, and a thread that waits for a verdict runs it: a call sends, receives
+//! and returns without ever changing threads. Several callers at once share it (one runs it, the others are woken by it;
+//! when it leaves, another continues). Between calls a progress thread runs it, so that losses are noticed and other ranks
+//! are answered while the user computes.
 //!
-//! The progress thread must not be in the way of back-to-back calls: it looks only every
-//! [`IDLE_FOR`] whether there were callers, and takes over when there were none for that long. A caller
-//! that arrives asks it to leave, and it does so at once.
+//! The progress thread must not be in the way of back-to-back calls: it checks only every [`IDLE_FOR`] whether there were
+//! callers, and takes over when there were none for that long. A caller that arrives asks it to leave, and it does so at
+//! once.
 //!
 //! # Panics
 //!
@@ -41,11 +41,11 @@ use crate::{
 /// Time for which the runtime must have been without a caller before the progress thread runs it.
 const IDLE_FOR: Duration = Duration::from_millis(20);
 
-/// How long the end of the runtime waits for the progress thread, which may be in a task.
+/// Maximum time that the end of the runtime waits for the progress thread, which may be in a task.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 struct RuntimeState {
-    /// Gone once it has lost its driver.
+    /// Absent once it has lost its driver.
     runtime: Mutex<Option<Arc<Background>>>,
     /// Wakes all callers once it is gone.
     lost: Notify,
@@ -55,9 +55,9 @@ struct RuntimeState {
     callers: AtomicUsize,
     /// Callers that ever waited in it.
     arrivals: AtomicUsize,
-    /// Whether the progress thread runs the runtime now.
+    /// True while the progress thread runs the runtime.
     resting: AtomicBool,
-    /// Told when a caller arrives while it does.
+    /// Notified when a caller arrives while it does.
     arrived: Notify,
     stopping: AtomicBool,
     owner: TaskOwner,
@@ -66,7 +66,7 @@ struct RuntimeState {
 /// The runtime, and the right to run it.
 pub(crate) struct CallerRuntime {
     shared: Arc<RuntimeState>,
-    /// Wakes the progress thread; dropping it, for good.
+    /// Wakes the progress thread, and when dropped ends it.
     wake: Option<mpsc::Sender<()>>,
     progress: Option<BackgroundThread>,
 }
@@ -120,8 +120,8 @@ impl CallerRuntime {
         self.visit(future)
     }
 
-    /// Does something inside of the runtime. Tasks do not get on by that, so it keeps the progress thread away no longer than it
-    /// takes: whoever does nothing else, however often, is heard and hears.
+    /// Runs a function inside of the runtime. Tasks make no progress by that, so it keeps the progress thread away no
+    /// longer than it takes: messages still move if a caller does nothing else, however often.
     ///
     /// # Errors
     ///
@@ -146,8 +146,8 @@ impl CallerRuntime {
         output
     }
 
-    /// The same; now and then this thread asks, outside of the runtime, whether it is to end. It is over
-    /// only when `future` is.
+    /// Runs the runtime until `future` is done; now and then this thread polls, outside of the runtime, whether it must
+    /// end. It returns only when `future` is done.
     pub(crate) fn run_asking<F: Future>(
         &self,
         future: F,
@@ -167,10 +167,10 @@ impl CallerRuntime {
         }
     }
 
-    /// Has the progress thread run the runtime now rather than soon, if nobody else does.
+    /// Lets the progress thread run the runtime now rather than soon, if no other thread does.
     pub(crate) fn nudge(&self) {
         if let Some(wake) = &self.wake {
-            // It is there for as long as this is.
+            // The receiver exists as long as this.
             let _ = wake.send(());
         }
     }
@@ -245,7 +245,7 @@ impl RuntimeState {
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
             };
             if quiet && self.callers.load(Ordering::SeqCst) == 0 {
-                // Several callers may have asked this thread to leave at once: what is left of that is not meant now.
+                // Several callers may have asked this thread to leave at once: remaining requests are void now.
                 pin!(self.arrived.notified()).enable();
                 self.resting.store(true, Ordering::SeqCst);
                 // A caller may have come between the look and the flag; it would not know of us.

@@ -1,4 +1,4 @@
-//! Rank 0's server: [`serve`] lets members in, and refuses those who cannot be.
+//! Rank 0's server: [`serve`] lets members in, and refuses other processes.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -39,7 +39,7 @@ pub(crate) async fn serve(
     acceptor::keep(listeners, answering, |error| give_up(&node, error)).await;
 }
 
-/// Ends a world that cannot form, since nobody else can be let in.
+/// Ends a world that cannot form, since no other rank can be let in.
 fn give_up(node: &TcpNode, error: &io::Error) {
     let why = descriptors::explain(error, "accept4");
     let cause = Error::rendezvous(format!("rank 0 cannot let all ranks join: {why}"));
@@ -50,8 +50,8 @@ fn give_up(node: &TcpNode, error: &io::Error) {
     });
 }
 
-/// Brings one connection from its first byte to its purpose. What follows runs in tasks of its own,
-/// so that this one is finished, and not to be aborted, once the other side is known.
+/// Brings one connection from its first byte to its purpose. Later steps run in tasks of their own, so that this one is
+/// finished, and will not be aborted, once the other side is known.
 async fn answer(
     node: Arc<TcpNode>,
     serial: usize,
@@ -107,7 +107,7 @@ async fn answer(
     }
 }
 
-/// Sees whether a process that may ask again has ended instead, where that can be seen.
+/// Watches whether a process that may ask again has ended instead, if that can be seen.
 async fn await_return(node: &TcpNode, rank: Rank, is_running: Arc<IsRunning>) {
     let mut pauses = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
     let missed = || node.coordinate(|coordinator, _| coordinator.is_missed(rank));
@@ -122,7 +122,7 @@ async fn await_return(node: &TcpNode, rank: Rank, is_running: Arc<IsRunning>) {
     }
 }
 
-/// Tells a process why it cannot join, and waits until it has heard.
+/// Sends a process the reason why it cannot join, and waits until it has read that.
 async fn refuse(mut connection: Connection, reason: RefusalReason) {
     let refusal = ToMember::Join(JoinReply::Refused { reason });
     if connection.writer.send(&refusal).await.is_ok() {
@@ -135,13 +135,13 @@ async fn refuse(mut connection: Connection, reason: RefusalReason) {
 async fn watch(node: Arc<TcpNode>, rank: Rank, connection: Connection) {
     let how = silence(connection.reader).await;
     node.coordinate(|coordinator, now| match how {
-        // The process closed it, or died: its last words may still be on the other connection.
+        // The process closed it, or died: its last messages may still be on the other connection.
         TransportError::Closed => coordinator.suspect(rank, now),
         other => coordinator.lost(rank, &other.to_string()),
     });
 }
 
-/// Reads from a connection on which nothing is said, until it ends.
+/// Reads from a connection without messages until it ends.
 pub(crate) async fn silence(mut reader: ConnectionReader) -> TransportError {
     match reader.next::<ToMember>().await {
         Ok(_) => TransportError::Stranger,
@@ -172,13 +172,13 @@ mod tests {
         message::{CallRequest, Join, Probe},
     };
 
-    /// Rank 0 of a world of two ranks that is forming, with its server open. It has no timer, so nothing
-    /// fails here because time has passed.
+    /// Rank 0 of a world of two ranks that is forming, with its server open. It has no timer, so that nothing fails here
+    /// because of time.
     struct TestServer {
         node: Arc<TcpNode>,
         address: SocketAddr,
         credentials: Credentials,
-        /// Whether the processes that have joined run, as far as rank 0 can see.
+        /// True if the processes that have joined run, as far as rank 0 can see.
         runs: Arc<AtomicBool>,
     }
 
@@ -228,7 +228,7 @@ mod tests {
             connection.await.unwrap()
         }
 
-        /// Asks to be rank 1, and is told that the world is forming.
+        /// Asks to be rank 1, and gets the answer that the world is forming.
         async fn ask(&self) -> Connection {
             let mut connection = self.connect().await;
             let join = ToCoordinator::Join(JoinRequest::Join(join(1)));

@@ -1,11 +1,11 @@
-//! Taking encrypted records apart as they come: [`Unsealing`]. No sockets here.
+//! Takes encrypted records apart as they arrive: [`Unsealing`]. No sockets here.
 
 use crate::{
     tcp::noise::{NotAuthentic, Sealed},
     wire::{RECORD_LIMIT, TAG_LEN},
 };
 
-/// Room for what is read from a socket at once.
+/// Number of bytes to read from a socket at once.
 const READ_SIZE: usize = 256 << 10;
 
 /// The receiving direction of an encrypted connection.
@@ -13,7 +13,7 @@ const READ_SIZE: usize = 256 << 10;
 pub(crate) struct Unsealing {
     sealed: Sealed,
     number: u64,
-    /// Bytes as they came; whole records are taken from `start` on.
+    /// Bytes as they arrived; whole records are taken from `start` on.
     raw: Vec<u8>,
     start: usize,
     plain: Vec<u8>,
@@ -31,7 +31,7 @@ impl Unsealing {
         }
     }
 
-    /// Where bytes from the socket are to be appended.
+    /// Buffer to which bytes from the socket are appended.
     pub(crate) fn room(&mut self) -> &mut Vec<u8> {
         self.raw.drain(..self.start);
         self.start = 0;
@@ -59,7 +59,7 @@ impl Unsealing {
         Ok(Some(&self.plain[..opened]))
     }
 
-    /// Whether everything that came has been handed out.
+    /// Returns true if all bytes that arrived have been handed out.
     pub(crate) fn is_empty(&self) -> bool {
         self.start == self.raw.len()
     }
