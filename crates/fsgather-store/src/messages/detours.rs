@@ -1,8 +1,8 @@
-//! Messages beside the place that is for them, where that cannot be used: [`Detours`].
+//! Messages outside of their proper directory, if that cannot be used: [`Detours`].
 //!
-//! A message that cannot be left is left in the rendezvous directory, which the other hosts see, and in
-//! the private directory of this host, which does not depend on the file system that fails. It has its
-//! number, so that whoever finds it in two places reads it once.
+//! A message that cannot be written to its directory is written to the rendezvous directory, which other hosts see, and to the
+//! private directory of this host, which does not depend on the failing file system. It keeps its number, so that a reader that
+//! finds it in both places reads it once.
 
 use std::{
     collections::BTreeSet,
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// How often to look on this host.
+/// Interval between two looks on this host.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// `detour-<id>-<message>`: a message that belongs into the gather directory `id`.
@@ -41,7 +41,7 @@ impl fmt::Display for DetourName {
 }
 
 impl DetourName {
-    /// Reads a name; `None` for names that are not ours.
+    /// Parses a name; `None` for names that are not ours.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let rest = name.strip_prefix("detour-")?;
         let (at, _) = rest.match_indices('-').nth(1)?;
@@ -53,19 +53,19 @@ impl DetourName {
     }
 }
 
-/// The names in a rendezvous directory that may be detours, which few are among thousands of others.
+/// Returns the names in a rendezvous directory that may be detours: few among thousands of others.
 fn detours_in(rendezvous: &Path) -> Vec<String> {
     listing::names_if(rendezvous, &|name| name.starts_with("detour-")).unwrap_or_default()
 }
 
-/// Those of these names that belong to a gather directory.
+/// Returns those of these names that belong to a gather directory.
 pub(crate) fn of_gather(names: &[String], id: GatherId) -> impl Iterator<Item = &String> {
     let belongs = move |name: &&String| DetourName::parse(name).is_some_and(|name| name.id == id);
     names.iter().filter(belongs)
 }
 
-/// Whether detours may belong to a gather directory in another rendezvous directory than the one they are in: in this
-/// host's private one.
+/// Returns true if detours in this rendezvous directory may belong to a gather directory in another one: in this host's private
+/// one.
 pub(crate) fn may_belong_elsewhere(rendezvous: &Path) -> bool {
     let uid = rustix::process::geteuid().as_raw();
     rendezvous == layout::rendezvous_path(&directory::local_path(uid))
@@ -83,7 +83,7 @@ pub(crate) struct Detours {
 #[derive(Debug, Default)]
 struct DetoursState {
     left: Vec<PathBuf>,
-    /// By name, which is the same in all places.
+    /// Names of messages that were read; a message has the same name in all places.
     read: BTreeSet<String>,
     looked: Option<Instant>,
     is_asked: bool,
@@ -104,7 +104,7 @@ impl Detours {
         lock(&self.state)
     }
 
-    /// Leaves a message wherever that is possible. Best effort.
+    /// Writes a message to each place where that is possible. Best effort.
     pub(crate) fn leave(&self, message: MarkerName, body: &[u8]) {
         let name = DetourName {
             id: self.id,
@@ -116,7 +116,8 @@ impl Detours {
             .and_then(|made| rendezvous_directory::make_rendezvous(&made));
         for place in local.into_iter().chain([self.shared.clone()]) {
             let path = place.join(name.to_string());
-            // Never through a link, which somebody may have put in the place of the directory since this rank has joined.
+            // The file is never created through a link, which another user may have put in place of the directory since this
+            // rank joined.
             let written = listing::hold(&place).and_then(|held| {
                 file::write_new_in(held, Path::new(&name.to_string()), 0o600, &sealed, true)
             });
@@ -129,17 +130,17 @@ impl Detours {
         }
     }
 
-    /// A detour is sealed for the place that it should have had.
+    /// Returns the proper place of a message, for which a detour is sealed.
     fn place_of(&self, message: &MarkerName) -> String {
         message_file::place(self.id, &message.to_string())
     }
 
-    /// Has the next look go everywhere.
+    /// Makes the next look examine all places.
     pub(crate) fn look_around(&self) {
         self.lock().is_asked = true;
     }
 
-    /// Where to look now, and whose files count there: on this host now and then, everywhere when asked to.
+    /// Returns the places to examine now, with the owner that files must have: this host's once in a while, all on request.
     fn due(&self) -> Vec<(PathBuf, OwnUid)> {
         let now = clock::now();
         let mut state = self.lock();
@@ -158,7 +159,7 @@ impl Detours {
         places
     }
 
-    /// The messages that are found where it is time to look, each once, and of those only what is wanted.
+    /// Returns wanted messages that are found in the places that are due, each once.
     pub(crate) fn messages(
         &self,
         is_wanted: impl Fn(&MarkerName) -> bool,
@@ -188,7 +189,7 @@ impl Detours {
         messages
     }
 
-    /// Removes those of all ranks, when the gather directory that they belong to is gone.
+    /// Removes detours of all ranks, once their gather directory is gone.
     pub(crate) fn remove_all(&self) {
         let uid = rustix::process::geteuid().as_raw();
         let here = layout::rendezvous_path(&directory::local_path(uid));
@@ -203,7 +204,7 @@ impl Detours {
         }
     }
 
-    /// Takes back what was left: everybody has read it, or nobody is to.
+    /// Removes the detours of this rank: all ranks have read them, or none should.
     pub(crate) fn take_back(&self) {
         for path in std::mem::take(&mut self.lock().left) {
             remove::or_leave(&path);

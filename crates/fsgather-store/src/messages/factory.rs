@@ -20,7 +20,7 @@ use crate::{
     rendezvous::file_backend::BackendDirectory,
 };
 
-/// The facts of the owner record of a directory for messages that its maker gives.
+/// The facts of the owner record of a message directory that its maker provides.
 #[derive(Clone, Debug)]
 pub struct MarkerOwner {
     /// The process.
@@ -37,9 +37,9 @@ pub struct MarkerOwner {
 
 /// Makes and enters gather directories for messages, in the rendezvous directories where ranks meet.
 ///
-/// Each world gets a directory of its own, beside those for payloads and of the same kind: with an owner
-/// record and a beat, so that it can be judged and removed like them. Rank 0 makes it in the first
-/// place where it can; the others look for it in all.
+/// Each world gets its own directory, beside those for payloads and of the same kind: with an owner record and a heartbeat, so
+/// that it can be judged and removed like them. Rank 0 makes it in the first place where that is possible; the others look for
+/// it in all places.
 ///
 /// ```
 /// # use fsgather_core::{MailboxFactory, Rank, Retirement, WorldSize};
@@ -70,7 +70,7 @@ pub struct MessageDirFactory {
 }
 
 impl MessageDirFactory {
-    /// A factory with these places. Nothing is touched until it is used.
+    /// Makes a factory with these places. No file is touched until it is used.
     #[must_use]
     pub fn new(places: Vec<BackendDirectory>, owner: MarkerOwner) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl MessageDirFactory {
         }
     }
 
-    /// Has panics of its threads end the world of these.
+    /// Makes a panic of the factory's threads end the world of `threads`.
     #[must_use]
     pub fn with_threads(self, threads: BackgroundThreads) -> Self {
         Self { threads, ..self }
@@ -102,7 +102,7 @@ impl MessageDirFactory {
             gather: draw_id(now, self.owner.job.as_deref(), &self.owner.process),
             communicator,
             created: now,
-            // Who comes is not known yet.
+            // The ranks are not known yet.
             ranks: Vec::new(),
         };
         GatherDir::create_for_messages(&place.directory, self.owner.mode, record, place.own)
@@ -152,7 +152,7 @@ impl MailboxFactory for MessageDirFactory {
         })?;
         let name = RendezvousEntry::Gather(facts.id).to_string();
         let holds_it = |directory: &PathBuf| {
-            // A name that is looked up before it is there may stay invisible for long.
+            // A name that is looked up too early may stay invisible for long.
             listing::names_if(directory, &|other| other == name)
                 .is_ok_and(|names| !names.is_empty())
         };
@@ -206,7 +206,7 @@ mod tests {
             root.place()
                 .starts_with(&there.path().display().to_string())
         );
-        // Who does not look there does not find it, which is no error.
+        // A rank that does not look there does not find it, which is no error.
         let elsewhere = factory(&[&here]).enter(&facts, Rank::new(1), 7).unwrap();
         assert!(elsewhere.is_none());
         let member = factory(&[&here, &there])

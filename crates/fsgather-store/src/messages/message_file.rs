@@ -1,4 +1,5 @@
-//! A message as one sealed file: [`write_in`] and [`read_in`] a gather directory, [`read`] elsewhere. It may be seen before it is whole.
+//! A message as one sealed file: [`write_in`] and [`read_in`] a gather directory, [`read`] elsewhere. Readers may see it
+//! incomplete.
 
 use std::{fmt, path::Path};
 
@@ -14,12 +15,12 @@ use crate::{
     },
 };
 
-/// The reason why a message cannot be read, yet or at all.
+/// The reason why a message cannot be read, now or ever.
 #[derive(Debug)]
 pub(crate) enum Unread {
-    /// Another user has left it, or it is no file.
+    /// It belongs to another user, or is not a regular file.
     NotOurs(OwnUid),
-    /// Anything else, which may pass.
+    /// Any other reason, perhaps temporary.
     NotYet(String),
 }
 
@@ -32,16 +33,16 @@ impl fmt::Display for Unread {
     }
 }
 
-/// Where a message belongs, as its seal says it: one that lies elsewhere is not taken for one of there.
+/// Returns the proper place of a message, as its seal contains it: a message in another place is not accepted.
 pub(crate) fn place(id: GatherId, name: &str) -> String {
     format!("{id}/{name}")
 }
 
-/// Reads a sealed file of this user that belongs to this place.
+/// Reads a sealed file of this user whose proper place is `place`.
 pub(crate) fn read(path: &Path, own: OwnUid, place: &str) -> Result<Vec<u8>, Unread> {
     let bytes = file::read_small(path, &[own.0], sealed::MAX_LEN).map_err(|why| match why {
         NotRead::NoFile | NotRead::Foreign(_) => Unread::NotOurs(own),
-        // What another user may read alone cannot even be opened.
+        // A file that only another user may read cannot even be opened.
         NotRead::Failed(_) if is_of_another(path, own) => Unread::NotOurs(own),
         why => Unread::NotYet(why.to_string()),
     })?;
@@ -57,12 +58,12 @@ fn place_in(directory: &GatherDir, path: &Path) -> String {
     place(directory.facts().id, &name)
 }
 
-/// A message as it will lie at a path in a gather directory.
+/// Seals a message for a path in a gather directory.
 pub(crate) fn sealed_for(directory: &GatherDir, path: &Path, body: &[u8]) -> Vec<u8> {
     sealed::seal(body, &place_in(directory, path))
 }
 
-/// Leaves a message in a gather directory.
+/// Writes a message to a gather directory.
 pub(crate) fn write_in(directory: &GatherDir, path: &Path, body: &[u8]) -> Result<(), Error> {
     file::write_new(
         path,
@@ -78,7 +79,7 @@ pub(crate) fn read_in(directory: &GatherDir, path: &Path) -> Result<Vec<u8>, Unr
     read(path, directory.own(), &place_in(directory, path))
 }
 
-/// Whether a message that is not opened is one of this user, and not just a name.
+/// Returns true if a message that is not opened belongs to this user, and is not just a name.
 pub(crate) fn is_own(directory: &GatherDir, path: &Path) -> bool {
     listing::examine_path(path).is_ok_and(|found| found.uid == directory.own().0)
 }

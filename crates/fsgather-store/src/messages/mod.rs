@@ -1,14 +1,14 @@
-//! Messages between ranks as files, where they cannot reach each other otherwise.
+//! Messages between ranks as files, if the ranks cannot reach each other otherwise.
 //!
-//! - `factory`: makes what follows for a world: [`factory::MessageDirFactory`].
-//! - `message_dir`: messages left and found: [`message_dir::MessageDir`].
+//! - `factory`: makes the message directories of a world: [`factory::MessageDirFactory`].
+//! - `message_dir`: writes and receives messages: [`message_dir::MessageDir`].
 //! - `names`: the names of their files; pure: [`names::MarkerName`].
 //! - `message_file`: one message as a file.
-//! - `sealed`: its bytes, which tell whether it is whole and where it belongs; pure.
-//! - `role`: whose messages they are.
-//! - `detours`: messages beside the place for them, where that cannot be used: [`detours::Detours`].
-//! - `torn_files`: what a failed try may have left: [`torn_files::TornFiles`].
-//! - `reserved_space`: room for messages on a disk that is full: [`reserved_space::ReservedSpace`].
+//! - `sealed`: its bytes, which prove that it is complete and in its place; pure.
+//! - `role`: the role of a rank.
+//! - `detours`: messages outside of their directory, if that cannot be used: [`detours::Detours`].
+//! - `torn_files`: files that a failed attempt may have left: [`torn_files::TornFiles`].
+//! - `reserved_space`: space for messages on a full disk: [`reserved_space::ReservedSpace`].
 
 pub(crate) mod detours;
 pub(crate) mod factory;

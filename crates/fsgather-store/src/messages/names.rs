@@ -17,7 +17,7 @@ impl fmt::Display for HostName {
 }
 
 impl HostName {
-    /// Reads a name; `None` for names that are not ours.
+    /// Parses a name; `None` for names that are not ours.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         hex(name.strip_prefix("host-")?, 16).map(Self)
     }
@@ -39,7 +39,7 @@ pub(crate) enum MarkerName {
         to: Option<Rank>,
         nonce: u32,
     },
-    /// `reserve-r<rank>-<nonce>`, beside a rank's messages: room for its last ones on a disk that is full.
+    /// `reserve-r<rank>-<nonce>`, beside a rank's messages: space for its last ones on a full disk.
     Reserve { from: Rank, nonce: u32 },
     /// `beat-r<rank>-n<number>-<nonce>`, in `live/<host>/`.
     Beat { from: Rank, number: u64, nonce: u32 },
@@ -81,7 +81,7 @@ impl fmt::Display for MarkerName {
 }
 
 impl MarkerName {
-    /// Reads a name; `None` for names that are not ours.
+    /// Parses a name; `None` for names that are not ours.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let mut parts = name.split('-');
         let kind = parts.next()?;

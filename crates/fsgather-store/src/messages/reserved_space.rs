@@ -1,4 +1,4 @@
-//! Room that a rank sets aside for its messages on a disk that is full: [`ReservedSpace`].
+//! Space that a rank reserves for its messages on a full disk: [`ReservedSpace`].
 
 use std::{
     io,
@@ -15,13 +15,12 @@ use crate::{
     os::{file, remove, reveal},
 };
 
-/// Room in each file, in bytes, and how many of them there are.
+/// Bytes in each file, and number of files.
 const ROOM: usize = 16 << 10;
 const FILES: usize = 3;
 
-/// Files beside a rank's messages that nobody ever opens. Where there is no room for a message, for want
-/// of bytes or of inodes, one of them gets its bytes and then its name: so it takes nothing that somebody
-/// else might get first.
+/// Files beside a rank's messages that are never opened by readers. If there is no space for a message, for lack of bytes or
+/// inodes, one of them is overwritten and then renamed: that needs no space that another process might take first.
 #[derive(Debug, Default)]
 pub(crate) struct ReservedSpace(Mutex<Vec<PathBuf>>);
 
@@ -30,7 +29,7 @@ impl ReservedSpace {
         lock(&self.0)
     }
 
-    /// Sets aside what is missing, as far as there is room for it.
+    /// Reserves the missing files, as far as there is space.
     pub(crate) fn fill(&self, directory: &GatherDir, outbox: &Path, rank: Rank) {
         while self.lock().len() < FILES {
             let name = MarkerName::Reserve {
@@ -49,7 +48,7 @@ impl ReservedSpace {
         }
     }
 
-    /// Leaves a file for which there is no room.
+    /// Writes a file for which there is no space.
     pub(crate) fn write(
         &self,
         directory: &GatherDir,
@@ -70,7 +69,7 @@ impl ReservedSpace {
             .inspect_err(|_| remove::or_leave(&reserve))
     }
 
-    /// Hands out what is left, to be removed.
+    /// Returns the remaining files, to be removed.
     pub(crate) fn take_all(&self) -> Vec<PathBuf> {
         std::mem::take(&mut *self.lock())
     }

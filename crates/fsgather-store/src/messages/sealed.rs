@@ -1,4 +1,4 @@
-//! Small files that can be seen half written, or be moved to where they do not belong: [`seal`] and [`unseal`]. Pure.
+//! Small files that can be seen incomplete, or moved to another place: [`seal`] and [`unseal`]. Pure.
 //!
 //! Little-endian:
 //!
@@ -11,8 +11,8 @@
 //! | 16 | n | the body, opaque to the store |
 //! | 16 + n | 16 | xxh3-128 of all bytes before and of the place |
 //!
-//! The *place* is where the file belongs: the id of the gather directory, `/` and the name of the message. It is not in
-//! the file. So one that was moved from another world, or under another number, is not taken for one of here.
+//! The *place* is where the file belongs: the id of the gather directory, `/` and the name of the message. It is not in the
+//! file. So a message that was moved here from another world, or from another number, is rejected.
 
 use fsgather_core::hash::Hash128;
 
@@ -21,10 +21,10 @@ const VERSION: u16 = 1;
 const HEAD_LEN: usize = 16;
 const CHECKSUM_LEN: usize = 16;
 
-/// The largest sealed file, in bytes.
+/// Maximum length of a sealed file, in bytes.
 pub(crate) const MAX_LEN: u64 = 32 << 20;
 
-/// The reason why bytes are not a whole sealed file.
+/// The reason why bytes are not a complete sealed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SealError {
     #[error("it is incomplete or damaged, or belongs elsewhere")]
@@ -33,7 +33,7 @@ pub(crate) enum SealError {
     Version(u16),
 }
 
-/// The checksum of a file in its place.
+/// Computes the checksum of a file in its place.
 fn checksum(sealed: &[u8], place: &str) -> u128 {
     let mut hasher = Hash128::new();
     hasher.write(sealed);
@@ -41,7 +41,7 @@ fn checksum(sealed: &[u8], place: &str) -> u128 {
     hasher.finish()
 }
 
-/// Wraps a body so that a part of it is never taken for the whole, nor the whole for that of another place.
+/// Wraps a body so that neither a part of it nor a message of another place is accepted.
 pub(crate) fn seal(body: &[u8], place: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD_LEN + body.len() + CHECKSUM_LEN);
     bytes.extend_from_slice(&MAGIC);
@@ -55,7 +55,7 @@ pub(crate) fn seal(body: &[u8], place: &str) -> Vec<u8> {
     bytes
 }
 
-/// The body of a file that is whole, and in its place.
+/// Returns the body of a file that is complete and in its place.
 pub(crate) fn unseal(mut bytes: Vec<u8>, place: &str) -> Result<Vec<u8>, SealError> {
     let (sealed, sum) = bytes
         .split_last_chunk::<CHECKSUM_LEN>()

@@ -1,5 +1,4 @@
-//! Making and looking at directories: the one owner of `mkdir`, `chmod`, `chown`, `lstat` of directories
-//! and of touching them.
+//! Making and examining directories: the one owner of `mkdir`, `chmod`, `chown`, `lstat` of directories and of touching them.
 
 use std::{
     io,
@@ -19,15 +18,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::os::listing;
 
-/// The uid that files of this process have in a directory.
+/// The uid that owns files of this process in a directory.
 ///
-/// On file systems of this host it is the process's own. Elsewhere the server says it, which may map root to nobody,
-/// for example. Found by [`check_writable`](crate::check_writable).
+/// On local file systems it is the process's own. On others the server determines it, and may map root to another user, for
+/// example. [`check_writable`](crate::check_writable) returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OwnUid(pub u32);
 
-/// Whose a directory is and who may do what in it, as the server shows it.
+/// Owner and permissions of a directory, as the server shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
     /// The owner.
@@ -39,11 +38,11 @@ pub struct Access {
 }
 
 impl Access {
-    /// Looks at a directory, through links.
+    /// Examines a directory, and follows links.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when it is not there or cannot be looked at.
+    /// [`Error::Storage`] if it is not there or cannot be examined.
     pub fn of(directory: &Path) -> Result<Self, Error> {
         let found = files::look(CWD, directory, AtFlags::empty()).map_err(|errno| {
             let error = io::Error::from(errno);
@@ -56,7 +55,7 @@ impl Access {
         })
     }
 
-    /// Whether anybody may remove or replace what others have in it.
+    /// Returns true if any user may remove or replace files of others in it.
     ///
     /// ```
     /// use fsgather_store::Access;
@@ -72,7 +71,7 @@ impl Access {
     }
 }
 
-/// What lies at a path, links not followed.
+/// Properties of a path, links not followed.
 pub(crate) struct FoundDirectory {
     pub(crate) is_directory: bool,
     pub(crate) uid: u32,
@@ -80,12 +79,12 @@ pub(crate) struct FoundDirectory {
     pub(crate) mode: u32,
 }
 
-/// Looks at a path without following a link.
+/// Examines a path without following a link.
 pub(crate) fn look(path: &Path) -> io::Result<FoundDirectory> {
     look_with(path, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Looks at what a path leads to.
+/// Examines a path, and follows links.
 pub(crate) fn look_through(path: &Path) -> io::Result<FoundDirectory> {
     look_with(path, AtFlags::empty())
 }
@@ -100,7 +99,7 @@ fn look_with(path: &Path, flags: AtFlags) -> io::Result<FoundDirectory> {
     })
 }
 
-/// Makes a directory; `false` when something of that name is there already.
+/// Makes a directory; returns `false` if the name is already in use.
 pub(crate) fn make(path: &Path, mode: u32) -> io::Result<bool> {
     match files::make_directory(path, mode) {
         Ok(()) => Ok(true),
@@ -109,7 +108,7 @@ pub(crate) fn make(path: &Path, mode: u32) -> io::Result<bool> {
     }
 }
 
-/// Gives an open directory a group; whether it has that then.
+/// Gives a group to an open directory, and returns true if it has that group then.
 pub(crate) fn give_group(directory: &OwnedFd, group: u32) -> io::Result<bool> {
     if listing::examine_open(directory)?.gid == group {
         return Ok(true);
@@ -121,10 +120,10 @@ pub(crate) fn give_group(directory: &OwnedFd, group: u32) -> io::Result<bool> {
     Ok(given.is_ok())
 }
 
-/// Sets the mode of an open directory, whatever the umask has made of it.
+/// Sets the mode of an open directory, independently of the umask.
 pub(crate) fn give_mode(directory: &OwnedFd, mode: u32) -> io::Result<()> {
     files::set_mode(directory, mode).or_else(|errno| {
-        // A sandbox may deny the call where the umask has taken nothing away.
+        // A sandbox may deny the call, which does not matter if the umask has removed nothing.
         let found = listing::examine_open(directory)?;
         if found.mode == mode {
             Ok(())
@@ -134,7 +133,7 @@ pub(crate) fn give_mode(directory: &OwnedFd, mode: u32) -> io::Result<()> {
     })
 }
 
-/// Moves a directory's time stamps on, so that clients that list it ask the server again.
+/// Updates a directory's time stamps, so that clients that list it ask the server again.
 pub(crate) fn touch(path: &Path) -> io::Result<()> {
     Ok(files::touch(open(path)?)?)
 }
@@ -143,17 +142,17 @@ pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
     listing::open(CWD, path)
 }
 
-/// The private directory used when all ranks run on one host and none was named: `/tmp/fsgather-<uid>`,
-/// made if it is not there, for this user alone.
+/// Returns the private directory of this user for ranks on one host, if no directory was named: `/tmp/fsgather-<uid>`. Makes it
+/// if necessary.
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] when it belongs to somebody else, is a link or open to others, or cannot be made.
+/// [`Error::Storage`] if it belongs to another user, is a link or open to others, or cannot be made.
 pub fn default_local(uid: u32) -> Result<PathBuf, Error> {
     private_directory(local_path(uid), uid)
 }
 
-/// Where [`default_local`] is or would be.
+/// The path that [`default_local`] uses.
 pub(crate) fn local_path(uid: u32) -> PathBuf {
     Path::new("/tmp").join(format!("fsgather-{uid}"))
 }
@@ -185,7 +184,7 @@ fn private_directory(path: PathBuf, uid: u32) -> Result<PathBuf, Error> {
     ))
 }
 
-/// Adds to an error of writing what can be done about it.
+/// Adds advice to an error of writing.
 pub(crate) fn explain(path: &Path, error: &io::Error) -> StorageCause {
     let mut cause = StorageCause::from(error);
     let advice = match cause.os_code.map(Errno::from_raw_os_error) {

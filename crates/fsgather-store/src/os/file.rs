@@ -1,8 +1,7 @@
 //! Creating, opening, syncing and closing files: the one owner of these system calls.
 //!
-//! Files are created exclusively and never through a link. Closing is a checked call of its own, since
-//! network file systems report lack of space there at the latest, and dropping a
-//! [`File`] swallows the report.
+//! Files are created exclusively and never through a link. Closing is a separate, checked call, because network file systems
+//! may report a lack of space only then, and dropping a [`File`] ignores errors.
 
 use std::{
     fs::File,
@@ -22,16 +21,16 @@ use rustix::{
 
 /// Makes a new file for writing; an existing one, or a link, is an error.
 ///
-/// Names are never used twice, so an empty file of that name is the deed of this very call, whose reply was lost.
+/// Names are never used twice, so an empty file of that name was created by this very call, whose reply was lost.
 pub(crate) fn create_new(path: &Path, mode: u32) -> io::Result<File> {
     create_new_in(CWD, path, mode)
 }
 
-/// The same in a directory that is held.
+/// Makes a new file for writing in a directory that is held.
 pub(crate) fn create_new_in(directory: impl AsFd, path: &Path, mode: u32) -> io::Result<File> {
     let file = create_masked_in(directory, path, mode)?;
-    // The umask takes away what sharing within a group was asked for, and what a directory has its files inherit may
-    // give more than was; some file systems have no modes.
+    // The umask may remove permissions of a group, and files may inherit too many permissions from their directory; some file
+    // systems have no modes.
     let found = files::look_at(&file)?.mode & 0o777;
     if found != mode
         && let Err(errno) = files::set_mode(&file, mode)
@@ -41,7 +40,7 @@ pub(crate) fn create_new_in(directory: impl AsFd, path: &Path, mode: u32) -> io:
     Ok(file)
 }
 
-/// Creates a new file with the permissions that the umask leaves of `mode`.
+/// Creates a new file with the permissions of `mode` that the umask leaves.
 pub(crate) fn create_masked(path: &Path, mode: u32) -> io::Result<File> {
     create_masked_in(CWD, path, mode)
 }
@@ -55,12 +54,12 @@ fn create_masked_in(directory: impl AsFd, path: &Path, mode: u32) -> io::Result<
     }
 }
 
-/// Makes a file without a name in a directory that is held, where the file system can.
+/// Makes a file without a name in a directory that is held, if the file system supports that.
 pub(crate) fn create_unnamed_in(directory: impl AsFd, mode: u32) -> io::Result<File> {
     Ok(File::from(files::create_unnamed(directory, mode)?))
 }
 
-/// Opens a file for writing if it is one of no other name that nothing was written to.
+/// Opens a file for writing if it is empty and has no other name.
 fn open_empty(directory: impl AsFd, path: &Path) -> Option<File> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(files::open(directory, path, flags, 0).ok()?);
@@ -74,9 +73,9 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(File::from(files::open(CWD, path, flags, 0)?))
 }
 
-/// What a file that has been opened is.
+/// Properties of an open file.
 pub(crate) struct Opened {
-    /// A regular file, not a directory, pipe or device.
+    /// True for a regular file; false for a directory, pipe or device.
     pub(crate) is_regular: bool,
     /// The owner as the server shows it.
     pub(crate) uid: u32,
@@ -86,7 +85,7 @@ pub(crate) struct Opened {
     pub(crate) links: u64,
 }
 
-/// Looks at an open file.
+/// Examines an open file.
 pub(crate) fn examine(file: &File) -> io::Result<Opened> {
     let found = files::look_at(file)?;
     Ok(Opened {
@@ -97,10 +96,10 @@ pub(crate) fn examine(file: &File) -> io::Result<Opened> {
     })
 }
 
-/// Writes all parts, in as few system calls as it takes.
+/// Writes all parts, with as few system calls as possible.
 ///
-/// Beyond the size that this process may give a file that is an error like others: the signal that the kernel would send
-/// ends processes that do not expect it.
+/// Exceeding this process's limit of file sizes is an ordinary error: the kernel would send a signal, which kills processes
+/// that do not handle it.
 pub(crate) fn write_all(file: &File, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
     let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
     check_size_limit(file, bytes)?;
@@ -133,7 +132,7 @@ fn check_size_limit(file: &File, more: u64) -> io::Result<()> {
     ))
 }
 
-/// Fills `buffer` from `offset` on; an early end is [`io::ErrorKind::UnexpectedEof`].
+/// Fills `buffer` from `offset` on; if the file ends earlier, the error is [`io::ErrorKind::UnexpectedEof`].
 pub(crate) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     files::read_exact_at(file, buffer, offset)
 }
@@ -155,16 +154,16 @@ pub(crate) enum NotRead {
     TooLong(u64),
 }
 
-/// Reads a regular file of one of these users that has `bound` bytes at most.
+/// Reads a regular file of one of these users with at most `bound` bytes.
 ///
-/// Whoever may write beside it may put a pipe, a device, a link or a huge file there: nothing of another user is read, and
-/// nothing can keep this process.
+/// Users who may write to the directory may put a pipe, a device, a link or a huge file there: no file of another user is read,
+/// and no file can block this process.
 pub(crate) fn read_small(path: &Path, owners: &[u32], bound: u64) -> Result<Vec<u8>, NotRead> {
     let file = open_small(path, owners, bound)?;
     Ok(read_bounded(&file, bound)?)
 }
 
-/// The same file, open.
+/// Opens the file that [`read_small`] reads.
 pub(crate) fn open_small(path: &Path, owners: &[u32], bound: u64) -> Result<File, NotRead> {
     let file = open(path).map_err(not_opened)?;
     let opened = examine(&file)?;
@@ -180,7 +179,7 @@ pub(crate) fn open_small(path: &Path, owners: &[u32], bound: u64) -> Result<File
     Ok(file)
 }
 
-/// Links and sockets are told by how they refuse to be opened.
+/// Links and sockets are recognised by the error of opening them.
 fn not_opened(error: io::Error) -> NotRead {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::LOOP | Errno::NXIO) => NotRead::NoFile,
@@ -188,15 +187,15 @@ fn not_opened(error: io::Error) -> NotRead {
     }
 }
 
-/// Reads a file to its end, but not more than `bound` bytes of it.
+/// Reads a file to its end, but at most `bound` bytes.
 pub(crate) fn read_bounded(file: &File, bound: u64) -> io::Result<Vec<u8>> {
     files::read_to_end(file, bound)
 }
 
-/// Has the file's data brought to where others can read it.
+/// Flushes the file's data, so that other hosts can read it.
 ///
-/// File systems that do not know the call are taken to have done so at close. A failure must not be
-/// answered by trying again on the same descriptor: the kernel may have dropped the data.
+/// File systems without this call are assumed to flush when a file is closed. After an error, the call must not be repeated on
+/// the same descriptor: the kernel may have dropped the data.
 pub(crate) fn sync(file: &File) -> io::Result<()> {
     match files::sync(file) {
         Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
@@ -211,47 +210,48 @@ pub(crate) fn sync(file: &File) -> io::Result<()> {
     }
 }
 
-/// Whether a sandbox denies `fsync`, rather than a file server the data: the kernel rejects the call on a pipe with `EINVAL`.
+/// Returns true if a sandbox denies `fsync`; then the error is not from a file server. The kernel would reject the call on a
+/// pipe with `EINVAL`.
 fn is_sync_denied() -> bool {
     io::pipe().is_ok_and(|(_, pipe)| rustix::fs::fsync(pipe) == Err(Errno::PERM))
 }
 
-/// Empties a file that is going to be removed, so that nothing of it is still on its way.
+/// Empties a file that will be removed, so that none of its data is still in transit.
 ///
-/// Data that a server has refused stays with the client, which goes on trying to write it and keeps the
-/// file open under another name meanwhile. Best effort: the file goes in any case.
+/// Data that a server has refused stays with the client, which continues to write it and keeps the file open under another name
+/// meanwhile. Best effort: the file is removed in any case.
 pub(crate) fn forget_contents(file: &File) {
     if let Err(error) = files::set_len(file, 0) {
         tracing::trace!(%error, "a file that is going to be removed cannot be emptied");
     }
 }
 
-/// Has a file's data brought to the server as closing does, and says how that went; it stays open.
+/// Sends a file's data to the server as closing does, and returns errors of that. The file stays open.
 pub(crate) fn flush(file: &File) -> io::Result<()> {
-    // Every descriptor that is closed has that effect.
+    // Closing any descriptor of the file has this effect.
     close(files::duplicate(file)?)
 }
 
-/// Closes a file and says how that went.
+/// Closes a file and returns errors of that.
 pub(crate) fn close(file: File) -> io::Result<()> {
     let file = match files::close_in_model(file) {
         Ok(closed) => return Ok(closed?),
         Err(file) => file,
     };
     match nix::unistd::close(file) {
-        // The descriptor is gone all the same, and closing again could hit somebody else's.
+        // The descriptor is closed in any case, and closing again could close one of another thread.
         Ok(()) | Err(nix::Error::EINTR) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
 }
 
-/// Writes a small new file whole: create, write, sync if asked to, close, each checked. What a failure
-/// leaves behind is removed.
+/// Writes a small new file: creates it, writes, syncs if requested, and closes, each with checks. On an error, the file is
+/// removed.
 pub(crate) fn write_new(path: &Path, mode: u32, contents: &[u8], synced: bool) -> io::Result<()> {
     write_new_in(CWD, path, mode, contents, synced)
 }
 
-/// The same in a directory that is held.
+/// Like [`write_new`], in a directory that is held.
 pub(crate) fn write_new_in(
     directory: impl AsFd,
     path: &Path,
@@ -271,10 +271,10 @@ pub(crate) fn write_new_in(
     })
 }
 
-/// Writes a file of this user that nobody has read yet anew, within the room that it has, and as long as `contents`.
+/// Overwrites a file of this user that no process has read yet, within its space, and sets its length to that of `contents`.
 ///
-/// Whoever may rename beside it may have put a pipe, a device, or another name of a file elsewhere in its place: nothing
-/// is written to those, and nothing can keep this process.
+/// Users who may rename files in the directory may have put a pipe, a device, or another name of a different file in its place:
+/// those are not written to, and cannot block this process.
 pub(crate) fn write_over(path: &Path, uid: u32, contents: &[u8], synced: bool) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(files::open(CWD, path, flags, 0)?);
@@ -289,22 +289,22 @@ pub(crate) fn write_over(path: &Path, uid: u32, contents: &[u8], synced: bool) -
     written.and(closed)
 }
 
-/// The errors that say that there is no room, for bytes or for another file: of the file system, of its owner's quota, or
-/// within the size that a file may have.
+/// Errors that report a lack of space, for bytes or for another file: of the file system, of its owner's quota, or within the
+/// limit of file sizes.
 const LACK_OF_ROOM: [Errno; 3] = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG];
 
-/// Whether an error says that there is no room, for bytes or for another file.
+/// Returns true if an error reports a lack of space, for bytes or for another file.
 pub(crate) fn is_lack_of_room(error: &io::Error) -> bool {
     is_one_of(&StorageCause::from(error), &LACK_OF_ROOM)
 }
 
-/// Whether an error of storing something says the same.
+/// Returns true if a storage error reports a lack of space.
 pub(crate) fn is_for_lack_of_room(error: &Error) -> bool {
     matches!(error, Error::Storage { cause, .. } if is_one_of(cause, &LACK_OF_ROOM))
 }
 
-/// Whether an error of storing something says that the file system takes no more data: for want of room or quota, beyond
-/// the size that a file may have, or because the device fails.
+/// Returns true if a storage error says that the file system accepts no more data: for lack of space or quota, beyond the limit
+/// of file sizes, or because the device fails.
 ///
 /// ```
 /// use std::io;
@@ -400,7 +400,7 @@ mod tests {
         symlink(path("file"), path("link")).unwrap();
         let mode = Mode::RUSR | Mode::WUSR;
         rustix::fs::mkfifoat(CWD, path("pipe"), mode).unwrap();
-        // With a reader it could be opened for writing.
+        // If the pipe has a reader, it can be opened for writing.
         let reader = open(&path("pipe")).unwrap();
         for name in ["second", "link", "pipe"] {
             write_over(&path(name), own, b"message", false).unwrap_err();

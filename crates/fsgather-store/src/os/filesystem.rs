@@ -1,8 +1,7 @@
-//! Names the kind of file system that a path lies on: [`FileSystem`], the one owner of `statfs`.
+//! Names the kind of file system of a path: [`FileSystem`], the one owner of `statfs`.
 //!
-//! The type is told by the kernel's magic number. It decides what is *faster* (mapping, skipping a sync)
-//! and what messages say; what is correct never depends on it, since everything built on FUSE shows one
-//! number.
+//! The kernel's magic number identifies the type. It affects only speed (mapping, skipping a sync) and messages; correctness
+//! never depends on it, because all FUSE file systems show the same number.
 
 use std::{io, os::fd::AsFd, path::Path};
 
@@ -12,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout;
 
-/// Where the data of a file system lives.
+/// The place of a file system's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Class {
-    /// On this host: nobody else can see it.
+    /// On this host: no other host can see it.
     Local,
     /// On a server or on shared disks.
     Network,
-    /// It cannot be told: FUSE, or a type that is not in the table. Treated as if it were a network's.
+    /// Unknown: FUSE, or a type that is not in the table. Treated like a network file system.
     Unknown,
 }
 
@@ -67,19 +66,18 @@ const TABLE: &[(u32, &str, Class)] = &[
     (0x6573_5546, "fuse", Class::Unknown),
 ];
 
-/// Local types whose files belong to whom the mount says, and not to whom made them.
+/// Local types on which the mount determines the owner of files, not the process that made them.
 const WITHOUT_OWNERS: [&str; 2] = ["vfat", "exfat"];
 
-/// Types on which a mapped file cannot shrink or vanish behind the reader's back.
+/// Types on which a mapped file cannot shrink or vanish while it is read.
 const MAPPABLE: [&str; 5] = ["ext4", "xfs", "btrfs", "tmpfs", "overlay"];
 
-/// Types that write over what a file has where it lies, so that room once reserved suffices for ever: on others a page of a
-/// mapped file that cannot be written back for lack of room ends the process by a signal. What lies below an overlay is not
-/// known.
+/// Types that overwrite data in place, so that reserved space is always sufficient. On other types, a page of a mapped file
+/// that cannot be written back for lack of space kills the process with a signal. The file system below an overlay is unknown.
 const WRITTEN_IN_PLACE: [&str; 3] = ["ext4", "xfs", "tmpfs"];
 
 impl FileSystem {
-    /// The type that a magic number stands for. Pure.
+    /// Returns the type of a magic number. Pure.
     ///
     /// ```
     /// use fsgather_store::{Class, FileSystem};
@@ -109,15 +107,15 @@ impl FileSystem {
         }
     }
 
-    /// The type of the file system that an existing path lies on.
+    /// Returns the type of the file system of an existing path.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when the path does not exist or cannot be asked about.
+    /// [`Error::Storage`] if the path does not exist or cannot be examined.
     pub fn of(path: &Path) -> Result<Self, Error> {
         let magic = files::kind(path)
             .or_else(|errno| match path.parent() {
-                // An empty rendezvous directory may be removed at any moment, and is made again on need.
+                // An empty rendezvous directory may be removed at any moment, and is made again when needed.
                 Some(parent)
                     if errno == Errno::NOENT && layout::rendezvous_path(parent) == path =>
                 {
@@ -130,50 +128,51 @@ impl FileSystem {
         Ok(Self::from_magic(magic))
     }
 
-    /// The type of the file system that an open file or directory lies on.
+    /// Returns the type of the file system of an open file or directory.
     pub(crate) fn of_open(file: impl AsFd) -> io::Result<Self> {
         let magic = files::kind_of(file).or_else(magic_if_denied)?;
         Ok(Self::from_magic(magic))
     }
 
-    /// Its name as `mount` shows it, where known: `nfs`, `ext4` (also for its elders).
+    /// Name of the type as `mount` shows it, if known: `nfs`, `ext4` (also for ext2 and ext3).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its data lives.
+    /// Place of its data.
     #[must_use]
     pub const fn class(&self) -> Class {
         self.class
     }
 
-    /// Whether files on it are sure to belong to the user that made them, under that user's own number: local types
-    /// that have owners. Servers may show others.
+    /// Returns true if the uid of a file is certainly that of the process that made it: on local types with owners. Servers may
+    /// show other owners.
     #[must_use]
     pub fn shows_makers(&self) -> bool {
         self.class == Class::Local && !WITHOUT_OWNERS.contains(&self.name.as_str())
     }
 
-    /// Whether a process serves it.
+    /// Returns true if a user-space process serves it.
     pub(crate) fn is_fuse(&self) -> bool {
         self.name == "fuse"
     }
 
-    /// Whether files on it may be mapped: only the types known to be local and well-behaved.
+    /// Returns true if files on it may be mapped: only on types that are known to be local and safe.
     #[must_use]
     pub const fn is_mappable(&self) -> bool {
         self.mappable
     }
 
-    /// Whether a mapped file whose room has been reserved can be written to without ever wanting for more.
+    /// Returns true if writing to a mapped file never needs more space than was reserved.
     #[must_use]
     pub fn is_written_in_place(&self) -> bool {
         WRITTEN_IN_PLACE.contains(&self.name())
     }
 }
 
-/// Returns a magic number that is in no table if a sandbox or file system does not tell the type: nothing depends on it.
+/// Returns a magic number that is in no table if a sandbox or file system does not return the type: correctness does not depend
+/// on it.
 ///
 /// A file system itself never answers with `EPERM`.
 fn magic_if_denied(errno: Errno) -> Result<u32, Errno> {
@@ -186,23 +185,23 @@ fn magic_if_denied(errno: Errno) -> Result<u32, Errno> {
     }
 }
 
-/// What a file system holds and has left, as this process may use it.
+/// Total and free space of a file system, as this process may use it.
 ///
-/// For messages only: quotas do not show here, and others write meanwhile.
+/// For messages only: quotas are not included, and other processes write meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capacity {
-    /// All bytes.
+    /// Total number of bytes.
     pub total_bytes: u64,
     /// Bytes that this process may still write.
     pub free_bytes: u64,
-    /// All inodes, that is files and directories; 0 where they are not counted.
+    /// Total number of inodes, that is files and directories; 0 if they are not counted.
     pub total_inodes: u64,
     /// Inodes that this process may still make.
     pub free_inodes: u64,
 }
 
 impl Capacity {
-    /// The capacity of the file system that an existing path lies on; `None` when it cannot be told.
+    /// Returns the capacity of the file system of an existing path; `None` if it is unknown.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let room = files::room(path).ok()?;
@@ -215,9 +214,9 @@ impl Capacity {
     }
 }
 
-/// Number of bytes that this process may still write where `path` lies; `None` when that cannot be told.
+/// Number of bytes that this process may still write in the file system of `path`; `None` if that is unknown.
 ///
-/// For messages only: quotas do not show here, and others write meanwhile.
+/// For messages only: quotas are not included, and other processes write meanwhile.
 #[must_use]
 pub fn free_bytes(path: &Path) -> Option<u64> {
     Capacity::of(path).map(|capacity| capacity.free_bytes)

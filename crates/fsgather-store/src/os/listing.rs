@@ -1,4 +1,4 @@
-//! Lists what a directory holds now, as the server says: the one owner of `statx` and `readdir`.
+//! Lists the current contents of a directory, as the server shows them: the one owner of `statx` and `readdir`.
 
 use std::{
     ffi::CStr,
@@ -11,20 +11,20 @@ use std::{
 use fsgather_core::sys::{Status, files};
 use rustix::fs::{AtFlags, CWD, FileType, OFlags};
 
-/// Lists the names in a directory afresh: a forced `statx`, so that a client that remembers the
-/// directory asks the server, then open, read to the end, close.
+/// Lists the names in a directory afresh: a forced `statx` makes a client with a cached directory ask the server; then it opens
+/// the directory, reads to the end and closes it.
 ///
-/// Presence of a name is evidence, absence is not: a directory that changes while it is read may miss an
-/// entry. Names that are not text, `.` and `..` are left out; names of others are the caller's to skip.
+/// The presence of a name is evidence, its absence is not: a directory that changes while it is read may miss an entry. Names
+/// that are not valid text, `.` and `..` are left out; the caller skips foreign names.
 ///
 /// # Errors
 ///
-/// Whatever opening or reading the directory gives.
+/// The error of opening or reading the directory.
 pub fn names(directory: &Path) -> io::Result<Vec<String>> {
     names_if(directory, &|_| true)
 }
 
-/// The same, of those names only that are wanted: the others cost next to nothing.
+/// Lists only wanted names: the others cost almost nothing.
 pub(crate) fn names_if(
     directory: &Path,
     is_wanted: &dyn Fn(&str) -> bool,
@@ -41,21 +41,20 @@ pub(crate) fn names_if(
     Ok(names)
 }
 
-/// Opens a directory, never through a link, as a place from which to look at what is in it: whatever is
-/// put in the way of its path later does not matter any more.
+/// Opens a directory, never through a link, to examine its entries: replacing the directory at this path later has no effect.
 pub(crate) fn open(parent: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(files::open(parent, path, flags, 0)?)
 }
 
-/// Keeps hold of a directory, never through a link, without opening it for reading: what is made by way of this is
-/// made in this directory, whatever has its name then.
+/// Holds a directory, never through a link, without opening it for reading: files that are created through the handle are
+/// created in this directory, even if another one has its name by then.
 pub(crate) fn hold(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(files::open(CWD, path, flags, 0)?)
 }
 
-/// Lists an open directory afresh; names that are not text are errors that show them as well as can be.
+/// Lists an open directory afresh. Names that are not valid text are returned as errors, with a readable form.
 pub(crate) fn names_of(directory: &OwnedFd) -> io::Result<Vec<Result<String, String>>> {
     let mut names = Vec::new();
     read(directory, |name| {
@@ -65,7 +64,7 @@ pub(crate) fn names_of(directory: &OwnedFd) -> io::Result<Vec<Result<String, Str
     Ok(names)
 }
 
-/// Shows all names in an open directory but `.` and `..`, as the server says now.
+/// Shows all current names in an open directory except `.` and `..`, as the server sees them.
 fn read(directory: &OwnedFd, mut show: impl FnMut(&CStr)) -> io::Result<()> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
     if let Err(errno) = files::look(directory, Path::new(""), flags) {
@@ -80,7 +79,7 @@ fn read(directory: &OwnedFd, mut show: impl FnMut(&CStr)) -> io::Result<()> {
     })?)
 }
 
-/// What lies under a name, links not followed, as the server says now.
+/// Properties of an entry, without following links, as the server shows them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub(crate) kind: FileType,
@@ -93,30 +92,30 @@ pub(crate) struct Facts {
     pub(crate) len: u64,
     /// The last change of the contents, by the server's time.
     pub(crate) changed: SystemTime,
-    /// When it was made, by the server's time, where that is told.
+    /// Time of its creation, by the server's clock, if known.
     pub(crate) born: Option<SystemTime>,
     pub(crate) identity: Identity,
 }
 
-/// Which file or directory it is, whatever its name. Not all file systems keep to it.
+/// Identity of a file or directory, independent of its name. Not stable on all file systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: (u32, u32),
     inode: u64,
 }
 
-/// Looks at a name in a directory that is open.
+/// Examines a name in an open directory.
 pub(crate) fn examine(directory: impl AsFd, name: &Path) -> io::Result<Facts> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
     Ok(facts(&files::look(directory, name, flags)?))
 }
 
-/// Looks at a path as the client remembers it, which is enough for what never changes: whose it is and which it is.
+/// Examines a path in the client's cache, which is enough for constant properties: owner and identity.
 pub(crate) fn glance(path: &Path) -> io::Result<Facts> {
     glance_in(CWD, path)
 }
 
-/// The same in a directory that is held.
+/// Like [`glance`], in a directory that is held.
 pub(crate) fn glance_in(directory: impl AsFd, name: &Path) -> io::Result<Facts> {
     Ok(facts(&files::look(
         directory,
@@ -125,12 +124,12 @@ pub(crate) fn glance_in(directory: impl AsFd, name: &Path) -> io::Result<Facts> 
     )?))
 }
 
-/// Looks at a path.
+/// Examines a path.
 pub(crate) fn examine_path(path: &Path) -> io::Result<Facts> {
     examine(CWD, path)
 }
 
-/// Looks at a directory or file that is open: whatever has its name now does not matter.
+/// Examines an open directory or file, even if another one has its name by now.
 pub(crate) fn examine_open(opened: impl AsFd) -> io::Result<Facts> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
     Ok(facts(&files::look(opened, Path::new(""), flags)?))
@@ -152,9 +151,9 @@ fn facts(found: &Status) -> Facts {
     }
 }
 
-/// Makes the client ask the server about a file or directory instead of trusting its memory.
+/// Makes the client ask the server about a file or directory instead of trusting its cache.
 ///
-/// Best effort: what is wrong with the path shows in the call that follows.
+/// Best effort: an error of the path shows in the next call.
 pub(crate) fn refresh(path: &Path) {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
     if let Err(errno) = files::look(CWD, path, flags) {
@@ -175,7 +174,7 @@ pub(crate) mod tests {
         pub(crate) static SEEN: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// How many entries of directories `work` reads.
+    /// Number of directory entries that `work` reads.
     pub(crate) fn entries_read(work: impl FnOnce()) -> u64 {
         let before = SEEN.get();
         work();

@@ -1,13 +1,13 @@
-//! Calls of the system: each kind has one file, its one owner.
+//! System calls: each kind has one file, its one owner.
 //!
 //! - `file`: open, write, sync, close.
 //! - `directory`: `mkdir`, modes, touching.
-//! - `listing`: `statx`, `readdir`, directories that are held.
+//! - `listing`: `statx`, `readdir`, handles of directories.
 //! - `reveal`: `rename`, `link`: [`reveal::PublishMode`].
 //! - `remove`: `unlink`, `rmdir`.
-//! - `filesystem`: `statfs`: the kind of file system, its room: [`filesystem::FileSystem`].
-//! - `mount`: where a path is mounted from: [`mount::Mount`].
-//! - `process`: `/proc`: whether a process still runs: [`process::liveness`].
+//! - `filesystem`: `statfs`: kind and space of a file system: [`filesystem::FileSystem`].
+//! - `mount`: the mount of a path: [`mount::Mount`].
+//! - `process`: `/proc`: evidence that a process still runs: [`process::liveness`].
 //! - `retry_budget`: sleeping, with a bound: [`retry_budget::RetryBudget`].
 
 pub(crate) mod directory;

@@ -1,6 +1,6 @@
-//! Finds where a path is mounted from, in `/proc/self/mountinfo`: [`Mount`].
+//! Finds the mount of a path in `/proc/self/mountinfo`: [`Mount`].
 //!
-//! For messages only: what a directory can do is tried, and whether it is shared is proved.
+//! For messages only: other code tests the capabilities of a directory, and proves that it is shared.
 
 use std::{
     fs,
@@ -13,18 +13,18 @@ use serde::{Deserialize, Serialize};
 /// A mount of this process's mount namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
-    /// Where it is mounted.
+    /// Mount point.
     pub point: PathBuf,
-    /// What is mounted there: `server:/export`, a device, or a name that means nothing.
+    /// The mounted source: `server:/export`, a device, or a name without a meaning.
     pub source: String,
-    /// The type, finer than a magic number tells: `nfs4`, `fuse.glusterfs`.
+    /// Type of the file system, more precise than a magic number: `nfs4`, `fuse.glusterfs`.
     pub kind: String,
     /// All options, of the mount and of the file system, in the order of the kernel.
     pub options: Vec<String>,
 }
 
 impl Mount {
-    /// The mount that an existing path lies on; `None` when that cannot be told.
+    /// Returns the mount of an existing path; `None` if it is unknown.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let path = fs::canonicalize(path).ok()?;
@@ -32,8 +32,7 @@ impl Mount {
         Self::in_table(&table, &path)
     }
 
-    /// The mount of an absolute path without links: of those at the longest beginning of it, the one that
-    /// was made last.
+    /// Returns the mount of an absolute path without links: the last one at the longest matching mount point.
     fn in_table(table: &[u8], path: &Path) -> Option<Self> {
         let mounts = table.split(|byte| *byte == b'\n').filter_map(Self::parse);
         mounts
@@ -41,7 +40,7 @@ impl Mount {
             .max_by_key(|mount| mount.point.components().count())
     }
 
-    /// Reads one line; see proc(5).
+    /// Parses one line; see proc(5).
     fn parse(line: &[u8]) -> Option<Self> {
         let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
         // Optional fields, of which there may be any number, end with a hyphen.
@@ -64,14 +63,14 @@ impl Mount {
         })
     }
 
-    /// Whether an option is set, by its exact text.
+    /// Returns true if an option is set, by its exact text.
     #[must_use]
     pub fn has(&self, option: &str) -> bool {
         self.options.iter().any(|known| known == option)
     }
 }
 
-/// Reads any bytes as a line of the table, for fuzzers.
+/// Parses arbitrary bytes as a line of the table, for fuzzers.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn try_reading(line: &[u8]) {
     let _ = Mount::parse(line).map(|mount| format!("{mount:?}"));
@@ -81,7 +80,7 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Spaces, tabs, line breaks and backslashes are written as a backslash and three octal digits.
+/// Decodes spaces, tabs, line breaks and backslashes, which are written as a backslash and three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

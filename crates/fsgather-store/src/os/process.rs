@@ -1,4 +1,4 @@
-//! Identifies this process, and tells whether another one still runs: [`this_process`], [`liveness`].
+//! Identifies this process, and determines if another one still runs: [`this_process`], [`liveness`].
 
 use std::{
     cell::OnceCell, collections::BTreeMap, fs, io, os::unix::fs::MetadataExt, sync::OnceLock,
@@ -8,51 +8,49 @@ use std::{
 use fsgather_core::{Error, ProcessId};
 use rustix::{io::Errno, process::Pid};
 
-/// What can be said of a process.
+/// Evidence about the life of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
     /// It runs; being stopped by a signal counts as running.
     Running,
-    /// It is proved to be gone: nothing has its pid where its pid can be seen.
+    /// It is proved to be gone: no process has its pid, where its pid would be visible.
     Gone,
-    /// Another process has its pid. A process that was dumped and restored looks the same, so that a sign
-    /// of life comes before this.
+    /// Another process has its pid. A process that was dumped and restored looks the same, so a sign of life outweighs this.
     Replaced,
-    /// Its host, by machine id and name, has been booted since. Hosts are cloned with both, so that a sign
-    /// of life comes before this.
+    /// Its host, by machine id and name, has been booted since. Hosts are cloned with both, so a sign of life outweighs this.
     Rebooted,
     /// Nothing is proved.
     Unknown,
 }
 
 impl Liveness {
-    /// Whether the process has ended, as far as can be seen of its pid; for those who have no sign of life
-    /// to go by and may be wrong without doing harm.
+    /// Returns true if the process has ended, as far as its pid shows. For callers that have no sign of life, and that may be
+    /// wrong without harm.
     #[must_use]
     pub const fn has_ended(self) -> bool {
         matches!(self, Self::Gone | Self::Replaced)
     }
 }
 
-/// What a look at one pid of the own pid namespace showed.
+/// Result of examining one pid in this process's pid namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sighting {
     /// No process has this pid.
     Absent,
     /// A process has it that started at this time, in clock ticks since boot.
     Started(u64),
-    /// A process has it that has ended and is only not yet buried by its parent.
+    /// The process with this pid has ended, and is waiting for its parent.
     Ended,
-    /// A process has it, and nothing else can be seen.
+    /// A process has this pid, and nothing else is visible.
     Hidden,
 }
 
-/// Judges whether `subject` runs, from where `observer` stands. Pure.
+/// Judges if `subject` runs, from the position of `observer`. Pure.
 ///
-/// `seen` is what a look at the subject's pid showed; it counts only if both are of one boot and one pid
-/// namespace, and a start time only if one clock counts both: another time namespace shifts it.
-/// Otherwise the subject is gone only if its host, recognised by machine id *and* name (images are cloned
-/// with the machine id inside), has been booted since, and shows no sign of life.
+/// `seen` is the result of examining the subject's pid. It counts only if both are of one boot and one pid namespace, and a
+/// start time only if one clock counts both: another time namespace shifts it. Otherwise the subject is gone only if its host,
+/// recognised by machine id *and* name (images are cloned with the machine id inside), has been booted since, and shows no sign
+/// of life.
 ///
 /// ```
 /// use fsgather_core::ProcessId;
@@ -91,7 +89,7 @@ pub fn judge(subject: &ProcessId, observer: &ProcessId, seen: Sighting) -> Liven
     }
 }
 
-/// Whether `subject` runs, as far as `observer`, which must be this process, can tell.
+/// Returns the evidence that `subject` runs, for `observer`, which must be this process.
 #[must_use]
 pub fn liveness(subject: &ProcessId, observer: &ProcessId) -> Liveness {
     let seen = if observer.sees_pids_of(subject) {
@@ -102,14 +100,14 @@ pub fn liveness(subject: &ProcessId, observer: &ProcessId) -> Liveness {
     judge(subject, observer, seen)
 }
 
-/// Finds out who this process is.
+/// Returns the identity of this process.
 ///
-/// Facts that the system does not give (a missing `/etc/machine-id`, for example) are left empty or 0,
-/// which proves nothing to anybody.
+/// Facts that the system does not provide (a missing `/etc/machine-id`, for example) are left empty or 0. They prove nothing to
+/// other processes.
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] when `/proc` does not show this process itself.
+/// [`Error::Storage`] if `/proc` does not show this process itself.
 pub fn this_process() -> Result<ProcessId, Error> {
     let stat = "/proc/self/stat";
     let text = fs::read_to_string(stat).map_err(|error| Error::storage("read", stat, &error))?;
@@ -129,16 +127,16 @@ pub fn this_process() -> Result<ProcessId, Error> {
     })
 }
 
-/// Number of units of a start time that make a second: the same on every architecture that is supported.
+/// Number of units of a start time in a second: the same on every supported architecture.
 const TICKS: u64 = 100;
 
-/// Time since this process was started; `None` where that cannot be told.
+/// Time since this process was started; `None` if unknown.
 pub(crate) fn age(me: &ProcessId) -> Option<Duration> {
     let uptime = line_of("/proc/uptime");
     age_at(&uptime, me.start_time)
 }
 
-/// The same from a line of `/proc/uptime`, whose clock is that of start times.
+/// Computes the age from a line of `/proc/uptime`, whose clock is that of start times.
 fn age_at(uptime: &str, start_time: u64) -> Option<Duration> {
     let seconds: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
     let uptime = Duration::try_from_secs_f64(seconds).ok()?;
@@ -146,7 +144,7 @@ fn age_at(uptime: &str, start_time: u64) -> Option<Duration> {
     uptime.checked_sub(started)
 }
 
-/// The time namespace of this process. It may be another than the one its children are born into.
+/// The time namespace of this process. New children may get another one.
 fn time_namespace() -> u64 {
     match fs::metadata("/proc/self/ns/time") {
         Ok(found) => found.ino(),
@@ -159,7 +157,7 @@ fn time_namespace() -> u64 {
     }
 }
 
-/// Whether `/proc` shows the pids of this process's own pid namespace.
+/// Returns true if `/proc` shows the pids of this process's own pid namespace.
 fn proc_is_own() -> bool {
     static IS_OWN: OnceLock<bool> = OnceLock::new();
     *IS_OWN.get_or_init(|| {
@@ -169,15 +167,16 @@ fn proc_is_own() -> bool {
     })
 }
 
-/// Whether the `/proc` that shows this process as `shown` is that of its own pid namespace, in which it is
-/// `own`: a process in a namespace below has one more pid there.
+/// Returns true if a `/proc` that shows this process as `shown` is that of its own pid namespace, in which its pid is `own`: a
+/// process in a namespace below has one more pid there.
 fn shows_own_pids(status: &str, shown: Option<u32>, own: u32) -> bool {
     let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     shown == Some(own) && pids.is_none_or(|pids| pids.split_whitespace().count() == 1)
 }
 
-/// This process's user, as its files say it: the name in `/etc/passwd`, for users of directory services the `login` name that
-/// their shell has set, or the number. Nobody has to believe it: readers take it only where they know neither.
+/// Returns the name of this process's user for its files: the name in `/etc/passwd`, the `login` name that the shell has set
+/// (for users of directory services), or the number. Other processes believe it only if they know neither the name nor the
+/// number.
 ///
 /// ```
 /// # use fsgather_store::own_user_text;
@@ -192,7 +191,7 @@ pub fn own_user_text(uid: u32, login: Option<&str>) -> String {
         .map_or_else(|| uid.to_string(), str::to_owned)
 }
 
-/// The users that this host knows.
+/// The users that are known on this host.
 #[derive(Default)]
 struct Users(BTreeMap<u32, String>);
 
@@ -200,14 +199,14 @@ thread_local! {
     static USERS: OnceCell<Users> = const { OnceCell::new() };
 }
 
-/// Returns a user as messages have it: a name if one is known here, else `uid 1001`. Each thread reads the names once.
+/// Returns a user for messages: the name if known here, else `uid 1001`. Each thread reads the names once.
 #[must_use]
 pub fn user_text(uid: u32) -> String {
     claimed_user_text(uid, None)
 }
 
-/// The same where a file of this user's says by what name. It is believed only where this host knows neither: nobody passes
-/// for another user.
+/// Like [`user_text`], with the name from a file of the user. The name counts only if this host knows neither name nor number,
+/// so that a user cannot pose as another.
 pub(crate) fn claimed_user_text(uid: u32, claim: Option<&str>) -> String {
     USERS.with(|users| {
         let users = users.get_or_init(|| {
@@ -259,7 +258,7 @@ fn inode_of(path: &str) -> u64 {
     fs::metadata(path).map_or(0, |metadata| metadata.ino())
 }
 
-/// Looks at a pid. Signal 0 tells what is there even where `/proc` hides the processes of others.
+/// Examines a pid. Signal 0 finds processes even if `/proc` hides those of other users.
 fn look_at(pid: u32) -> Sighting {
     if let Some(seen) = fsgather_core::sys::process::in_model(pid) {
         return seen.map_or(Sighting::Absent, Sighting::Started);
@@ -289,16 +288,15 @@ struct Status {
     has_ended: bool,
 }
 
-/// Reads pid, state and start time from a line of `/proc/PID/stat`.
+/// Parses pid, state and start time from a line of `/proc/PID/stat`.
 ///
-/// The name in the second field may hold spaces and parentheses, so fields are counted from its last
-/// closing one.
+/// The name in the second field may contain spaces and parentheses, so fields are counted after its last closing parenthesis.
 fn parse_stat(text: &str) -> Option<(u32, Status)> {
     let (head, tail) = text.rsplit_once(')')?;
     let pid = head.split_once(' ')?.0.parse().ok()?;
     let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
-    // Field 3, the state, is the first here; 20 is the number of threads and 22 the start time. A
-    // process whose first thread has ended shows as a zombie while other threads of it go on.
+    // Field 3, the state, is the first here; 20 is the number of threads and 22 the start time. A process whose first thread
+    // has ended shows as a zombie while its other threads continue.
     let threads: u64 = fields.get(17)?.parse().ok()?;
     Some((
         pid,
@@ -362,7 +360,7 @@ mod tests {
         let text = |uid, claim| users.text(uid, claim);
         assert_eq!(text(1001, None), "anna");
         assert_eq!(text(100, None), "uid 100");
-        // A record may say what nobody else knows, and no more.
+        // A record may provide an unknown name, but not more.
         assert_eq!(text(100, Some("ada")), "ada");
         assert_eq!(text(1001, Some("ada")), "anna");
         for claim in ["root", "anna", "100", ""] {
@@ -397,7 +395,7 @@ mod tests {
         };
         assert_eq!(liveness(&elder, &me), Liveness::Replaced);
         assert!(liveness(&elder, &me).has_ended());
-        // An old record does not say whose clock has counted; another time namespace counts otherwise.
+        // An old record does not name its clock; clocks of other time namespaces differ.
         for time_namespace in [0, me.time_namespace + 1] {
             let elder = ProcessId {
                 time_namespace,

@@ -17,13 +17,13 @@ use crate::os::{
 
 /// Removes a file.
 ///
-/// A client that closes behind one's back may take a file for open that was closed a moment ago, and refuse where it would
-/// have to be renamed and nothing can be (FUSE); so that is tried again for two seconds.
+/// A client that closes files asynchronously may think that a file is still open which was closed a moment ago. If it cannot
+/// rename the file either, it refuses the removal (FUSE); so this tries again for two seconds.
 pub(crate) fn unlink(path: &Path) -> io::Result<()> {
     unlink_in(CWD, path)
 }
 
-/// The same in a directory that is held.
+/// Removes a file in a directory that is held.
 pub(crate) fn unlink_in(directory: impl AsFd, name: &Path) -> io::Result<()> {
     let directory = directory.as_fd();
     let mut retries = RetryBudget::new(Duration::from_secs(2));
@@ -35,7 +35,8 @@ pub(crate) fn unlink_in(directory: impl AsFd, name: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a file that must not stay: a handle that has gone stale may be that of a directory on the way, and proves nothing.
+/// Removes a file that must not stay. A stale handle is an error here: it may be that of a parent directory, and proves
+/// nothing.
 pub(crate) fn unlink_surely(path: &Path) -> io::Result<()> {
     match files::unlink(CWD, path, AtFlags::empty()) {
         Err(Errno::STALE) => Err(Errno::STALE.into()),
@@ -43,20 +44,21 @@ pub(crate) fn unlink_surely(path: &Path) -> io::Result<()> {
     }
 }
 
-/// How soon a FUSE client has heard that a file was closed: the kernel tells it later than the program that has closed it.
+/// Time within which a FUSE client learns that a file was closed: the kernel notifies it later than the program that closed the
+/// file.
 const HEARD_OF_CLOSING: Duration = Duration::from_millis(5);
 
-/// To be called before a file is removed that was closed `ago`.
+/// Waits until a file that was closed `ago` can be removed.
 ///
-/// A FUSE client that does not know yet that a file is closed hides it instead of removing it, and may keep it for good.
+/// A FUSE client that does not know yet that a file is closed hides it instead of removing it, and may keep it forever.
 pub(crate) fn wait_until_closed(file_system: &FileSystem, ago: Duration) {
     if file_system.is_fuse() {
-        // Nobody interrupts it, so that it cannot fail.
+        // The pause has no interrupt, so it cannot fail.
         let _ = retry_budget::sleep(HEARD_OF_CLOSING.saturating_sub(ago), &mut |_| Ok(()));
     }
 }
 
-/// Removes a file of which it does not matter much whether it stays.
+/// Removes a file if possible; an error does not matter much.
 pub(crate) fn or_leave(path: &Path) {
     if let Err(error) = unlink(path) {
         tracing::debug!(path = %path.display(), %error, "cannot remove");
@@ -68,25 +70,25 @@ pub(crate) fn rmdir(path: &Path) -> io::Result<()> {
     rmdir_in(CWD, path)
 }
 
-/// Removes a directory, if it is empty and that can be done.
+/// Removes a directory if it is empty and that is possible.
 pub(crate) fn rmdir_or_leave(path: &Path) {
     if let Err(error) = rmdir(path) {
         tracing::debug!(path = %path.display(), %error, "cannot remove");
     }
 }
 
-/// Removes an empty directory in a directory that is open.
+/// Removes an empty directory in an open directory.
 pub(crate) fn rmdir_in(directory: impl AsFd, name: &Path) -> io::Result<()> {
     let directory = directory.as_fd();
     let remove = || files::unlink(directory, name, AtFlags::REMOVEDIR);
-    // A stale handle may be what the client remembers of the way there, which it looks up anew the second time.
+    // A stale handle may be from the client's cached path, which it looks up anew in the second attempt.
     gone(match remove() {
         Err(Errno::STALE) => remove(),
         once => once,
     })
 }
 
-/// Whether an error says that a directory still holds, or somebody still uses, something.
+/// Returns true if an error says that a directory is not empty or in use.
 pub(crate) fn is_in_use(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error().map(Errno::from_raw_os_error),
@@ -94,7 +96,8 @@ pub(crate) fn is_in_use(error: &io::Error) -> bool {
     )
 }
 
-/// Whether an error of removing a directory may pass: it is in use, or a server has a moment.
+/// Returns true if an error of removing a directory may be transient: the directory is in use, or the server has a temporary
+/// error.
 pub(crate) fn may_pass(error: &io::Error) -> bool {
     is_in_use(error) || error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }

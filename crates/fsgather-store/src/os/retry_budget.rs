@@ -1,14 +1,13 @@
-//! Waiting for what is not there yet, with a bound: [`RetryBudget`], the one owner of sleeping.
+//! Bounded waiting for data that is not there yet: [`RetryBudget`], the one owner of sleeping.
 
 use std::time::{Duration, Instant};
 
 use fsgather_core::{AwakeClock, Backoff, Deadline, Error, Progress, sys::clock};
 
-/// The longest sleep between two calls of the progress hook: how fast a wait can be interrupted.
+/// Longest sleep between two calls of the progress hook: the delay with which a wait is interrupted.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// How much longer to go on trying, and how long to pause in between. The time in which this process is stopped
-/// does not count.
+/// Remaining time for retries, and the pauses between them. Time in which this process is stopped does not count.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     started: Instant,
@@ -29,12 +28,12 @@ impl RetryBudget {
         }
     }
 
-    /// How long it has been.
+    /// Time since the budget was created.
     pub(crate) fn spent(&self) -> Duration {
         clock::since(self.started)
     }
 
-    /// Pauses before the next try; `false`, at once, when the budget is used up.
+    /// Pauses before the next attempt; returns `false`, without a pause, if the budget is used up.
     pub(crate) fn pause(&mut self, progress: &mut Progress<'_>) -> Result<bool, Error> {
         let now = self.clock.look(clock::now());
         if self.deadline.has_passed(now) {
@@ -46,7 +45,7 @@ impl RetryBudget {
     }
 }
 
-/// Sleeps, calling the progress hook often enough that the sleep can be cut short by its error.
+/// Sleeps, and calls the progress hook often enough that an error of the hook can interrupt the sleep.
 pub(crate) fn sleep(duration: Duration, progress: &mut Progress<'_>) -> Result<(), Error> {
     let deadline = Deadline::after(clock::now(), duration);
     loop {
@@ -55,7 +54,7 @@ pub(crate) fn sleep(duration: Duration, progress: &mut Progress<'_>) -> Result<(
         if left.is_zero() {
             return Ok(());
         }
-        // No file system tells when another host's change arrives.
+        // No file system notifies about changes of other hosts.
         clock::sleep(left.min(SLICE));
     }
 }

@@ -15,23 +15,23 @@ use crate::{
     os::{file, listing, remove},
 };
 
-/// How a payload file gets its final name. Found out once by rank 0 and used by all ranks.
+/// The way in which a payload file gets its final name. Rank 0 determines it once for all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PublishMode {
     /// Written in `staging/`, then renamed into `payloads/`.
     Rename,
-    /// Written in `staging/`, then linked into `payloads/`, where renaming is not possible.
+    /// Written in `staging/`, then linked into `payloads/`, if renaming is not possible.
     Link,
-    /// Written in `payloads/` right away: object stores. Readers come only after an announcement, and
-    /// check everything, so that a file that is being written is not taken for a whole one.
+    /// Written in `payloads/` directly: object stores. Readers arrive only after an announcement, and check everything, so an
+    /// incomplete file is not mistaken for a complete one.
     Direct,
 }
 
 /// Gives a closed file its final name.
 ///
-/// A reply that was lost may make a success look like a failure, so after an error it is found out
-/// whether the file has its new name, recognised by `beginning`, with which no other file begins; or by
-/// that name, which no other file has, where the client remembers that it was not there.
+/// A lost reply may make a success look like a failure. So after an error, this checks if the file has its new name. It
+/// recognises the file by `beginning`, which no other file begins with; or by the name alone, which no other file has, if the
+/// client has a cached answer that it is missing.
 pub(crate) fn publish(
     mode: PublishMode,
     staging: &Path,
@@ -50,7 +50,7 @@ pub(crate) fn publish(
             let linked = files::link(staging, target);
             settle(linked, || has_two_names(staging))?;
             if let Err(error) = remove::unlink(staging) {
-                // The payload is there; the second name goes with the directory.
+                // The payload is visible; the second name is removed with the directory.
                 tracing::debug!(path = %staging.display(), %error, "staging name left behind");
             }
             Ok(())
@@ -58,12 +58,12 @@ pub(crate) fn publish(
     }
 }
 
-/// Gives a file another name, which nothing has.
+/// Gives a file another name, which must be free.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     Ok(files::rename(from, to)?)
 }
 
-/// Gives a file a second name, which takes neither an inode nor a block.
+/// Gives a file a second name, which uses neither an inode nor a block.
 pub(crate) fn second_name(from: &Path, to: &Path) -> io::Result<()> {
     Ok(files::link(from, to)?)
 }
@@ -86,8 +86,7 @@ fn is_absent(path: &Path) -> bool {
     )
 }
 
-/// Whether the file is there: by what it begins with, or, where the client remembers that there was no
-/// such file, by being listed.
+/// Returns true if the file is there: by its beginning, or by a listing if the client has a cached answer that it is missing.
 fn has_come(path: &Path, beginning: &[u8]) -> bool {
     let mut found = vec![0; beginning.len()];
     match file::open(path) {
@@ -109,14 +108,14 @@ fn has_two_names(path: &Path) -> bool {
         .is_ok_and(|opened| opened.links == 2)
 }
 
-/// Finds out how files can be published, by publishing one and removing it again.
+/// Determines how files can be published, by publishing one and removing it again.
 pub(crate) fn detect(staging: &Path, payloads: &Path, nonce: u32) -> Result<PublishMode, Error> {
     let modes = [PublishMode::Rename, PublishMode::Link];
     let possible = first_possible(&modes, staging, payloads, nonce)?;
     Ok(possible.unwrap_or(PublishMode::Direct))
 }
 
-/// The first of `modes` that works, found out in the same way.
+/// Returns the first of `modes` that works, by the same test.
 pub(crate) fn first_possible(
     modes: &[PublishMode],
     staging: &Path,
@@ -141,7 +140,7 @@ pub(crate) fn first_possible(
     Ok(possible)
 }
 
-/// Publishes a small file as `mode` has it and removes it again: the error is what each payload of this process would meet with.
+/// Publishes a small file by `mode` and removes it again. Its error is the one that each payload of this process would get.
 pub(crate) fn rehearse(
     mode: PublishMode,
     staging: &Path,
@@ -164,7 +163,7 @@ pub(crate) fn rehearse(
     published.map_err(|error| Error::storage("publish", &target, &error))
 }
 
-/// What it means that a file cannot be made in a directory which rank 0 has just made.
+/// Explains the error that no file can be made in a directory which rank 0 has just made.
 fn without_empty_directories(error: &io::Error) -> StorageCause {
     if error.kind() != io::ErrorKind::NotFound {
         return error.into();

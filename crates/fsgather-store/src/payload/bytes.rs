@@ -1,4 +1,4 @@
-//! The bytes that one rank handed over: [`Payload`].
+//! The bytes of one rank's payload: [`Payload`].
 
 use std::{
     fmt,
@@ -19,11 +19,10 @@ use crate::payload::{
 
 /// One rank's payload, verified, as one slice of bytes.
 ///
-/// It holds the bytes in a private mapping of the payload's file, of a nameless local copy of it, or in
-/// memory. Clones share them. Mapped bytes stay valid after the file has been removed and begin at an
-/// address divisible by 64; others begin anywhere. One of 16 KiB or more that came
-/// with the messages may be a part of the memory in which they came: what is kept of call after call needs about four times its
-/// length at most.
+/// It holds the bytes in a private mapping of the payload's file, in one of a nameless local copy, or in memory. Clones share
+/// them. Mapped bytes stay valid after the file has been removed, and begin at an address divisible by 64; other bytes may
+/// begin anywhere. A payload of 16 KiB or more that arrived with the messages may be a part of the memory in which they
+/// arrived: keeping the payloads of many calls needs at most about four times their length.
 ///
 /// ```
 /// # use fsgather_store as fsgather;
@@ -44,20 +43,20 @@ enum Inner {
         start: usize,
         len: usize,
     },
-    /// Memory from the system, which the payload was read into.
+    /// Memory from the system, into which the payload was read.
     Room(Arc<MmapMut>),
     Held(Bytes),
     Lent(Arc<dyn LentBytes>),
 }
 
-/// Bytes that somebody else keeps, and that can be had for writing.
+/// Bytes that another owner keeps, and that can be made writable.
 pub trait LentBytes: Deref<Target = [u8]> + Send + Sync {
-    /// The same in memory that may be written to, which nobody else sees; `None` where they have to be copied.
+    /// Returns the bytes in private memory that may be written to, or `None` if they must be copied.
     fn writable(self: Arc<Self>) -> Option<Box<dyn DerefMut<Target = [u8]> + Send + Sync>>;
 }
 
 impl Payload {
-    /// Bytes that somebody else keeps for as long as this lives.
+    /// Wraps bytes that another owner keeps while the payload lives.
     #[must_use]
     pub fn lent(bytes: Arc<dyn LentBytes>) -> Self {
         Self {
@@ -65,18 +64,18 @@ impl Payload {
         }
     }
 
-    /// The payload in a mapping of its whole file. `len` has been checked against the mapping.
+    /// The payload in a mapping of its whole file. The caller has checked `len` against the mapping.
     pub(crate) fn in_file(mapping: Mapping, len: usize) -> Self {
         Self::mapped(mapping, HEADER_LEN, len)
     }
 
-    /// The payload as a mapping.
+    /// The payload that a mapping consists of.
     pub(crate) fn copied(mapping: Mapping) -> Self {
         let len = mapping.len();
         Self::mapped(mapping, 0, len)
     }
 
-    /// The payload in memory that it was read into.
+    /// The payload in memory into which it was read.
     pub(crate) fn in_room(room: MmapMut) -> Self {
         Self {
             bytes: Inner::Room(Arc::new(room)),
@@ -93,15 +92,15 @@ impl Payload {
         }
     }
 
-    /// Maps a whole file of one's own and brings its pages in, without verifying anything; `None` on a file
-    /// system on which mapping is not safe, such as one of a network.
+    /// Maps a whole file of the caller and reads its pages, without verification. Returns `None` on a file system on which
+    /// mapping is not safe, such as a network file system.
     ///
-    /// Only for files that nobody writes to or cuts short any more: whoever does so while the payload
-    /// lives changes bytes that everybody takes for constant, or ends this process.
+    /// Only for files that no process writes to or truncates any more: doing so while the payload lives changes bytes that
+    /// count as constant, or kills this process.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The error of the system.
     pub fn map_file(file: &File) -> io::Result<Option<Self>> {
         let mapping = Mapping::of(file, file.metadata()?.len())?;
         Ok(mapping.map(|mapping| {
@@ -110,20 +109,19 @@ impl Payload {
         }))
     }
 
-    /// Whether the bytes are mapped from a file rather than held in memory.
+    /// Returns true if the bytes are mapped from a file, not held in memory.
     #[must_use]
     pub const fn is_mapped(&self) -> bool {
         matches!(self.bytes, Inner::Mapped { .. })
     }
 
-    /// The payload in memory that may be written to, which nobody else sees.
+    /// Returns the payload in private memory that may be written to.
     ///
-    /// Nothing is copied if no clone of this payload lives: of mapped bytes the system copies the pages that
-    /// are written to, and only when they are; the file never changes. Bytes that others hold, such as what a
-    /// rank has handed in itself without a copy, are copied.
+    /// Nothing is copied if this payload has no clones: for mapped bytes, the system copies a page when it is written to; the
+    /// file never changes. Bytes with other owners are copied, such as those that a rank has handed in itself without a copy.
     ///
-    /// Lack of memory for a copy ends the process, as it does anywhere;
-    /// [`try_into_writable`](Self::try_into_writable) does not.
+    /// Lack of memory for a copy ends the process, as everywhere; [`try_into_writable`](Self::try_into_writable) returns
+    /// instead.
     #[must_use]
     pub fn into_writable(self) -> WritablePayload {
         self.try_into_writable().unwrap_or_else(|payload| {
@@ -132,11 +130,11 @@ impl Payload {
         })
     }
 
-    /// The same, for those who can do with less.
+    /// Like [`into_writable`](Self::into_writable), but returns if memory is missing.
     ///
     /// # Errors
     ///
-    /// The payload as it was, when it has to be copied and there is not enough memory for that.
+    /// The unchanged payload, if it must be copied and there is not enough memory.
     pub fn try_into_writable(self) -> Result<WritablePayload, Self> {
         let shared = match self.bytes {
             Inner::Mapped {
@@ -217,7 +215,7 @@ impl From<Bytes> for Payload {
 }
 
 impl From<Payload> for Bytes {
-    /// Without a copy, whatever holds the bytes.
+    /// Converts without a copy.
     fn from(payload: Payload) -> Self {
         match payload.bytes {
             Inner::Held(bytes) => bytes,

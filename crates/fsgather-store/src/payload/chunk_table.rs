@@ -5,27 +5,27 @@ use crate::payload::{
     locator::Locator,
 };
 
-/// The chunk table of a payload, found to agree with its locator.
+/// The chunk table of a payload, checked against its locator.
 ///
-/// Chunks lie one behind the other from the end of the header on, and none takes more bytes than it holds.
+/// Chunks follow each other from the end of the header, and none takes more bytes than it holds.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ChunkTable(Vec<Chunk>);
 
 /// One chunk in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chunk {
-    /// Where its stored bytes begin in the file.
+    /// Offset of its stored bytes in the file.
     pub(crate) offset: u64,
-    /// How many there are, in bytes; never more than it has raw ones.
+    /// Number of its stored bytes; at most that of its raw bytes.
     pub(crate) stored_len: usize,
-    /// Whether these are compressed.
+    /// True if the stored bytes are compressed.
     pub(crate) is_compressed: bool,
-    /// Their checksum.
+    /// Checksum of the stored bytes.
     pub(crate) checksum: u64,
 }
 
 impl ChunkTable {
-    /// Reads the table of the payload that `locator` announces.
+    /// Parses the table of the payload that `locator` announces.
     pub(crate) fn from_bytes(bytes: &[u8], locator: &Locator) -> Result<Self, Damage> {
         let (entries, rest) = bytes.as_chunks::<ENTRY_LEN>();
         same("chunk count", &locator.chunk_count, &(entries.len() as u64))?;
@@ -47,7 +47,7 @@ impl ChunkTable {
         Ok(Self(chunks))
     }
 
-    /// The chunk of this number; `None` past the end.
+    /// Returns the chunk of this number; `None` past the end.
     pub(crate) fn get(&self, index: u64) -> Option<Chunk> {
         self.0.get(usize::try_from(index).ok()?).copied()
     }

@@ -1,8 +1,8 @@
-//! Reading what others have published: [`GatherDir::collect`] and [`PayloadReader`].
+//! Reading payloads that others have published: [`GatherDir::collect`] and [`PayloadReader`].
 //!
-//! A file is opened only after its locator has arrived, and every byte handed out lies in a chunk whose
-//! checksum the locator's digest vouches for. Where the writer has left checksums out, and the reader takes that, it
-//! lies in a file whose header, lengths and footer the digest vouches for.
+//! A file is opened only after its locator has arrived, and every returned byte is in a chunk whose checksum the locator's
+//! digest covers. If the writer has left checksums out, and the reader accepts that, the byte is in a file whose header,
+//! lengths and footer the digest covers.
 
 use std::{
     fmt,
@@ -24,16 +24,15 @@ use crate::{
 impl GatherDir {
     /// Reads a whole payload and verifies all of it, unless it has no checksums and the policy does not need them.
     ///
-    /// It is mapped where that is safe and nothing in it is compressed, else read into memory or, above the
-    /// policy's bound, into a nameless local file. `progress` is called with the number of bytes after each chunk,
-    /// and with 0 while waiting; an error from it ends the work and is returned as it is.
+    /// The payload is mapped if that is safe and nothing in it is compressed; otherwise it is read into memory or, above the
+    /// policy's bound, into a nameless local file. `progress` is called with the number of bytes after each chunk, and with 0
+    /// while waiting; its error ends the work and is returned unchanged.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when the file is not seen or cannot be read, [`Error::Corrupt`] when it is not
-    /// what was announced, after what the policy allows has been tried; [`Error::Incompatible`] when it is
-    /// compressed in a way that this build does not know, with the cargo feature that it lacks;
-    /// [`Error::Config`] when it has no checksums and the policy needs them.
+    /// After all retries that the policy allows: [`Error::Storage`] if the file is not visible or cannot be read,
+    /// [`Error::Corrupt`] if it is not the announced file. [`Error::Incompatible`] if it has a compression that this build does
+    /// not know, with the missing cargo feature; [`Error::Config`] if it has no checksums and the policy needs them.
     pub fn collect(
         &self,
         locator: &Locator,
@@ -43,10 +42,10 @@ impl GatherDir {
         self.collect_by(locator, policy, progress, map_verified)
     }
 
-    /// Reads back what this process itself has published.
+    /// Reads back a payload that this process itself has published.
     ///
-    /// As [`collect`](Self::collect), but bytes that can be mapped are not verified again: this process has
-    /// computed their checksums, and they have not left this host since.
+    /// Like [`collect`](Self::collect), but bytes that can be mapped are not verified again: this process has computed their
+    /// checksums, and they have not left this host since.
     ///
     /// # Errors
     ///
@@ -86,12 +85,11 @@ impl GatherDir {
         source.read_into_memory(progress)
     }
 
-    /// Begins to read a payload as a stream, which needs memory for one chunk only, and for a few where it
-    /// is compressed.
+    /// Begins to read a payload as a stream, with memory for one chunk only, or a few if it is compressed.
     ///
     /// # Errors
     ///
-    /// As [`collect`](Self::collect), as far as opening the file goes.
+    /// Those of [`collect`](Self::collect) that concern opening the file.
     pub fn open_payload<P>(
         &self,
         locator: &Locator,
@@ -116,7 +114,7 @@ impl GatherDir {
 
 /// A payload as a stream: an [`io::Read`] that verifies chunks, if they have checksums, before handing out their bytes.
 ///
-/// The first error sticks; [`take_error`](Self::take_error) gives it with its type.
+/// The first error is final; [`take_error`](Self::take_error) returns it with its type.
 pub struct PayloadReader<P> {
     source: Source,
     next: u64,
@@ -134,16 +132,16 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadReader<P> {
         self.source.locator.raw_len
     }
 
-    /// The first error, with its type, which [`io::Error`] does not show.
+    /// Returns the first error with its type, which [`io::Error`] does not show.
     pub fn take_error(&mut self) -> Option<Error> {
         self.failure.clone()
     }
 
-    /// Verifies and lends the bytes up to the end of the current chunk; empty at the end of the payload.
+    /// Verifies and returns the bytes up to the end of the current chunk; none at the end of the payload.
     ///
     /// # Errors
     ///
-    /// As [`GatherDir::collect`].
+    /// Those of [`GatherDir::collect`].
     pub fn fill(&mut self) -> Result<&[u8], Error> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());

@@ -1,16 +1,16 @@
-//! The patience and the memory with which payloads are read: [`CollectPolicy`].
+//! Patience and memory for reading payloads: [`CollectPolicy`].
 
 use std::{path::PathBuf, time::Duration};
 
-/// How patiently, and into what, payloads are read.
+/// Patience and memory for reading payloads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectPolicy {
-    /// How long to go on asking for what was announced but is not seen, or not seen whole. Longer than
-    /// clients of network file systems trust their memory: 90 s.
+    /// Maximum time to wait for an announced payload that is not visible, or only in part. Longer than clients of network file
+    /// systems keep their caches: 90 s.
     pub visibility: Duration,
-    /// Whether all ranks run on this host. Then nothing on a local file system is waited for.
+    /// True if all ranks run on this host. Then there is no wait for files on a local file system.
     pub single_host: bool,
-    /// Whether a payload without checksums is refused: true.
+    /// True, the default, if payloads without checksums are refused.
     pub needs_checksums: bool,
     /// Payloads that cannot be mapped are read into memory up to this length, in bytes, and into a
     /// nameless local file above: 1 GiB.

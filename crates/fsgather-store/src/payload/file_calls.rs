@@ -1,7 +1,7 @@
-//! Calls of the file system that do not come back: [`FileCalls`].
+//! Warnings about file-system calls that do not return: [`FileCalls`].
 //!
-//! Whoever makes one can say nothing meanwhile. Other ranks that wait for it are told by rank 0; where all hang in the
-//! same file system nobody waits for anybody. So a thread that makes no such call looks after those that do.
+//! A thread in such a call cannot report it. Rank 0 reports it to the ranks that wait for this one; but if all hang in the same
+//! file system, no rank waits for another. So a thread that makes no such calls watches the threads that do.
 
 use std::{
     collections::BTreeMap,
@@ -15,22 +15,22 @@ use std::{
 
 use fsgather_core::{AwakeClock, FIRST_WARNING, duration_text, lock, warning_after};
 
-/// Interval at which the thread looks.
+/// Interval at which the thread checks the calls.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// So often it looks in vain before it sleeps: calls that follow each other need not wake it.
+/// Number of checks without a call before the thread sleeps, so that consecutive calls need not wake it.
 const LOOKS: u32 = 10;
 
-/// One call, or several that make up one piece of work.
+/// A call, or several that belong to one piece of work.
 struct WatchedCall {
     what: Arc<str>,
     moves: u64,
-    /// What the last look has found: how often it had moved, and since when that was so.
+    /// Result of the last check: the count of moves, and the time since when it has been the same.
     seen: Option<(u64, Instant)>,
     next_warning: Duration,
 }
 
-/// What is going on.
+/// The calls in progress.
 #[derive(Default)]
 struct WatchedCalls {
     going_on: BTreeMap<u64, WatchedCall>,
@@ -58,7 +58,7 @@ impl WatchedCalls {
         }
     }
 
-    /// Looks at all of them; what to tell the user.
+    /// Checks all calls, and returns warnings for the user.
     fn look(&mut self, now: Instant) -> Vec<String> {
         let mut told = Vec::new();
         for call in self.going_on.values_mut() {
@@ -84,7 +84,7 @@ impl WatchedCalls {
         told
     }
 
-    /// Whether to look again, rather than sleep until a call begins.
+    /// Returns true to check again soon, false to sleep until a call begins.
     fn goes_on(&mut self) -> bool {
         self.looks = if self.going_on.is_empty() {
             self.looks + 1
@@ -102,16 +102,16 @@ struct SharedCalls {
     is_over: AtomicBool,
 }
 
-/// Calls of the file system that this rank is in, and a thread that warns of those that do not come back.
+/// File-system calls of this rank in progress, with a thread that warns of calls that do not return.
 #[derive(Default)]
 pub struct FileCalls {
     shared: Arc<SharedCalls>,
-    /// Started with the first call; nothing where it cannot be.
+    /// Started with the first call; `None` if it could not be started.
     thread: OnceLock<Option<Thread>>,
 }
 
 impl FileCalls {
-    /// Notes that a call begins; `what` is what the user is told of it.
+    /// Records the start of a call. Warnings for the user begin with `what`.
     pub fn begin(&self, what: &Arc<str>) -> FileCall {
         let thread = self.thread.get_or_init(|| {
             let shared = Arc::clone(&self.shared);
@@ -137,7 +137,7 @@ impl FileCalls {
 
 impl Drop for FileCalls {
     fn drop(&mut self) {
-        // Without a lock: in a forked child somebody may hold it who is not there.
+        // Without a lock: in a forked child, a thread that does not exist there may hold it.
         self.shared.is_over.store(true, Ordering::SeqCst);
         if let Some(Some(thread)) = self.thread.get() {
             thread.unpark();
@@ -145,14 +145,14 @@ impl Drop for FileCalls {
     }
 }
 
-/// A call, for as long as this exists.
+/// A call in progress, until this is dropped.
 pub struct FileCall {
     shared: Arc<SharedCalls>,
     number: u64,
 }
 
 impl FileCall {
-    /// Notes that it gets on.
+    /// Records that the call makes progress.
     pub fn moved(&self) {
         lock(&self.shared.calls).moved(self.number);
     }

@@ -1,4 +1,4 @@
-//! Describes a payload for those who will read it: [`Locator`]. Pure.
+//! Describes a payload for its readers: [`Locator`]. Pure.
 
 use fsgather_core::{Error, bytes_text};
 use serde::{Deserialize, Serialize};
@@ -8,18 +8,18 @@ use crate::{
     payload::format::{self, Compression, Encoding, Footer, Header},
 };
 
-/// Where a payload lies, how long it is and what it hashes to.
+/// Name, lengths and digest of a payload.
 ///
-/// A file is accepted only if everything in it agrees with the locator. The name is checked when a
-/// locator is deserialised, so that it cannot lead out of the gather directory; the lengths are checked
-/// by [`Locator::check`] and against the file before anything is allocated.
+/// A file is accepted only if all of it agrees with the locator. Deserialisation checks the name, so that it cannot lead out of
+/// the gather directory; [`Locator::check`] checks the lengths, which are also compared with the file before memory is
+/// allocated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Locator {
-    /// The file in `payloads/`; names channel, epoch and rank.
+    /// Name of the file in `payloads/`, with channel, epoch and rank.
     pub name: PayloadName,
-    /// How to understand the payload.
+    /// Encoding of the payload.
     pub encoding: Encoding,
-    /// How it is compressed.
+    /// Compression of the payload.
     pub compression: Compression,
     /// Length in bytes.
     pub raw_len: u64,
@@ -32,7 +32,7 @@ pub struct Locator {
 }
 
 impl Locator {
-    /// Announces a payload file with this header and footer.
+    /// Makes the locator of a payload file with this header and footer.
     pub(crate) const fn new(header: &Header, footer: &Footer) -> Self {
         Self {
             name: header.name,
@@ -45,12 +45,12 @@ impl Locator {
         }
     }
 
-    /// Checks that the lengths fit together, and returns how long the file must be, in bytes.
+    /// Checks that the lengths are consistent, and returns the length of the file in bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::Incompatible`] for a compression that this build does not know, with the cargo feature
-    /// that is off, and [`Error::Corrupt`] for lengths that no writer announces.
+    /// [`Error::Incompatible`] for a compression that this build does not know, with the missing cargo feature, and
+    /// [`Error::Corrupt`] for lengths that no writer announces.
     pub fn check(&self) -> Result<u64, Error> {
         if !self.compression.is_supported() {
             return Err(self.unsupported());
@@ -58,7 +58,7 @@ impl Locator {
         let implausible =
             |reason: String| Error::corrupt(self.name.to_string(), reason, None, None);
         let chunks = format::chunk_count(self.raw_len);
-        // A chunk takes at least one byte, and never more than it holds.
+        // A chunk takes at least one byte, and never more than its raw length.
         let is_right = if self.compression == Compression::NONE {
             self.stored_len == self.raw_len
         } else {
@@ -78,7 +78,7 @@ impl Locator {
         })
     }
 
-    /// What to say where this build cannot decompress it.
+    /// Returns the error of a build that cannot decompress the payload.
     pub(crate) fn unsupported(&self) -> Error {
         self.compression.unsupported(format!(
             "the compression of the payload of rank {}",
@@ -86,8 +86,7 @@ impl Locator {
         ))
     }
 
-    /// Whether the payload lies in its file as it is, in one piece: without compression, and where no chunk
-    /// gets shorter by it.
+    /// Returns true if the payload is in its file unchanged and contiguous: without compression, or if no chunk became shorter.
     pub(crate) const fn is_contiguous(&self) -> bool {
         self.stored_len == self.raw_len
     }

@@ -22,7 +22,7 @@ pub(crate) struct Mapping(Mmap);
 impl Mapping {
     /// Maps the first `len` bytes of a file.
     ///
-    /// `None` when the file does not lie on a file system on which mapping is safe, or is shorter.
+    /// Returns `None` if the file system of the file does not allow safe mapping, or if the file is shorter.
     pub(crate) fn of(file: &File, len: u64) -> io::Result<Option<Self>> {
         let Ok(size) = usize::try_from(len) else {
             return Ok(None);
@@ -32,23 +32,23 @@ impl Mapping {
         }
         let mut options = MmapOptions::new();
         options.len(size);
-        // SAFETY: what makes mapping a file unsafe is that the mapped bytes may change or vanish while a
+        // SAFETY: mapping a file is unsafe because the mapped bytes may change or vanish while a
         // reference to them exists. They do neither here:
         // - The file lies on one of the local file systems of an allow-list (checked above, on the
         //   descriptor that is mapped): no other host can truncate or remove it, and removing its name on
         //   this host keeps the data for as long as the mapping lives.
         // - It is at least `len` bytes long (checked above), and no file of the store is ever truncated
-        //   or written again after it has been published; spill files have no name and one user; whoever
-        //   maps a file of their own (`Payload::map_file`) is told to leave it alone. No file of the store is
-        //   writable for anybody but its owner, whatever the mode of its directory. Other
-        //   processes of the same user could still do so on purpose; the documented trust boundary
+        //   or written again after it has been published; spill files have no name and one user; the
+        //   documentation of `Payload::map_file` requires callers to leave their own files alone. No file
+        //   of the store is writable for any user except its owner, whatever the mode of its directory.
+        //   Other processes of the same user could still do so on purpose; the documented trust boundary
         //   includes them.
         // - The mapping is private, so that nothing is written through it, also once it is writable.
         let map = unsafe { options.map_copy_read_only(file) }?;
         Ok(Some(Self(map)))
     }
 
-    /// Has the pages of a part brought in with one call instead of one fault each; a hint.
+    /// Reads the pages of a part with one call instead of one fault each. Only a hint.
     pub(crate) fn populate(&self, start: usize, len: usize) {
         if self
             .0
@@ -59,14 +59,13 @@ impl Mapping {
         }
     }
 
-    /// Makes the mapping writable, which the file does not notice: it is private, so that the system copies
-    /// a page when it is written to. The mapping as it was, where that cannot be had, such as for lack of
-    /// memory that such copies might need.
+    /// Makes the mapping writable without an effect on the file: it is private, so the system copies a page when it is written
+    /// to. Returns the unchanged mapping if that fails, for example for lack of memory that such copies might need.
     pub(crate) fn into_writable(self) -> Result<WritableMapping, Self> {
         let flags = MprotectFlags::READ | MprotectFlags::WRITE;
         // Not by `Mmap::make_mut`, which drops the mapping if that fails.
-        // SAFETY: the range is exactly this mapping, which is owned here and lives on in the result; more
-        // rights for a mapping that stays private take nothing from anybody.
+        // SAFETY: the range is exactly this mapping, which is owned here and lives on in the result; no other code relies on a
+        // private mapping being read-only.
         let protected =
             unsafe { rustix::mm::mprotect(self.0.as_ptr().cast_mut().cast(), self.0.len(), flags) };
         match protected {
@@ -79,7 +78,7 @@ impl Mapping {
     }
 }
 
-/// A whole file, mapped privately, that may be written to without the file's changing.
+/// A whole file, mapped privately. It may be written to without changing the file.
 #[derive(Debug)]
 pub(crate) struct WritableMapping(Mmap);
 
@@ -100,11 +99,11 @@ impl DerefMut for WritableMapping {
     }
 }
 
-/// Memory for `len` bytes of which none is taken up before it is written to. It holds zeros.
+/// Maps memory for `len` bytes, which is allocated only when it is written to. It holds zeros.
 pub(crate) fn room(len: u64) -> io::Result<MmapMut> {
     let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let room = MmapMut::map_anon(len)?;
-    // A kernel without huge pages: then they are small.
+    // On a kernel without huge pages, the pages are small.
     let _ = room.advise(Advice::HugePage);
     Ok(room)
 }

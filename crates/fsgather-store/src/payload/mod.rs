@@ -1,16 +1,16 @@
-//! A payload's way: written chunk by chunk, made visible whole, announced, and read with every byte checked.
+//! The life of a payload: written chunk by chunk, made visible as a whole, announced, and read with every byte checked.
 //!
 //! - `writer`: publishing a payload: [`writer::PayloadWriter`].
-//! - `locator`: what is announced of it: [`locator::Locator`].
-//! - `collect`: reading what was announced: [`collect::PayloadReader`].
-//! - `collect_policy`: how: [`collect_policy::CollectPolicy`].
-//! - `file_calls`: warns of calls of the file system that do not come back: [`file_calls::FileCalls`].
-//! - `source`: its file, opened again as often as it takes: [`source::Source`].
-//! - `bytes`: what was read: [`bytes::Payload`].
-//! - `writable_payload`: the same, to write to: [`writable_payload::WritablePayload`].
+//! - `locator`: the announcement of a payload: [`locator::Locator`].
+//! - `collect`: reading an announced payload: [`collect::PayloadReader`].
+//! - `collect_policy`: patience and memory for that: [`collect_policy::CollectPolicy`].
+//! - `file_calls`: warns of file-system calls that do not return: [`file_calls::FileCalls`].
+//! - `source`: the file of a payload, opened again on errors: [`source::Source`].
+//! - `bytes`: the bytes that were read: [`bytes::Payload`].
+//! - `writable_payload`: bytes that may be written to: [`writable_payload::WritablePayload`].
 //! - `format`: every byte of the file; pure.
-//! - `chunk_table`: where each chunk lies in it; pure: [`chunk_table::ChunkTable`].
-//! - `compression`: chunks made smaller, where that is asked for: [`compression::CompressionSetting`].
+//! - `chunk_table`: the place of each chunk in the file; pure: [`chunk_table::ChunkTable`].
+//! - `compression`: compresses chunks on request: [`compression::CompressionSetting`].
 //! - `map`: files and memory mapped; the one owner of `mmap`: [`map::Mapping`].
 //! - `parallel`: several threads for the chunks of one payload.
 

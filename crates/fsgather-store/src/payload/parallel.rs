@@ -1,8 +1,7 @@
 //! Several threads for one piece of work: [`share`].
 //!
-//! The threads live no longer than the call, and take jobs from one queue, so that a thread that is slowed
-//! down by others on its core holds nobody up. They are there for work on chunks, which takes much longer
-//! than starting a thread does.
+//! The threads live no longer than the call, and take jobs from one queue, so that a thread that is slowed down by others on
+//! its core delays no other thread. They are meant for work on chunks, which takes much longer than starting a thread.
 
 use fsgather_core::lock;
 use std::{
@@ -10,18 +9,18 @@ use std::{
     thread,
 };
 
-/// The most threads that work on one payload: each needs memory of its own, and hosts have many ranks.
+/// Maximum number of threads that work on one payload: each needs its own memory, and hosts have many ranks.
 const MOST: usize = 4;
 
-/// Number of threads that are of use to this process for one payload.
+/// Number of threads that are useful to this process for one payload.
 pub(crate) fn size() -> usize {
     fsgather_core::sys::thread::cores().min(MOST)
 }
 
-/// Does all jobs on so many threads, and passes each result to `done` on the calling thread, in the order in which the
-/// jobs end. The first error is returned soon; jobs that have not begun by then stay undone.
+/// Runs all jobs on this number of threads, and passes each result to `done` on the calling thread, in the order in which the
+/// jobs end. Returns the first error soon; jobs that have not begun by then are not run.
 ///
-/// The calling thread is one of these threads, so that a single job needs no other, and so that it does no harm if no
+/// The calling thread is one of these threads, so that a single job needs no other, and that all jobs are done even if no
 /// thread can be started.
 pub(crate) fn share<Job, Done, Failure>(
     threads: usize,
@@ -48,7 +47,7 @@ where
                 while let Some(job) = next() {
                     let result = work(job);
                     let has_failed = result.is_err();
-                    // Nobody listens any more when somebody else has failed.
+                    // After an error in another thread, the receiver is gone.
                     if sender.send(result).is_err() || has_failed {
                         break;
                     }

@@ -1,8 +1,7 @@
-//! One announced payload file, opened again as often as it takes: [`Source`].
+//! One announced payload file, which is opened again on errors: [`Source`].
 //!
-//! What does not agree with the locator may be a cache telling old news: then the file is opened anew,
-//! from its path, with the client made to ask the server in between, until the visibility budget is used
-//! up. Only then is it an error.
+//! Data that differs from the locator may be from a stale cache: then the client is made to ask the server, and the file is
+//! opened again by its path, until the visibility budget is used up. Only then is it an error.
 
 use std::{
     fs::File,
@@ -34,14 +33,13 @@ use crate::{
     },
 };
 
-/// Number of times that reading is tried again after an error of the medium or the network.
+/// Number of errors of the medium or the network after which reading fails.
 const FLAKY_RETRIES: u32 = 3;
 
-/// How many bytes of a file that is not verified are brought in before the caller is told; they may have to come from a
-/// disk.
+/// Number of bytes of an unverified file that are read between two progress reports; they may have to come from a disk.
 const POPULATED: usize = 16 << 20;
 
-/// An announced payload, opened again as often as it takes.
+/// An announced payload, whose file is opened again on errors.
 pub(crate) struct Source {
     directory: GatherDir,
     pub(crate) locator: Locator,
@@ -59,20 +57,20 @@ pub(crate) struct Source {
 pub(crate) struct Open {
     file: File,
     table: ChunkTable,
-    /// Whether the table has checksums.
+    /// True if the table has checksums.
     has_checksums: bool,
 }
 
-/// What kept one attempt from succeeding.
+/// The reason why one attempt has failed.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// The name is not seen.
+    /// The name is not visible.
     NotSeen(io::Error),
-    /// What is seen is not what was announced.
+    /// The visible data is not the announced data.
     Damaged(Damage),
-    /// Reading failed in a way that may pass.
+    /// Reading failed, perhaps only temporarily.
     Flaky(io::Error),
-    /// Trying again cannot help.
+    /// Another attempt cannot help.
     Fatal(Error),
 }
 
@@ -106,8 +104,8 @@ impl Source {
         })
     }
 
-    /// Does something with the opened file; after trouble opens it anew and does it again, until that
-    /// succeeds or the budget is used up.
+    /// Runs `work` on the opened file. On an error, opens the file again and repeats, until that succeeds or the budget is used
+    /// up.
     pub(crate) fn with_retries<T>(
         &mut self,
         progress: &mut Progress<'_>,
@@ -143,7 +141,7 @@ impl Source {
         }
     }
 
-    /// Opens the file and checks all but the payload.
+    /// Opens the file and checks everything except the payload.
     fn attempt_open(&self) -> Result<Open, Trouble> {
         let file = file::open(&self.path).map_err(|error| self.classify("open", error))?;
         let opened = file::examine(&file).map_err(|error| self.classify("examine", error))?;
@@ -174,7 +172,7 @@ impl Source {
             &self.locator.chunk_count,
             &footer.chunk_count,
         )?;
-        // The file really is as long as announced, so that this allocation is no larger than it.
+        // The file has the announced length, so this allocation is no larger than the file.
         let table_len = self.file_len - self.locator.stored_len - (HEADER_LEN + FOOTER_LEN) as u64;
         let mut table = self.allocate(table_len)?;
         table.resize(usize::try_from(table_len).unwrap_or(0), 0);
@@ -226,7 +224,7 @@ impl Source {
         )
     }
 
-    /// What the table says of a chunk.
+    /// Returns the table's entry for a chunk.
     fn chunk(&self, open: &Open, index: u64) -> Result<Chunk, Damage> {
         open.table.get(index).ok_or_else(|| Damage::Differs {
             field: "chunk count",
@@ -253,7 +251,7 @@ impl Source {
         })
     }
 
-    /// Reads one chunk to where it belongs: verified, and only then decompressed.
+    /// Reads one chunk into `raw`: verifies it, and only then decompresses it.
     fn unpack(
         &self,
         open: &Open,
@@ -299,7 +297,7 @@ impl Source {
         progress(raw.len() as u64)
     }
 
-    /// Returns how many raw bytes a chunk has.
+    /// Returns the number of raw bytes of a chunk.
     pub(crate) fn raw_len(&self, index: u64) -> usize {
         chunk_len(self.locator.raw_len, index)
     }
@@ -329,8 +327,7 @@ impl Source {
         Ok(Payload::in_room(room))
     }
 
-    /// Copies the payload into a nameless local file and maps that. `None` when temporary files cannot
-    /// be mapped here.
+    /// Copies the payload into a nameless local file and maps that. Returns `None` if temporary files cannot be mapped here.
     pub(crate) fn spill(
         &mut self,
         place: &Path,
@@ -359,7 +356,7 @@ impl Source {
         Ok(mapping.map(Payload::copied))
     }
 
-    /// Memory for `len` bytes, or an error that says so.
+    /// Returns memory for `len` bytes, or an error about the lack of it.
     fn allocate(&self, len: u64) -> Result<Vec<u8>, Trouble> {
         room_for(len).ok_or_else(|| Trouble::Fatal(self.no_memory(len)))
     }
@@ -376,7 +373,7 @@ impl Source {
     fn read(&self, file: &File, buffer: &mut [u8], offset: u64) -> Result<(), Trouble> {
         file::read_exact_at(file, buffer, offset).map_err(|error| {
             if error.kind() == io::ErrorKind::UnexpectedEof {
-                // `fstat` said that it is longer: size and data are not of one time.
+                // `fstat` returned a larger size: size and data are not of the same time.
                 Trouble::Damaged(Damage::Differs {
                     field: "length",
                     expected: self.file_len.to_string(),
@@ -402,7 +399,7 @@ impl Source {
         }
     }
 
-    /// The error to return once nothing more can be tried.
+    /// Returns the error after the last attempt.
     fn give_up(&self, trouble: Trouble, tries: u32, spent: Duration) -> Error {
         let rank = self.locator.name.rank();
         let mount = self.directory.file_system().name();
@@ -462,7 +459,7 @@ impl Source {
     }
 }
 
-/// Maps the file of a contiguous payload and verifies all of it, if it has checksums. `None` when it cannot be mapped.
+/// Maps the file of a contiguous payload and verifies all of it, if it has checksums. Returns `None` if it cannot be mapped.
 pub(crate) fn map_verified(
     source: &Source,
     open: &Open,
@@ -472,7 +469,7 @@ pub(crate) fn map_verified(
         return map_unverified(source, open, progress);
     }
     map_whole(source, open, |mapping, len| {
-        // All chunks but the last are of one length. A root that reads is often alone at work on its host.
+        // All chunks except the last have the same length. A root that reads is often the only busy process on its host.
         let chunks = mapping[HEADER_LEN..HEADER_LEN + len].chunks(CHUNK_LEN);
         let starts = (HEADER_LEN..).step_by(CHUNK_LEN);
         parallel::share(
@@ -491,14 +488,14 @@ pub(crate) fn map_verified(
     })
 }
 
-/// Maps the file of a contiguous payload whose bytes have not left this host. `None` when it cannot be mapped.
+/// Maps the file of a contiguous payload whose bytes have not left this host. Returns `None` if it cannot be mapped.
 pub(crate) fn map_unverified(
     source: &Source,
     open: &Open,
     progress: &mut Progress<'_>,
 ) -> Result<Option<Payload>, Trouble> {
     map_whole(source, open, |mapping, len| {
-        // By one thread: several, which get in each other's way in the kernel, take longer.
+        // On one thread: several take longer, because they block each other in the kernel.
         for start in (0..len).step_by(POPULATED) {
             let piece = POPULATED.min(len - start);
             mapping.populate(HEADER_LEN + start, piece);
@@ -508,7 +505,7 @@ pub(crate) fn map_unverified(
     })
 }
 
-/// Maps a file, and has its payload of so many bytes `read`.
+/// Maps a file, and passes the mapping and the length of the payload to `read`.
 fn map_whole(
     source: &Source,
     open: &Open,

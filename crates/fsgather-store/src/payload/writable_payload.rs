@@ -14,11 +14,10 @@ use crate::payload::{
     map::{self, WritableMapping},
 };
 
-/// One rank's payload in memory that belongs to its owner alone and may be written to.
+/// One rank's payload in private memory that may be written to.
 ///
-/// It comes from [`Payload::into_writable`](crate::Payload::into_writable). What is written shows nowhere
-/// else: neither in the payload's file nor to anybody who holds the same payload. The bytes stay at one
-/// address for as long as this lives, wherever it is moved.
+/// [`Payload::into_writable`](crate::Payload::into_writable) returns it. Writes are visible nowhere else: neither in the
+/// payload's file nor in other clones of the payload. The bytes stay at one address while this lives, even if it is moved.
 ///
 /// ```
 /// # use fsgather_store as fsgather;
@@ -32,9 +31,9 @@ pub struct WritablePayload {
     memory: WritableMemory,
 }
 
-/// Where the bytes are.
+/// Owner of the bytes.
 pub(crate) enum WritableMemory {
-    /// A part of a private mapping of a file, of which pages are copied when they are written to.
+    /// A part of a private mapping of a file, whose pages are copied when they are written to.
     Mapped {
         mapping: WritableMapping,
         start: usize,
@@ -44,7 +43,7 @@ pub(crate) enum WritableMemory {
     Room(MmapMut),
     /// Memory from the allocator.
     Held(BytesMut),
-    /// Memory that somebody else has made for this.
+    /// Memory that another owner has made for this.
     Lent(Box<dyn DerefMut<Target = [u8]> + Send + Sync>),
 }
 
@@ -53,7 +52,7 @@ impl WritablePayload {
         Self { memory }
     }
 
-    /// A copy of these bytes; `None` where there is not enough memory for one.
+    /// Copies these bytes; returns `None` if there is not enough memory.
     pub(crate) fn copy_of(bytes: &[u8]) -> Option<Self> {
         let memory = if bytes.len() < CHUNK_LEN {
             let mut copy = room_for(bytes.len() as u64)?;
@@ -129,7 +128,7 @@ mod tests {
     use super::*;
     use crate::payload::bytes::Payload;
 
-    /// What a payload was before, whose bytes do not change although its copy is written to.
+    /// Overwrites a payload with the content `before`, and returns its address.
     fn overwrite(mut own: WritablePayload, before: &[u8]) -> *const u8 {
         assert_eq!(&*own, before);
         own.fill(0xa5);
@@ -141,7 +140,7 @@ mod tests {
         address
     }
 
-    /// A file, and a payload that maps it.
+    /// Makes a file, and a payload that maps it.
     fn mapped(content: &[u8]) -> (File, Payload) {
         let mut file = map::tests::mappable_file();
         file.write_all(content).unwrap();
@@ -191,7 +190,7 @@ mod tests {
         let address = overwrite(payload.into_writable(), &content);
         assert_ne!(address, other.as_ptr());
         assert_eq!(&*other, &content[..]);
-        // The last holder owns it alone.
+        // The last holder is the sole owner.
         let address = other.as_ptr();
         assert_eq!(overwrite(other.into_writable(), &content), address);
     }

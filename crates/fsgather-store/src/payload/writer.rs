@@ -35,7 +35,7 @@ use crate::{
     },
 };
 
-/// Which payload: whose, in which call.
+/// Identifies a payload: its writer and its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PayloadId {
     /// The communicator.
@@ -46,19 +46,19 @@ pub struct PayloadId {
     pub rank: Rank,
 }
 
-/// Number of times that a new name is drawn when the one drawn cannot be had.
+/// Number of names that are tried.
 const NAMES_TRIED: u32 = 3;
 
 impl GatherDir {
     /// Begins to write a payload, which is interpreted according to `encoding` by its readers.
     ///
-    /// `progress` is called with the number of bytes, before compression, after each chunk has been
-    /// written; an error from it ends the writing and is what [`PayloadWriter::publish`] returns.
+    /// `progress` is called with the number of bytes, before compression, after each chunk has been written; its error ends the
+    /// writing, and [`PayloadWriter::publish`] returns it.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when the file cannot be made; [`Error::Config`] when the rank is outside of
-    /// the world, or when this build cannot compress so, with the cargo feature that it lacks.
+    /// [`Error::Storage`] if the file cannot be made; [`Error::Config`] if the rank is outside of the world, or if this build
+    /// lacks the cargo feature for the compression, which the error names.
     pub fn create_payload<P>(
         &self,
         id: PayloadId,
@@ -88,9 +88,9 @@ impl GatherDir {
             names_left -= 1;
             let file = match file::create_new(&path, self.file_mode()) {
                 Ok(file) => file,
-                // The name is random: it is taken because the reply to the first of two requests was
-                // lost. What that made is left to the removal of the directory. A stale handle is the
-                // client's memory of a directory that it has to look up anew.
+                // The name is random, so it is taken only if the reply to the first of two identical requests was lost. The
+                // file of that request is removed with the directory. A stale handle is a cached path to a directory that the
+                // client must look up anew.
                 Err(error)
                     if matches!(error.kind(), AlreadyExists | StaleNetworkFileHandle)
                         && names_left > 0 =>
@@ -136,15 +136,15 @@ impl GatherDir {
     }
 }
 
-/// Writes one payload, in one go from front to back, and publishes it.
+/// Writes one payload sequentially, and publishes it.
 ///
-/// As an [`io::Write`] it takes bytes in pieces of any size, and copies them chunk by chunk: what is hashed is what is written, also
-/// where the caller's memory is written to meanwhile, as memory of other languages may be. Checksums are computed on
-/// the way, while a chunk is in the cache; [without them](Self::without_checksums) chunks go from the caller's memory to the file.
+/// As an [`io::Write`] it accepts bytes in pieces of any size, and copies them chunk by chunk: the written bytes are exactly
+/// those that were hashed, even if the caller's memory changes meanwhile, as memory of other languages may. Checksums are
+/// computed on the way, while a chunk is in the cache; [without them](Self::without_checksums) chunks go from the caller's
+/// memory directly to the file.
 ///
-/// The first error sticks: every later write, and [`publish`](Self::publish), fails with it.
-/// [`take_error`](Self::take_error) gives it with its type. Dropping the writer without publishing
-/// removes what it has written.
+/// The first error is final: every later write, and [`publish`](Self::publish), fails with it. [`take_error`](Self::take_error)
+/// returns it with its type. Dropping the writer without publishing removes the file.
 pub struct PayloadWriter<P> {
     header: Header,
     directory: GatherDir,
@@ -153,13 +153,13 @@ pub struct PayloadWriter<P> {
     synced: bool,
     staged: Staged,
     header_bytes: [u8; HEADER_LEN],
-    /// Whether the header is in the file.
+    /// True if the header is in the file.
     is_begun: bool,
     /// Memory for a compressed chunk.
     room: Vec<u8>,
-    /// Bytes that do not make a whole chunk yet.
+    /// Bytes of an incomplete chunk.
     buffer: Vec<u8>,
-    /// Whether the end has been written.
+    /// True if the end has been written.
     is_complete: bool,
     table: Vec<u8>,
     raw_len: u64,
@@ -169,7 +169,7 @@ pub struct PayloadWriter<P> {
     progress: P,
 }
 
-/// The file that is being written; removed on drop unless its fate is settled.
+/// The file that is being written. Dropping it removes the file unless it is settled.
 #[derive(Debug)]
 struct Staged {
     path: PathBuf,
@@ -193,12 +193,12 @@ impl Drop for Staged {
     }
 }
 
-/// The steps of publishing, in order: after each one a crash leaves something else behind.
+/// The steps of publishing, in order. A crash leaves different files after each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PublishStep {
-    /// All of the payload is written.
+    /// The payload is written completely.
     Written,
-    /// The data has been synced, where that is needed.
+    /// The data has been synced, if necessary.
     Synced,
     /// The file is closed.
     Closed,
@@ -207,16 +207,16 @@ pub(crate) enum PublishStep {
 }
 
 impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
-    /// The name that the payload will have.
+    /// The name of the payload.
     #[must_use]
     pub const fn name(&self) -> PayloadName {
         self.header.name
     }
 
-    /// Leaves the checksums of chunks out, so that readers notice another payload, or a file that is not whole, but not
-    /// a changed byte. A compressed payload keeps them. To be said before anything is written.
+    /// Leaves out the checksums of chunks. Then readers notice another payload or an incomplete file, but not a changed byte. A
+    /// compressed payload keeps them. Has no effect once data was written.
     ///
-    /// Only readers whose [policy](crate::CollectPolicy::needs_checksums) does not need checksums take such a payload.
+    /// Only readers whose [policy](crate::CollectPolicy::needs_checksums) does not need checksums accept such a payload.
     #[must_use]
     pub fn without_checksums(mut self) -> Self {
         if !self.is_begun && self.buffer.is_empty() && self.header.compression == Compression::NONE
@@ -227,7 +227,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         self
     }
 
-    /// Says how long the payload will be, in bytes, so that a lack of space is reported with figures.
+    /// Sets the expected length of the payload in bytes, so that errors about a lack of space contain numbers.
     pub fn expect_len(&mut self, bytes: u64) {
         self.expected_len = bytes;
     }
@@ -238,12 +238,12 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         self.raw_len + self.buffer.len() as u64
     }
 
-    /// Writes the end of the payload: what is written after that fails. Bytes that need not be hashed go from the caller's
-    /// memory to the file, also those of the last chunk.
+    /// Writes the end of the payload; later writes fail. Without checksums, all bytes go from the caller's memory directly to
+    /// the file, including those of the last chunk.
     ///
     /// # Errors
     ///
-    /// The first one of this writer.
+    /// The first error of this writer.
     pub fn write_last(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         while !(bytes.is_empty() || !self.header.has_checksums && self.buffer.is_empty()) {
             let taken = self.accept(bytes)?;
@@ -253,30 +253,30 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         for chunk in bytes.chunks(CHUNK_LEN) {
             self.write_chunk(chunk)?;
         }
-        // The last chunk may be shorter than others, or be in the buffer still.
+        // The last chunk may be shorter than the others, or still be in the buffer.
         self.is_complete = true;
         Ok(())
     }
 
-    /// The first error, with its type, which [`io::Error`] does not show. The writer stays unusable.
+    /// Returns the first error with its type, which [`io::Error`] does not show. The writer stays unusable.
     pub fn take_error(&mut self) -> Option<Error> {
         self.failure.clone()
     }
 
-    /// Completes the file, has its data brought to where others can read it, closes it, and makes it
-    /// visible under its name, whole and without replacing anything.
+    /// Completes the file, flushes it for other hosts, closes it, and makes it visible under its name, as a whole and without
+    /// replacing another file.
     ///
-    /// When it returns `Ok`, no later failure of this process can take the payload away.
+    /// Once it returns `Ok`, no later failure of this process can lose the payload.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when any of that failed: lack of space may show as late as here. Then nothing
-    /// is visible, and what was written is removed. An error of the progress hook is returned as it is.
+    /// [`Error::Storage`] if any of that failed, also for a lack of space that shows only now. Then no file is visible, and the
+    /// written data is removed. An error of the progress hook is returned unchanged.
     pub fn publish(mut self) -> Result<Locator, Error> {
         self.try_publish()
     }
 
-    /// As [`publish`](Self::publish), but what was to be published can be [taken back](Self::take_back) if that failed.
+    /// Like [`publish`](Self::publish), but after an error the bytes can be [taken back](Self::take_back).
     ///
     /// # Errors
     ///
@@ -289,10 +289,10 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         published
     }
 
-    /// All bytes that a writer was given before its file has failed, read back from there and verified; `None` where
-    /// they cannot be had, or not held in memory. What it has written is removed.
+    /// Returns all bytes that the writer received before its file failed, read back from the file and verified; `None` if they
+    /// cannot be read, or do not fit into memory. The file is removed.
     ///
-    /// So a payload for which a file system has no room can go another way, wherever its bytes have come from.
+    /// With this, a payload that does not fit on a file system can go another way, whatever its source was.
     pub fn take_back(self) -> Option<Vec<u8>> {
         let mut taken = room_for(self.written())?;
         let (entries, _) = self.table.as_chunks::<ENTRY_LEN>();
@@ -323,7 +323,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         (taken.len() as u64 == self.written()).then_some(taken)
     }
 
-    /// The steps of [`publish`](Self::publish), with a gate after each.
+    /// Runs the steps of [`publish`](Self::publish), and calls `gate` after each.
     pub(crate) fn run(
         &mut self,
         gate: &mut dyn FnMut(PublishStep) -> Result<(), Error>,
@@ -355,13 +355,13 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
             &self.header_bytes,
         )
         .map_err(|error| {
-            // Whatever has become of it, nobody is going to be told of the name.
+            // In any case, the name is not announced.
             if let Err(error) = remove::unlink(&self.target) {
                 tracing::debug!(path = %self.target.display(), %error, "cannot remove");
             }
             self.storage("publish", &error)
         })?;
-        // Nobody is to be told of a payload that lies somewhere else.
+        // A payload in a replaced directory is not announced.
         self.directory.check_place()?;
         gate(PublishStep::Published)?;
         Ok(Locator::new(&self.header, &footer))
@@ -397,12 +397,12 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         (self.progress)(raw.len() as u64).map_err(|error| self.fail(error))
     }
 
-    /// How far the file has come.
+    /// Returns the lengths of the table and of the data in the file.
     fn mark(&self) -> (usize, u64, u64) {
         (self.table.len(), self.raw_len, self.stored_len)
     }
 
-    /// Forgets a chunk that is not in the file after all, but keeps its bytes.
+    /// Removes a chunk that was not written from the counts, but keeps its bytes.
     fn go_back(&mut self, (entries, raw_len, stored_len): (usize, u64, u64), raw: &[u8]) {
         self.table.truncate(entries);
         self.raw_len = raw_len;
@@ -410,7 +410,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         self.buffer = raw.to_vec();
     }
 
-    /// Enters a chunk into the table, unless it is empty, and returns its bytes for the file.
+    /// Adds a chunk to the table, unless it is empty, and returns its bytes for the file.
     fn pack<'a>(&mut self, room: &'a mut Vec<u8>, raw: &'a [u8]) -> &'a [u8] {
         if raw.is_empty() {
             return raw;
@@ -429,7 +429,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         stored
     }
 
-    /// Appends to the file, after the header if that is not there yet.
+    /// Appends to the file, after the header if that is not written yet.
     fn append(&mut self, parts: &[&[u8]]) -> Result<(), Error> {
         let header: &[u8] = if self.is_begun {
             &[]
@@ -451,12 +451,12 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         })
     }
 
-    /// Remembers the first failure, for whoever asks next.
+    /// Remembers the first error for later calls.
     fn fail(&mut self, error: Error) -> Error {
         self.failure.get_or_insert(error).clone()
     }
 
-    /// A file error, with figures where space is what is missing.
+    /// Returns a file error, with numbers if space is missing.
     fn storage(&self, operation: &str, error: &io::Error) -> Error {
         let mut cause = StorageCause::from(error);
         let code = cause.os_code.map(Errno::from_raw_os_error);
@@ -472,7 +472,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
             } else {
                 format!("up to {}", bytes_text(needed))
             };
-            // What is free on the disk says nothing about a quota.
+            // The free space of the disk says nothing about a quota.
             let way_out = match code {
                 Some(Errno::DQUOT) => "; your quota is used up: remove something".to_owned(),
                 Some(Errno::FBIG) => "; raise the limit of file sizes".to_owned(),
@@ -486,7 +486,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         Error::storage(operation, &self.staged.path, cause)
     }
 
-    /// An error if nothing can be written any more.
+    /// Returns an error if the writer accepts no more data.
     fn usable(&self) -> Result<(), Error> {
         match &self.failure {
             Some(failure) => Err(failure.clone()),
@@ -515,7 +515,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
     }
 }
 
-/// A writer that is used on after it has been published or has failed.
+/// The error of a writer that is used after it has published or failed.
 fn closed() -> Error {
     Error::config("this payload has been published already")
 }

@@ -32,20 +32,20 @@ use crate::{
     },
 };
 
-/// A rendezvous directory in which to post and to look.
+/// A rendezvous directory in which records are posted and found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendDirectory {
     /// The directory, as [`make_rendezvous`](crate::make_rendezvous) returns it.
     pub directory: PathBuf,
-    /// The uid that files of this process have there, as [`check_writable`](crate::check_writable)
-    /// returns it. Records of others are passed over.
+    /// The uid that owns this process's files there, as [`check_writable`](crate::check_writable) returns it. Records of other
+    /// users are ignored.
     pub own: OwnUid,
 }
 
 /// Records as files in one or several rendezvous directories.
 ///
-/// A record is one file, made exclusively with mode 0600, written once and never changed. It is taken
-/// down when the backend is dropped, unless that happens in a forked child.
+/// A record is one file, created exclusively with mode 0600, written once and never changed. It is removed when the backend is
+/// dropped, unless that happens in a forked child.
 ///
 /// ```
 /// # use fsgather_core::{JobKey, WorldSize};
@@ -71,7 +71,7 @@ pub struct BackendDirectory {
 pub struct FileBackend {
     places: Vec<BackendDirectory>,
     key: KeyHash,
-    /// The same as it stands in names.
+    /// The key as it appears in names.
     key_text: String,
     me: ProcessId,
     clock: ServerClock,
@@ -83,17 +83,17 @@ struct BackendState {
     posted: Vec<PathBuf>,
     schedule: TouchSchedule,
     left_at: Option<Instant>,
-    /// Whole records, which never change, and whose names are never used twice.
+    /// Complete records, which never change, and whose names are never used twice.
     read: BTreeMap<PathBuf, Record>,
-    /// The record of this key that could not be read the last time, and why.
+    /// The record of this key that could not be read in the last attempt, with the reason.
     unread: Option<String>,
-    /// When each refusal that stays was left.
+    /// The time at which each remaining refusal was written.
     refusals: BTreeMap<PathBuf, Left>,
-    /// What is of other users, so that any number of names that they leave is looked at once in a while only.
+    /// Names of other users, so that any number of them is examined only once in a while.
     foreign: ForeignNames,
 }
 
-/// What is left in a rendezvous directory.
+/// The kind of a file in a rendezvous directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecordKind {
     Record,
@@ -102,7 +102,7 @@ enum RecordKind {
 }
 
 impl RecordKind {
-    /// What its names begin with, before the key.
+    /// Beginning of its names, before the key.
     const fn prefix(self) -> &'static str {
         match self {
             Self::Record => "rendezvous-",
@@ -112,11 +112,11 @@ impl RecordKind {
     }
 }
 
-/// How often a directory is listed before an error of doing so is believed, and the pauses before doing so again.
+/// Pauses between attempts to list a directory, after which an error counts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 
 impl FileBackend {
-    /// A backend for the world with this key. Nothing is touched until it is used.
+    /// Makes a backend for the world with this key. No file is touched until it is used.
     #[must_use]
     pub fn new(places: Vec<BackendDirectory>, key: KeyHash, me: ProcessId) -> Self {
         Self {
@@ -133,7 +133,7 @@ impl FileBackend {
         lock(&self.state)
     }
 
-    /// Lists all places and reads what is of these kinds and for this key, whole ones only.
+    /// Lists all places and reads the complete records of these kinds and this key.
     fn read_all(&self, kinds: &[RecordKind]) -> Result<Vec<(PathBuf, Record)>, Error> {
         let mut found = Vec::new();
         let mut failure = None;
@@ -145,7 +145,7 @@ impl FileBackend {
                     let current = names.iter().filter(|name| self.is_current(place, name));
                     found.extend(current.filter_map(|name| self.read(place, name)));
                 }
-                // It is made by whichever rank needs it first.
+                // The first rank that needs the directory makes it.
                 Err(error) if is_not_seen(&error) => is_readable = true,
                 Err(error) => {
                     tracing::debug!(path = %place.directory.display(), %error, "cannot list");
@@ -159,7 +159,7 @@ impl FileBackend {
         }
     }
 
-    /// Those that this backend has not posted.
+    /// Reads records that this backend has not posted.
     fn read_of_others(&self, kinds: &[RecordKind]) -> Result<Vec<Record>, Error> {
         let mut found = self.read_all(kinds)?;
         let own = &self.lock().posted;
@@ -168,7 +168,7 @@ impl FileBackend {
     }
 
     fn is_meant(&self, name: &str, kinds: &[RecordKind]) -> bool {
-        // Most names are of something else, and there may be thousands: only what begins right is parsed.
+        // Most names are unrelated, and there may be thousands: only names with the right beginning are parsed.
         let is_of = |kind: &RecordKind| {
             let rest = name.strip_prefix(kind.prefix());
             rest.is_some_and(|rest| rest.starts_with(&self.key_text))
@@ -176,9 +176,9 @@ impl FileBackend {
         kinds.iter().any(is_of) && RendezvousEntry::parse(name).is_some()
     }
 
-    /// Whether this is the name of a record for a key that differs in the world size alone.
+    /// Returns true if this is the name of a record for a key that differs only in the world size.
     fn is_of_other_size(&self, name: &str) -> bool {
-        // Most names are of something else, as above.
+        // Most names are unrelated, as above.
         name.starts_with(RecordKind::Record.prefix())
             && matches!(
                 RendezvousEntry::parse(name),
@@ -186,7 +186,7 @@ impl FileBackend {
             )
     }
 
-    /// Whether what was left speaks to this process: all but refusals of earlier attempts.
+    /// Returns true if a file is meant for this process: all files except refusals of earlier attempts.
     fn is_current(&self, place: &BackendDirectory, name: &str) -> bool {
         !matches!(
             RendezvousEntry::parse(name),
@@ -194,15 +194,14 @@ impl FileBackend {
         ) || self.time_of(&place.directory, name) == Some(Left::SinceStart)
     }
 
-    /// Lists those names that are wanted and not of other users. What others leave is looked at once in a while, however
-    /// much it is.
+    /// Lists wanted names of this user. Files of other users are examined only once in a while, however many there are.
     fn own(
         &self,
         place: &BackendDirectory,
         is_wanted: impl Fn(&str) -> bool,
     ) -> io::Result<Vec<String>> {
         let now = clock::now();
-        // Where somebody else lists at the same time, names are looked at twice.
+        // If another thread lists at the same time, names are examined twice.
         let mut foreign = self.lock().foreign.take(&place.directory, now);
         let listed = list(&place.directory, &|name| {
             !foreign.contains(name) && is_wanted(name)
@@ -224,7 +223,7 @@ impl FileBackend {
         own
     }
 
-    /// When a refusal was left; none where that cannot be told.
+    /// Returns the time at which a refusal was written; `None` if unknown.
     fn time_of(&self, directory: &Path, name: &str) -> Option<Left> {
         let path = directory.join(name);
         if let Some(known) = self.lock().refusals.get(&path) {
@@ -241,10 +240,10 @@ impl FileBackend {
         Some(left)
     }
 
-    /// When a file was written, by the clock of the directory's server; none where this process's own age is unknown.
+    /// Returns the time at which a file was written, by the server's clock; `None` if this process's own age is unknown.
     fn time_left(&self, directory: &Path, path: &Path) -> io::Result<Option<Left>> {
         let left = listing::examine_path(path)?.changed;
-        // Before the server is asked for the time, so that the process seems rather too young.
+        // The age is read before the server's time, so that the process seems younger rather than older.
         let Some(age) = process::age(&self.me) else {
             return Ok(None);
         };
@@ -278,7 +277,7 @@ impl FileBackend {
         }
     }
 
-    /// Posts in every place, to be tended and taken down.
+    /// Posts in every place. The files are tended and later removed.
     fn leave(&self, kind: RecordKind, body: &[u8]) -> Result<(), Error> {
         self.clock.begin();
         let posted = self.post_everywhere(kind, body)?;
@@ -318,7 +317,7 @@ impl FileBackend {
         }
     }
 
-    /// Has clients that have listed a directory before list it again, if it is time to.
+    /// Makes clients with a cached listing list the directories again, if it is time to.
     fn touch(&self, elapsed: Duration) {
         let posted = {
             let mut state = self.lock();
@@ -335,8 +334,8 @@ impl FileBackend {
         }
     }
 
-    /// Removes refusals that nobody can be waiting for any more: those of this key, whose world has formed now, and
-    /// those of other jobs of this user that are old by the server's clock. They are news, and own nothing.
+    /// Removes refusals that no rank can be waiting for any more: those of this key, whose world has formed now, and those of
+    /// other jobs of this user that are old by the server's clock. A refusal is only a notification, and owns nothing.
     fn sweep_refusals(&self, place: &BackendDirectory, refusals: &[(PathBuf, RecordName)]) {
         if refusals.is_empty() {
             return;
@@ -359,12 +358,12 @@ impl FileBackend {
         }
     }
 
-    /// Removes a record of this key, or an report to one, whose poster is proved to be gone.
+    /// Removes a record of this key, or a report about one, whose poster is proved to be gone.
     fn sweep_record(&self, place: &BackendDirectory, name: &str) {
         let Some((path, record)) = self.read(place, name) else {
             return;
         };
-        // A record shows no life, so that only what is seen of a pid counts.
+        // A record proves no life, so only the state of the poster's pid counts.
         if self.lock().posted.contains(&path) || !liveness(&record.poster, &self.me).has_ended() {
             return;
         }
@@ -396,7 +395,7 @@ impl FileBackend {
         let is_local =
             FileSystem::of(&place.directory).is_ok_and(|system| system.class() == Class::Local);
         rendezvous_directory::in_rendezvous(&place.directory, || {
-            // Never through a link, which somebody may have put in its place meanwhile.
+            // The file is never created through a link, which another user may have put in place of the directory.
             let held = listing::hold(&place.directory)?;
             file::write_new_in(held, Path::new(&name), 0o600, contents, !is_local)
         })
@@ -411,13 +410,13 @@ impl FileBackend {
     }
 }
 
-/// Lists a directory. An error of it is believed only when it comes again and again: servers have moments.
+/// Lists a directory. An error counts only if it persists: servers have transient errors.
 fn list(directory: &Path, is_wanted: &dyn Fn(&str) -> bool) -> io::Result<Vec<String>> {
     for pause in PAUSES {
         match listing::names_if(directory, is_wanted) {
             Err(error) if !is_not_seen(&error) => {
                 tracing::debug!(path = %directory.display(), %error, "listing again");
-                // Nothing can cut this short.
+                // This pause cannot be interrupted.
                 let _ = retry_budget::sleep(pause, &mut |_| Ok(()));
             }
             listed => return listed,
@@ -433,7 +432,7 @@ impl RendezvousBackend for FileBackend {
 
     fn refuse(&self, record: &[u8]) -> Result<(), Error> {
         let left = self.post_everywhere(RecordKind::Refusal, record);
-        // It is the last word: this process may end at once.
+        // It is the final message: this process may end at once.
         self.clock.end();
         left.map(drop)
     }
@@ -460,7 +459,7 @@ impl RendezvousBackend for FileBackend {
     }
 
     fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
-        // Nobody tends a member's report; it looks for records as long as that matters.
+        // A member's report is not tended; it looks for records as long as that matters.
         let left_at = self.lock().left_at;
         if let Some(left_at) = left_at {
             self.touch(clock::since(left_at));
@@ -496,11 +495,12 @@ impl RendezvousBackend for FileBackend {
         found.into_iter().map(|(_, record)| record.body).collect()
     }
 
-    /// Removes records of the same job, whatever its size, and reports to them, whose poster is proved to be gone; and refusals.
+    /// Removes records of the same job, whatever its size, and reports about them, if their poster is proved to be gone; also
+    /// removes refusals.
     fn sweep(&self) {
         let kinds = [RecordKind::Record, RecordKind::Unreachable];
         for place in &self.places {
-            // One listing for all: it takes as long as others have left much.
+            // One listing for all kinds: its time grows with the number of files of other users.
             let is_wanted = |name: &str| {
                 name.starts_with("refusal-")
                     || self.is_meant(name, &kinds)
@@ -531,7 +531,7 @@ impl RendezvousBackend for FileBackend {
             std::mem::take(&mut state.posted)
         };
         for path in posted {
-            // This process has just looked whether it is still its own.
+            // This process has just checked that the directory is still its own.
             if let Some(Ok(file_system)) = path.parent().map(FileSystem::of) {
                 remove::wait_until_closed(&file_system, Duration::ZERO);
             }

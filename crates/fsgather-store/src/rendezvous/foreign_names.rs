@@ -1,4 +1,4 @@
-//! The names that other users have left, so that any number of them is looked at once in a while only: [`ForeignNames`].
+//! The names of other users' files, so that any number of them is examined only once in a while: [`ForeignNames`].
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -6,10 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time for which the owner that a file was seen to have is believed.
+/// Time for which the known owner of a file counts.
 pub(super) const KEPT: Duration = Duration::from_secs(10);
 
-/// The names that were found to be of other users in each directory.
+/// The names of other users' files in each directory.
 #[derive(Debug, Default)]
 pub(super) struct ForeignNames {
     pub(super) names: BTreeMap<PathBuf, HashSet<String>>,
@@ -17,8 +17,7 @@ pub(super) struct ForeignNames {
 }
 
 impl ForeignNames {
-    /// Takes out what is known of one directory; nothing after a while: a server may have shown a wrong owner for a
-    /// moment.
+    /// Takes out the known names of one directory; none after a while: a server may have shown a wrong owner temporarily.
     pub(super) fn take(&mut self, directory: &Path, now: Instant) -> HashSet<String> {
         if self
             .since
@@ -30,7 +29,7 @@ impl ForeignNames {
         self.names.remove(directory).unwrap_or_default()
     }
 
-    /// Notes what is known of it now.
+    /// Stores the known names of a directory.
     pub(super) fn put(&mut self, directory: PathBuf, names: HashSet<String>) {
         self.names.insert(directory, names);
     }

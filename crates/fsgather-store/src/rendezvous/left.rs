@@ -1,30 +1,30 @@
-//! The time at which a refusal was left, as seen by a process that finds it: [`Left`]. Pure.
+//! The time at which a refusal was written, relative to the start of a process that finds it: [`Left`]. Pure.
 
 use std::time::{Duration, SystemTime};
 
-/// Time for which a refusal is kept for ranks that come late.
+/// Time for which a refusal is kept for ranks that arrive late.
 pub(super) const KEPT: Duration = Duration::from_secs(600);
 
-/// How much older than a refusal a process must be to be one that it is meant for: the time stamps of a server, and
-/// those of processes, count in ticks.
+/// Minimum difference by which a process must be older than a refusal that is meant for it: the time stamps of servers and of
+/// processes count in ticks.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The same where time stamps are whole seconds.
+/// The same, if time stamps are whole seconds.
 const LONG_TICK: Duration = Duration::from_secs(2);
 
-/// When a refusal was left.
+/// The time at which a refusal was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// While this process ran: it speaks to it.
+    /// While this process ran: the refusal is meant for it.
     SinceStart,
-    /// In the minutes before: it speaks of an earlier attempt, or this process comes too late.
+    /// In the minutes before: the refusal is about an earlier attempt, or this process is too late.
     Before,
-    /// Too long ago to be of interest.
+    /// Too long ago to matter.
     LongAgo,
 }
 
 impl Left {
-    /// What was left at `left` by the clock that says `now`, to a process of this age.
+    /// Classifies a refusal that was written at `left`, for a process of this age, by the clock that shows `now`.
     pub(super) fn at(left: SystemTime, now: SystemTime, age: Duration) -> Self {
         let ago = now.duration_since(left).unwrap_or_default();
         if is_younger(left, now, age) {
@@ -37,7 +37,7 @@ impl Left {
     }
 }
 
-/// Whether what was left then is younger than a process of this age now, with certainty.
+/// Returns true if a file written at `left` is certainly younger than a process of this age.
 fn is_younger(left: SystemTime, now: SystemTime, age: Duration) -> bool {
     let is_whole = |time: SystemTime| {
         time.duration_since(SystemTime::UNIX_EPOCH)
@@ -61,7 +61,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let start = SystemTime::UNIX_EPOCH + 1000 * second;
         let fine = Duration::from_millis(1);
-        // Ten seconds old, seen by a process of that age, and by older ones.
+        // The file is ten seconds old; it is found by a process of that age, and by older ones.
         let seen = |left, age| is_younger(left, left + 10 * second, age);
         assert!(!seen(start + fine, 10 * second));
         assert!(seen(start + fine, 10 * second + 2 * TICK));
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(at(KEPT, KEPT * 2), Left::SinceStart);
         assert_eq!(at(KEPT.checked_sub(young).unwrap(), young), Left::Before);
         assert_eq!(at(KEPT, young), Left::LongAgo);
-        // A clock that goes back shows no age.
+        // After a clock was set back, the file has no age.
         assert_eq!(Left::at(left, left - young, 5 * young), Left::SinceStart);
     }
 }

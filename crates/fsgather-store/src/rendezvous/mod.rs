@@ -1,11 +1,11 @@
 //! Ranks find each other through files.
 //!
-//! - `file_backend`: records are left, found and kept: [`file_backend::FileBackend`].
-//! - `foreign_names`: those of other users: `ForeignNames`.
-//! - `left`: when a refusal was left; pure: `Left`.
-//! - `record`: the bytes of one; pure: [`record::Record`].
-//! - `record_file`: its file read, whoever has written it.
-//! - `server_clock`: what time it is where records are: `ServerClock`.
+//! - `file_backend`: posts, finds and tends records: [`file_backend::FileBackend`].
+//! - `foreign_names`: names of other users' files: `ForeignNames`.
+//! - `left`: the time of a refusal; pure: `Left`.
+//! - `record`: the bytes of a record; pure: [`record::Record`].
+//! - `record_file`: reads the file of a record.
+//! - `server_clock`: the time of the servers on which records are: `ServerClock`.
 
 pub(crate) mod file_backend;
 mod foreign_names;

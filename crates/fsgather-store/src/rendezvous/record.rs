@@ -1,4 +1,4 @@
-//! The file in which rank 0 leaves word for the others: [`Record`]. Pure.
+//! The file by which other ranks find rank 0: [`Record`]. Pure.
 //!
 //! Little-endian; the version comes before all that depends on it:
 //!
@@ -9,7 +9,7 @@
 //! | 10 | 2 | zero |
 //! | 12 | 4 | length p of the poster |
 //! | 16 | 4 | length r of the record |
-//! | 20 | p | who posted it, a `ProcessId` in postcard |
+//! | 20 | p | the poster, a `ProcessId` in postcard |
 //! | 20 + p | r | the record, opaque to the store |
 //! | 20 + p + r | 16 | xxh3-128 of all bytes before |
 
@@ -20,10 +20,10 @@ const VERSION: u16 = 1;
 const FIXED_LEN: usize = 20;
 const CHECKSUM_LEN: usize = 16;
 
-/// The largest record file that is written or read, in bytes.
+/// Maximum length of a record file that is written or read, in bytes.
 pub(crate) const MAX_LEN: u64 = 64 * 1024;
 
-/// A posted record and who posted it.
+/// A posted record and its poster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) poster: ProcessId,
@@ -44,7 +44,7 @@ pub(crate) enum RecordError {
 }
 
 impl Record {
-    /// Lays the record out in bytes.
+    /// Encodes the record.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, RecordError> {
         let poster = postcard::to_stdvec(&self.poster).map_err(|_| RecordError::TooLong)?;
         let len = |part: &[u8]| u32::try_from(part.len()).map_err(|_| RecordError::TooLong);
@@ -64,7 +64,7 @@ impl Record {
         Ok(bytes)
     }
 
-    /// Reads a record.
+    /// Decodes a record.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, RecordError> {
         let (magic, rest) = bytes.split_at_checked(8).ok_or(RecordError::Torn)?;
         if magic != MAGIC {
@@ -92,7 +92,7 @@ impl Record {
         if record.len() != len_at(16) {
             return Err(RecordError::Torn);
         }
-        // The first builds wrote no time namespace, which comes last; one more zero says that it is unknown.
+        // The first builds wrote no time namespace, which is the last field; an appended zero means that it is unknown.
         let poster = [poster, &[0]].concat();
         Ok(Self {
             poster: read_message(&poster).map_err(|_| RecordError::Torn)?,

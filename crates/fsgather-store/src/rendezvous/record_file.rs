@@ -1,4 +1,4 @@
-//! Reads the file of a record, whoever has written it: [`read_record`].
+//! Reads the file of a record: [`read_record`].
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub(crate) enum Unread {
 }
 
 impl Unread {
-    /// Whether something is there whose contents the operating system does not give, or that is no file.
+    /// Returns true if there is a file whose contents the operating system does not return, or that is not a regular file.
     pub(crate) fn is_of_the_file_system(&self) -> bool {
         match self {
             Self::File(NotRead::Failed(error)) => !is_not_seen(error),
@@ -38,7 +38,7 @@ impl Unread {
 
 /// Reads a record of this user in a rendezvous directory.
 pub(crate) fn read_record(path: &Path, own: OwnUid) -> Result<Record, Unread> {
-    // It may have been opened before it was written, and the client may remember its length.
+    // It may have been opened before it was written, and the client may have cached its length.
     listing::refresh(path);
     let bytes = file::read_small(path, &[own.0], record::MAX_LEN)?;
     Record::from_bytes(&bytes).map_err(|error| match error {

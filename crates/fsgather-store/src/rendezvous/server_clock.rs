@@ -1,4 +1,4 @@
-//! Asking servers what time it is, for as long as there is time: [`ServerClock`].
+//! Queries of the time of file servers, until they are ended: [`ServerClock`].
 
 use std::{
     io,
@@ -11,13 +11,13 @@ use fsgather_core::lock;
 
 use crate::directory::trial;
 
-/// Time for which the end of a process waits for an answer: by far longer than a server takes that has no trouble.
+/// Time for which the end of a process waits for an answer: much longer than a healthy server needs.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-/// Asks what time it is in directories, each time by a file that lives for a moment, and on many file systems has a name.
+/// Queries the time in directories, each time by a short-lived file, which has a name on many file systems.
 ///
-/// Those who ask are threads that nobody waits for, and a process that ends while one of them asks would leave its file. So
-/// asking comes to an end before the process does.
+/// Queries run on threads that are not joined, and a process that exits during a query would leave its file behind. So queries
+/// are ended before the process exits.
 #[derive(Debug, Default)]
 pub(super) struct ServerClock {
     asking: Mutex<Asking>,
@@ -31,7 +31,7 @@ struct Asking {
 }
 
 impl ServerClock {
-    /// What time it is in a directory, as its server says; an error once asking is over.
+    /// Returns the time in a directory, by its server's clock; an error once queries are ended.
     pub(super) fn now(&self, directory: &Path) -> io::Result<SystemTime> {
         self.ask(|| trial::look_at_own(directory).map(|own| own.now))
     }
@@ -50,12 +50,12 @@ impl ServerClock {
         answer
     }
 
-    /// There is time again.
+    /// Allows queries again.
     pub(super) fn begin(&self) {
         lock(&self.asking).is_over = false;
     }
 
-    /// Nobody asks from now on. Waits for those who do, unless their server hangs.
+    /// Ends queries. Waits for those in progress, unless their server hangs.
     pub(super) fn end(&self) {
         let mut asking = lock(&self.asking);
         asking.is_over = true;

@@ -16,7 +16,7 @@ use crate::payload::format::Compression;
 #[cfg(test)]
 pub(crate) use tests::supported;
 
-/// Level of Zstandard: fast, since each payload is written and read about once.
+/// Level of Zstandard: fast, because each payload is written and read about once.
 #[cfg(feature = "zstd")]
 const LEVEL: i32 = 1;
 
@@ -54,7 +54,7 @@ impl From<CompressionSetting> for Compression {
     )
 )]
 impl Compression {
-    /// Whether this build writes and reads it: [`ZSTD`](Self::ZSTD) needs the cargo feature `zstd`.
+    /// Returns true if this build writes and reads it: [`ZSTD`](Self::ZSTD) needs the cargo feature `zstd`.
     #[must_use]
     pub const fn is_supported(self) -> bool {
         matches!(self, Self::NONE) || (cfg!(feature = "zstd") && matches!(self, Self::ZSTD))
