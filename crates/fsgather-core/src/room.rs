@@ -1,4 +1,4 @@
-//! Allocates memory for whole payloads: [`room_for`], the one owner of `madvise`.
+//! The allocation of memory for whole payloads: [`room_for`], the one owner of `madvise`.
 
 #![expect(
     unsafe_code,
@@ -7,13 +7,13 @@
 
 use rustix::mm::{Advice, madvise};
 
-/// What a huge page has, at least where anybody asks for one; a multiple of each size of small ones.
+/// Size of a huge page, at least where programs ask for one, in bytes; a multiple of each size of small pages.
 const HUGE: usize = 2 << 20;
 
-/// An empty vector with room for `len` bytes; `None` where there is no memory for them.
+/// Returns an empty vector with room for `len` bytes; `None` if there is no memory for them.
 ///
-/// Nothing is taken up before it is written to. What is large comes in huge pages where the system has them: making and
-/// mapping small ones costs several times what filling them does.
+/// Memory is used only when it is written to. Large vectors use huge pages if the system has them: making and mapping
+/// small pages costs several times as much as filling them.
 ///
 /// ```
 /// let mut payload = fsgather_core::room_for(8 << 20).expect("8 MiB are there");

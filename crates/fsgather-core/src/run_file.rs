@@ -9,15 +9,15 @@ use std::{
 
 /// Opens a file of this name that `fsgather run` has made, and nothing else.
 ///
-/// Its path, `/proc/PID/fd/N`, comes by a variable, which may outlive `run`, or go to another host: there it leads to
-/// whatever some other process of this user has open. So what was opened is asked whether it is a file without a name that
-/// was called this when it was made.
+/// Its path, `/proc/PID/fd/N`, is in a variable, which may outlive `run`, or reach another host: then it leads to any
+/// file that some other process of this user has open. So the opened file must be one without a name that was called
+/// this when it was made.
 ///
 /// # Errors
 ///
 /// If the file is gone, or is another one.
 pub fn open(path: &Path, name: &str, options: &mut OpenOptions) -> io::Result<File> {
-    // Opening a pipe would wait for somebody at its other end.
+    // Opening a pipe would wait for a process at its other end.
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = options.custom_flags(nonblocking).open(path)?;
     let opened = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;

@@ -1,11 +1,11 @@
-//! Writes quantities for messages, and makes texts of others plain.
+//! Formats quantities for messages, and makes texts from other processes plain.
 
 use std::{borrow::Cow, time::Duration};
 
 use serde::{Deserialize, Deserializer};
 
-/// A duration as people say it: `850 ms`, `1.5 s`, `3 s`, `2 min 5 s`, `1 d 4 h`. Two units at most, and nothing finer than a
-/// tenth of a second above one: what is left is dropped.
+/// Returns a duration for reading: `850 ms`, `1.5 s`, `3 s`, `2 min 5 s`, `1 d 4 h`. Two units at most, and nothing
+/// finer than a tenth of a second above one: the rest is dropped.
 ///
 /// Durations that are typed, such as those of variables, have no spaces: `2m5s`. This is for reading only.
 #[must_use]
@@ -36,7 +36,7 @@ pub fn duration_text(duration: Duration) -> String {
     texts.join(" ")
 }
 
-/// A duration as it can be typed, in an option or a variable: `30s`, `1h 30m`, `7d`. Nothing of it is dropped.
+/// Returns a duration as it can be typed, in an option or a variable: `30s`, `1h 30m`, `7d`. Nothing is dropped.
 #[must_use]
 pub fn typed_duration_text(duration: Duration) -> String {
     let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
@@ -58,7 +58,7 @@ pub fn typed_duration_text(duration: Duration) -> String {
     }
 }
 
-/// A number of bytes as people say it: `17 bytes`, `64.0 MiB`.
+/// Returns a number of bytes for reading: `17 bytes`, `64.0 MiB`.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
 pub fn bytes_text(bytes: u64) -> String {
@@ -75,11 +75,11 @@ pub fn bytes_text(bytes: u64) -> String {
     format!("{size:.1} {}", UNITS[unit])
 }
 
-/// Number of ranges of ranks that a message lists: what one can read, in a line that is not too long.
+/// Maximum number of ranges of ranks in a message: readable, in a line that is not too long.
 const MOST_RANGES: usize = 24;
 
-/// Ranks in ascending order as messages list them: `0-3 7`. Two neighbours are two ranks, not a range. After 24 ranges the ranks that
-/// are left are counted: `0 2 4 ... and 976 more`.
+/// Returns ranks in ascending order as messages list them: `0-3 7`. Two neighbours are two ranks, not a range. After 24
+/// ranges the remaining ranks are counted: `0 2 4 ... and 976 more`.
 #[must_use]
 pub fn rank_ranges(ranks: &[u32]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
@@ -105,7 +105,7 @@ pub fn rank_ranges(ranks: &[u32]) -> String {
     }
 }
 
-/// The text, or as much of its beginning as fits into so many bytes together with a note that it was cut.
+/// Returns the text, or as much of its beginning as fits into `most` bytes together with a note that it was cut.
 pub(crate) fn cut_text(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
@@ -133,7 +133,7 @@ pub fn ceil_boundary(text: &str, at: usize) -> usize {
         .unwrap_or(text.len())
 }
 
-/// The text, or its beginning and its end, which says the most of a path, with `...` for what was between them.
+/// Returns the text, or its beginning and its end, which says the most in a path, with `...` between them.
 pub(crate) fn cut_within(text: &str, most: usize) -> String {
     const NOTE: &str = "...";
     if text.len() <= most {
@@ -145,11 +145,11 @@ pub(crate) fn cut_within(text: &str, most: usize) -> String {
     format!("{}{NOTE}{}", &text[..start], &text[end..])
 }
 
-/// A text that others have written, as it may go to a terminal: what steers one, or turns writing round, is a `?`.
-/// Lines stay lines. It gets no longer by that.
+/// Returns a text of another process, safe for a terminal: each character that controls a terminal, or reverses the
+/// direction of writing, becomes a `?`. Lines stay lines. The text gets no longer.
 #[must_use]
 pub fn plain_text(text: &str) -> Cow<'_, str> {
-    // Nearly all are; a look at bytes is enough for those.
+    // Nearly all texts are plain; a look at bytes is enough for them.
     let is_ascii = text
         .bytes()
         .all(|byte| matches!(byte, b'\n' | b'\t' | b' '..=b'~'));
@@ -160,8 +160,8 @@ pub fn plain_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(plain).collect())
 }
 
-/// The same for a name, or whatever else stands within a line: the ends of lines are `?` as well, so that nobody's name begins
-/// a line of a log.
+/// Like [`plain_text`], for a name or other text within a line: line ends also become `?`, so that no name begins a
+/// line of a log.
 #[must_use]
 pub fn plain_line(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
@@ -175,8 +175,8 @@ pub fn plain_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(plain).collect())
 }
 
-/// A text of the program's own that ranks compare, as it is told to others: what would be made [plain](plain_text) on the way, and
-/// so be another text there, is spelled out.
+/// Returns a text of the program that ranks compare, in the form for other ranks: characters that would become `?` [on
+/// the way](plain_text), and so change the text, are spelled out.
 #[must_use]
 pub fn spelled_text(text: &str) -> Cow<'_, str> {
     if !text.contains(steers) {
@@ -203,7 +203,7 @@ pub(crate) fn name<'de, D: Deserializer<'de>, T: From<String>>(source: D) -> Res
     Ok(changed.unwrap_or(text).into())
 }
 
-/// Whether terminals do something else with a character than to show it or to go on to the next line.
+/// Returns true if a character controls a terminal or the direction of text, other than as a line end or a tab.
 #[must_use]
 pub fn steers(character: char) -> bool {
     let turns = matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -282,7 +282,7 @@ mod tests {
                 cut.ends_with("ä... (cut; 1000 bytes in all)") || most < 32,
                 "{cut}"
             );
-            // What has been cut stays as it is.
+            // A text that has been cut does not change again.
             assert_eq!(cut_text(&cut, most), cut);
         }
     }

@@ -16,7 +16,7 @@ use fsgather_core::{hash::Hash64, run_file};
 
 use crate::trace::record::CallRecord;
 
-/// The name of the file that `fsgather run` makes for it; ranks write to no other.
+/// The name of the file that `fsgather run` makes for progress; ranks write to no other file.
 pub const FILE_NAME: &str = "fsgather-progress";
 
 /// The progress of a rank with a call.
@@ -43,7 +43,7 @@ impl Progress {
     /// The size of the progress of one rank, in bytes.
     pub const SIZE: usize = WORDS * size_of::<u64>();
 
-    /// Reads the progress of a rank; none if it was never written, or is being written. Pure.
+    /// Reads the progress of a rank; returns `None` if it was never written, or is being written. Pure.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.first_chunk::<{ Self::SIZE }>()?;
@@ -81,11 +81,11 @@ fn checksum(words: &[u64; WORDS]) -> u64 {
 struct ProgressSlot {
     file: File,
     at: u64,
-    /// The process that is the rank: its forked children are not.
+    /// The process of the rank; its forked children do not write.
     process: u32,
 }
 
-/// Known once it has been asked for: variables do not change.
+/// Returns the slot, which is searched only once: variables do not change.
 fn slot() -> Option<&'static ProgressSlot> {
     static SLOT: OnceLock<Option<ProgressSlot>> = OnceLock::new();
     let find = || {
@@ -103,7 +103,7 @@ fn slot() -> Option<&'static ProgressSlot> {
     slot.filter(|slot| slot.process == std::process::id())
 }
 
-/// Whether `fsgather run` shows the progress of this rank.
+/// Returns true if `fsgather run` shows the progress of this rank.
 pub(crate) fn is_shown() -> bool {
     slot().is_some()
 }

@@ -28,8 +28,8 @@ use crate::{
     },
 };
 
-/// Maximum time without progress for which a communicator that has left sends payloads that others are fetching. It has
-/// left when no rank needs them, or when that cannot be known any more.
+/// Maximum time for which a communicator that has left sends payloads that others are fetching. It has left when no
+/// rank needs them, or when that cannot be known any more.
 const LAST_SENDING: Duration = Duration::from_millis(500);
 
 /// The state that the communicator of all ranks and its groups share.

@@ -2,21 +2,21 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// What time it is, by the clock that only goes forward.
+/// Returns the time of the monotonic clock.
 #[must_use]
 pub fn now() -> Instant {
     crate::sys::ask_model!(model => model.now());
     Instant::now()
 }
 
-/// What time it is, by the calendar.
+/// Returns the time of the calendar.
 #[must_use]
 pub fn wall() -> SystemTime {
     crate::sys::ask_model!(model => model.wall());
     SystemTime::now()
 }
 
-/// Lets time pass, where there is no condition to wait for.
+/// Lets time pass, if there is no condition to wait for.
 #[expect(
     clippy::disallowed_methods,
     reason = "the owner of sleeping; callers have their reasons"
@@ -26,7 +26,7 @@ pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// Time since then.
+/// Returns the time since `then`.
 #[must_use]
 pub fn since(then: Instant) -> Duration {
     now().saturating_duration_since(then)

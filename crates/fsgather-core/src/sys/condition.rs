@@ -1,16 +1,17 @@
-//! Waiting for what another thread does: [`Condition`].
+//! Waiting for another thread: [`Condition`].
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-/// A condition variable. What panics under its lock is taken as it is.
+/// A condition variable. It ignores that a thread has panicked while it held the lock.
 #[derive(Debug, Default)]
 pub struct Condition(Condvar);
 
 impl Condition {
-    /// Waits to be woken, for `limit` at most; it may be woken for nothing. `state` is a lock of `lock`, which is given up meanwhile.
+    /// Waits to be woken, for `limit` at most; spurious wake-ups are possible. `state` is a guard of `lock`, which is
+    /// released meanwhile.
     pub fn wait<'a, S>(
         &self,
         lock: &'a Mutex<S>,
@@ -33,13 +34,13 @@ impl Condition {
         }
     }
 
-    /// Wakes one who waits.
+    /// Wakes one waiting thread.
     pub fn wake_one(&self) {
         crate::sys::ask_model!(model => model.wake(self.place(), false));
         self.0.notify_one();
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiting threads.
     pub fn wake_all(&self) {
         crate::sys::ask_model!(model => model.wake(self.place(), true));
         self.0.notify_all();

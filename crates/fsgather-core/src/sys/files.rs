@@ -1,4 +1,4 @@
-//! Calls about files and directories, one function each. Interrupted ones are made again.
+//! Calls about files and directories, one function each. Interrupted calls are repeated.
 
 use std::{
     ffi::CStr,
@@ -37,11 +37,11 @@ pub fn open(directory: impl AsFd, path: &Path, flags: OFlags, mode: u32) -> Resu
     retry_on_intr(|| rustix::fs::openat(directory, path, flags, mode))
 }
 
-/// Makes a file without a name in a directory, for writing; it is gone once nobody has it open.
+/// Makes a file without a name in a directory, for writing; it disappears when its last descriptor is closed.
 ///
 /// # Errors
 ///
-/// Those of `openat`; `EOPNOTSUPP` where the file system cannot.
+/// Those of `openat`; `EOPNOTSUPP` if the file system does not support it.
 pub fn create_unnamed(directory: impl AsFd, mode: u32) -> Result<OwnedFd> {
     let directory = directory.as_fd();
     ask_model!(_model => Err(Errno::OPNOTSUPP));
@@ -93,7 +93,7 @@ pub fn read_to_end(file: &File, bound: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes what can be written of these parts; how many bytes that was.
+/// Writes as many of these parts as possible. Returns the number of bytes.
 ///
 /// # Errors
 ///
@@ -103,7 +103,7 @@ pub fn write(mut file: &File, parts: &[IoSlice<'_>]) -> io::Result<usize> {
     io::Write::write_vectored(&mut file, parts)
 }
 
-/// Makes a file so long.
+/// Sets the length of a file.
 ///
 /// # Errors
 ///
@@ -113,7 +113,7 @@ pub fn set_len(file: &File, len: u64) -> io::Result<()> {
     file.set_len(len)
 }
 
-/// Has a file's data brought to where it lasts.
+/// Brings a file's data to permanent storage.
 ///
 /// # Errors
 ///
@@ -123,7 +123,7 @@ pub fn sync(file: &File) -> Result<()> {
     retry_on_intr(|| rustix::fs::fsync(file))
 }
 
-/// Another descriptor of an open file.
+/// Returns another descriptor of an open file.
 ///
 /// # Errors
 ///
@@ -133,7 +133,7 @@ pub fn duplicate(file: &File) -> io::Result<File> {
     file.try_clone()
 }
 
-/// Has the model, if there is one, close a file; else hands it back.
+/// Makes the model, if there is one, close a file; else returns the file.
 ///
 /// # Errors
 ///
@@ -143,7 +143,7 @@ pub fn close_in_model(file: File) -> std::result::Result<Result<()>, File> {
     Err(file)
 }
 
-/// What lies under a name in a directory, or, with an empty one and the flag for it, what is open.
+/// Returns the facts of the file with this name in a directory, or, with an empty name and its flag, of the open file.
 ///
 /// # Errors
 ///
@@ -169,7 +169,7 @@ fn look_without_statx(directory: BorrowedFd<'_>, path: &Path, flags: AtFlags) ->
     Ok(Status::of_older_call(&found))
 }
 
-/// What an open file is, as its client remembers it.
+/// Returns the facts of an open file, as its client has them in its cache.
 ///
 /// # Errors
 ///
@@ -245,7 +245,7 @@ pub fn make_directory(path: &Path, mode: u32) -> Result<()> {
     retry_on_intr(|| rustix::fs::mkdir(path, Mode::from_raw_mode(mode)))
 }
 
-/// Sets the mode of what is open.
+/// Sets the mode of an open file.
 ///
 /// # Errors
 ///
@@ -255,7 +255,7 @@ pub fn set_mode(opened: impl AsFd, mode: u32) -> Result<()> {
     rustix::fs::fchmod(opened, Mode::from_raw_mode(mode))
 }
 
-/// Gives what is open a group.
+/// Sets the group of an open file.
 ///
 /// # Errors
 ///
@@ -275,7 +275,7 @@ pub fn set_owner(opened: impl AsFd, user: u32) -> Result<()> {
     rustix::fs::fchown(opened, Some(Uid::from_raw(user)), None)
 }
 
-/// Gives what is open the time stamps of now.
+/// Sets the time stamps of an open file to now.
 ///
 /// # Errors
 ///
@@ -293,7 +293,7 @@ pub fn touch(opened: impl AsFd) -> Result<()> {
     rustix::fs::futimens(opened, &times)
 }
 
-/// The number of the type of the file system that a path lies on.
+/// Returns the number of the type of the file system of a path.
 ///
 /// # Errors
 ///
@@ -303,7 +303,7 @@ pub fn kind(path: &Path) -> Result<u32> {
     Ok(number(&retry_on_intr(|| rustix::fs::statfs(path))?))
 }
 
-/// The same of what is open.
+/// Like [`kind`], for an open file.
 ///
 /// # Errors
 ///
@@ -314,7 +314,7 @@ pub fn kind_of(opened: impl AsFd) -> Result<u32> {
     Ok(number(&retry_on_intr(|| rustix::fs::fstatfs(opened))?))
 }
 
-/// The magic number is 32 bits wide, whatever the width of the field that carries it.
+/// The magic number is 32 bits wide; the width of the field that carries it differs.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -324,7 +324,7 @@ fn number(facts: &StatFs) -> u32 {
     facts.f_type as u32
 }
 
-/// Room where a path lies.
+/// Returns the space of the file system of a path.
 ///
 /// # Errors
 ///

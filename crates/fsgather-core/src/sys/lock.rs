@@ -1,11 +1,11 @@
-//! Locks what threads share, whatever became of the others: [`lock`].
+//! Locks state that threads share, even after a panic of another thread: [`lock`].
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The content of a lock, also after a thread has panicked while it held it.
+/// Returns the content of a lock, also after a thread has panicked while it held it.
 ///
-/// One rank's panic must not become everybody's hang: whoever closes, cleans up or tells the others goes on with what is
-/// there.
+/// The panic of one rank must not make all ranks hang: threads that close, clean up or notify the others continue with
+/// the state as it is.
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -24,7 +24,7 @@ pub fn lock<T: ?Sized>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
     guarded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The same where all threads of a model are one of the system's, which must not wait for itself.
+/// Like [`lock`], if all threads of a model are one thread of the system, which must not wait for itself.
 #[cfg(feature = "model")]
 fn lock_on<'a, T: ?Sized>(
     model: &dyn crate::sys::model::System,

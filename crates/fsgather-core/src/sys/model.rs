@@ -1,4 +1,4 @@
-//! A model of the system in the place of the real one, for one thread: [`run_on`].
+//! A model that replaces the real system, for one thread: [`run_on`].
 
 use std::{
     cell::Cell,
@@ -23,14 +23,14 @@ thread_local! {
     static MODEL: Cell<Option<&'static dyn System>> = const { Cell::new(None) };
 }
 
-/// The model that this thread runs on.
+/// Returns the model of this thread.
 pub(crate) fn current() -> Option<&'static dyn System> {
     MODEL.get()
 }
 
-/// Does something whose calls of the system a model answers; those of other threads stay real.
+/// Runs `work` with a model that answers its system calls; those of other threads stay real.
 pub fn run_on<R>(model: &'static dyn System, work: impl FnOnce() -> R) -> R {
-    /// Puts back what was there, whatever happens.
+    /// Restores the previous model, even after a panic.
     struct Back(Option<&'static dyn System>);
 
     impl Drop for Back {
@@ -43,17 +43,17 @@ pub fn run_on<R>(model: &'static dyn System, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// The calls of this crate, as a model answers them. What they stand for is said where they are made.
+/// The calls of this crate, as a model answers them. The callers document their meaning.
 ///
 /// A call may let time pass and other threads of the model act before it returns.
 #[expect(missing_docs, reason = "each is the call of the same name")]
 pub trait System: Files {
     fn now(&self) -> Instant;
     fn wall(&self) -> SystemTime;
-    /// Waits until something is woken at the place `on`; nothing ever is at 0.
+    /// Waits until a call of `wake` for the place `on`; there is none for 0.
     fn wait(&self, on: usize, limit: Option<Duration>);
     fn wake(&self, on: usize, all: bool);
-    /// Lets others act before a lock is taken, if it likes, and always where another thread has it (`is_taken`).
+    /// May let others act before a lock is taken; must do so if another thread has the lock (`is_taken`).
     fn before_lock(&self, is_taken: bool);
     fn start(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> u64;
     fn join(&self, thread: u64);
@@ -61,8 +61,8 @@ pub trait System: Files {
     fn process(&self, pid: u32) -> Option<u64>;
 }
 
-/// The calls of [`files`](crate::sys::files). Descriptors are real ones, of whatever the model likes; it may not be told that one
-/// of them is closed, but where [`close`](Self::close) is called.
+/// The calls of [`files`](crate::sys::files). Descriptors are real ones, of any file that the model chooses. The model
+/// may not learn that one of them is closed, except by [`close`](Self::close).
 #[expect(
     missing_docs,
     clippy::missing_errors_doc,

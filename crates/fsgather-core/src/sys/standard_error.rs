@@ -1,4 +1,4 @@
-//! Lines on standard error, for which nobody waits long: [`StandardError`].
+//! Lines on standard error with a short time-out: [`StandardError`].
 
 use std::{
     io::{self, IsTerminal},
@@ -13,26 +13,26 @@ use rustix::{
     io::Errno,
 };
 
-/// Maximum time that a line may take to be taken.
+/// Maximum time for writing a line.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// A pipe that can be written to takes so much at once (`PIPE_BUF`).
+/// Number of bytes that a writable pipe takes at once (`PIPE_BUF`).
 const AT_ONCE: usize = 4096;
 
-/// Between two tries.
+/// Pause between two tries.
 const A_MOMENT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 5_000_000,
 };
 
-/// Where all threads of this process take turns.
+/// The turns of all threads of this process.
 static TURNS: Turns = Turns::new();
 
-/// Standard error for what is said beside the work: a line that it does not take within 0.2 s is lost, and as long as it takes none
-/// others are lost at once.
+/// Standard error for messages beside the work: a line that cannot be written within 0.2 s is lost. As long as standard
+/// error accepts nothing, further lines are lost at once.
 ///
-/// A pipe that nobody reads, a terminal that was told to pause and a collector of logs that hangs keep who writes to them waiting for
-/// ever, and whoever warns is a rank for which others wait. The lock of the standard library is not taken: a program may hold it for long.
+/// A pipe without a reader, a paused terminal and a hanging log collector block their writers forever, and other ranks
+/// wait for the rank that warns. The lock of the standard library is not taken, because a program may hold it for long.
 ///
 /// ```
 /// use std::io::Write;
@@ -64,16 +64,16 @@ impl io::Write for StandardError {
     }
 }
 
-/// The terminal of standard error, opened once more so that no write to it waits: one that says that it can be written to may take less
-/// than a line, and wait for the rest. How others write to it stays as it is.
+/// Opens the terminal of standard error once more so that no write to it blocks: a terminal that is ready for writing
+/// may take less than a line, and block for the rest. Other writers to it are not affected.
 fn unhurried_terminal() -> Option<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     open("/proc/self/fd/2", flags, Mode::empty()).ok()
 }
 
-/// Who writes, one thread at a time.
+/// The right to write, for one thread at a time.
 struct Turns {
-    /// Whether the last line was not taken whole; none while somebody writes.
+    /// True if the last line was not written whole; `None` while a thread writes.
     is_full: Mutex<Option<bool>>,
     ended: Condvar,
 }
@@ -92,7 +92,8 @@ impl Turns {
         }
     }
 
-    /// This thread's turn, if it comes within this time: in a child that was forked while another thread wrote it never does.
+    /// Returns this thread's turn, if it comes within this time. In a child that was forked while another thread wrote
+    /// it never does.
     fn take(&self, patience: Duration) -> Option<Turn<'_>> {
         let is_taken = |is_full: &mut Option<bool>| is_full.is_none();
         let waited =
@@ -114,7 +115,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Writes to a file, and waits so long at most; whether it has taken all.
+/// Writes to a file, for `patience` at most. Returns true if all bytes were written.
 fn is_taken(file: BorrowedFd<'_>, mut bytes: &[u8], patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     while !bytes.is_empty() {
@@ -124,7 +125,7 @@ fn is_taken(file: BorrowedFd<'_>, mut bytes: &[u8], patience: Duration) -> bool 
         match rustix::io::write(file, &bytes[..bytes.len().min(AT_ONCE)]) {
             Ok(written) => bytes = &bytes[written..],
             Err(Errno::INTR) if Instant::now() < deadline => {}
-            // It has said that it takes something, and takes less than it is asked to.
+            // It was ready for writing, but takes less than this.
             Err(Errno::AGAIN) if Instant::now() < deadline => {
                 let _ = poll(&mut [], Some(&A_MOMENT));
             }
@@ -178,7 +179,7 @@ mod tests {
             &vec![b'y'; 1 << 20],
             Duration::ZERO
         ));
-        // Once somebody reads, it is.
+        // Writing succeeds again after a reader has read.
         let mut read = vec![0; taken];
         reader.read_exact(&mut read).unwrap();
         assert!(read.iter().all(|byte| *byte == b'x'));

@@ -25,18 +25,18 @@ pub struct Status {
     pub inode: u64,
     /// The last change of the contents.
     pub changed: SystemTime,
-    /// When it was made, where that is told.
+    /// The time of its creation, if it is known.
     pub born: Option<SystemTime>,
 }
 
-/// How much a file system holds and has left.
+/// The capacity and the free space of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// All bytes.
     pub total_bytes: u64,
     /// Bytes that this process may still write.
     pub free_bytes: u64,
-    /// All inodes; 0 where they are not counted.
+    /// All inodes; 0 if they are not counted.
     pub total_inodes: u64,
     /// Inodes that this process may still make.
     pub free_inodes: u64,

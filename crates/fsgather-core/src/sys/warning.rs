@@ -1,4 +1,5 @@
-//! Warnings for people, heard also where a program listens to no log: [`warn!`](crate::warn). ADR 0028 says why.
+//! Warnings for users, which appear even if a program has no log subscriber: [`warn!`](crate::warn). ADR 0028 has the
+//! reasons.
 
 use std::{io::Write, sync::Mutex};
 
@@ -8,13 +9,13 @@ use tracing::{dispatcher, subscriber::NoSubscriber};
 
 use crate::sys::StandardError;
 
-/// Who speaks where nobody listens to the log; nobody until it is said.
+/// The name in warnings on standard error; `None` until it is set, and then nothing is written.
 static SPEAKER: Mutex<Option<String>> = Mutex::new(None);
 
-/// Warns: as an event of the log; where the program listens to none, as a line on standard error as well, once it is known
-/// [who speaks](speak_as). Takes what [`format!`] takes.
+/// Warns, by an event of the log. If the program has no subscriber, also writes a line to standard error, once [a
+/// name](speak_as) is set. Takes the arguments of [`format!`].
 ///
-/// The event is made in any case: `tracing` hands those to which nobody listens to the crate `log`, where it was built to.
+/// The event is made in any case: without a subscriber, `tracing` passes events to the crate `log`, if it was built to.
 ///
 /// ```
 /// fsgather_core::sys::warning::speak_as(Some("rank 3"));
@@ -32,11 +33,11 @@ macro_rules! warn {
     }};
 }
 
-/// What several of one process are called together.
+/// The name if a process has several ranks.
 const SEVERAL: &str = "a rank of this process";
 
-/// Has warnings to which nobody listens written to standard error from now on, as words of this process's `who`; with `None` no more.
-/// Where there are several in a process it is not told which of them speaks.
+/// Makes warnings without a subscriber go to standard error from now on, in the name of `who`; with `None` no more. If
+/// a process has several ranks, the name does not say which of them warns.
 pub fn speak_as(who: Option<&str>) {
     let mut speaker = crate::sys::lock(&SPEAKER);
     let is_another = speaker
@@ -49,7 +50,7 @@ pub fn speak_as(who: Option<&str>) {
     };
 }
 
-/// Whether this thread's program listens to the log, whatever of it it takes.
+/// Returns true if this thread's program has a log subscriber, even if that ignores some events.
 #[must_use]
 pub fn is_listened_to() -> bool {
     dispatcher::get_default(|listener| !listener.is::<NoSubscriber>())

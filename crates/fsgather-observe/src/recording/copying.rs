@@ -1,4 +1,4 @@
-//! Brings a copy of the last calls up to date: [`Copying`].
+//! The update of a copy of the last calls: [`Copying`].
 
 use std::{fs::File, os::unix::fs::FileExt as _, path::PathBuf};
 
@@ -20,14 +20,14 @@ pub(super) struct Copying {
 }
 
 impl Copying {
-    /// Brings the copy up to date.
+    /// Updates the copy.
     pub(super) fn run(&mut self, recorder: &Recorder, file: &File) -> Result<(), Error> {
         let changes = recorder.changes();
         if self.made.is_some() && changes == self.changes {
             return Ok(());
         }
         let told = |error: std::io::Error| Error::storage("copy to", &self.place, &error);
-        // All that have begun by now are read after this.
+        // All calls that have begun by now are read after this.
         let count = recorder.count();
         let mut records = vec![0; self.copied.len()];
         file.read_exact_at(&mut records, HEADER_LEN as u64)
@@ -35,7 +35,7 @@ impl Copying {
         let (copy, _) = if let Some(made) = &self.made {
             made
         } else {
-            // Ranks make it only if they have another use for it.
+            // Ranks make the directory only if they have another use for it.
             if let Some(parent) = self.place.parent() {
                 make_rendezvous(parent)?;
             }

@@ -1,4 +1,4 @@
-//! Remembers what this process has left of worlds that have failed: [`Failed`].
+//! The files that this process has left of failed worlds: [`Failed`].
 
 use std::{path::PathBuf, sync::Mutex};
 
@@ -6,18 +6,19 @@ use fsgather_core::lock;
 use fsgather_store::calls;
 use uuid::Uuid;
 
-/// How many worlds that have failed a process leaves the calls of: who tries again and again leaves those of the last ones.
+/// Maximum number of failed worlds whose calls a process leaves: a program that tries again and again leaves those of
+/// the last ones.
 const MOST_FAILED: usize = 3;
 
-/// What this process has left.
+/// The leftovers of this process.
 pub(super) static FAILED: Failed = Failed(Mutex::new(Vec::new()));
 
-/// What was left of worlds that have failed.
+/// The leftovers of failed worlds.
 pub(super) struct Failed(Mutex<Vec<Left>>);
 
-/// What a world has left that has failed.
+/// The leftovers of one failed world.
 struct Left {
-    /// Of which process: a forked child inherits what it has not left.
+    /// The process that left them: a forked child inherits the list.
     process: u32,
     communicator: Uuid,
     /// The file, and its copy.
@@ -25,14 +26,14 @@ struct Left {
 }
 
 impl Failed {
-    /// The worlds of which this process has left the calls.
+    /// Returns the worlds whose calls this process has left.
     pub(super) fn known(&self) -> Vec<Uuid> {
         let left = lock(&self.0);
         own(&left).map(|one| one.communicator).collect()
     }
 
-    /// Notes what a world leaves, if it does, and removes what earlier ones have left in vain: with `closed` that of those which
-    /// the program has got over.
+    /// Records the leftovers of a world, if it leaves any, and removes needless leftovers of earlier worlds: with
+    /// `closed`, those of the worlds in `got_over`, from whose failures the program has recovered.
     pub(super) fn settle(
         &self,
         stays: Option<(Uuid, [PathBuf; 2])>,
@@ -61,7 +62,7 @@ impl Failed {
     }
 }
 
-/// Those of this process.
+/// Returns the leftovers of this process.
 fn own(left: &[Left]) -> impl Iterator<Item = &Left> {
     let process = std::process::id();
     left.iter().filter(move |one| one.process == process)

@@ -1,9 +1,10 @@
-//! Records the calls of this rank, and keeps the last of them where others find them: [`Recording`].
+//! Records the calls of this rank, and keeps the last of them for other processes: [`Recording`].
 //!
-//! A mapped file on a file system of this host has them, so that they survive the process and cost no system call: beside the rank's
-//! other files, or, if those are on a file server, in the private directory of this host. From there a thread copies them to the server:
-//! after half a minute, every 10 seconds while they change, and after a failure. The thread of rank 0 also answers questions about the
-//! activities of all ranks, and one thread of each host touches the files.
+//! They are in a mapped file on a file system of this host, so that they survive the process and cost no system call.
+//! It is beside the rank's other files, or, if those are on a file server, in the private directory of this host. From
+//! there a thread copies it to the server: after half a minute, every 10 seconds while it changes, and after a failure.
+//! The thread of rank 0 also answers questions about the activities of all ranks, and one thread of each host touches
+//! the files.
 //!
 //! | module | contents |
 //! |---|---|
@@ -50,9 +51,9 @@ pub struct Recording {
     kept: OnceLock<Kept>,
 }
 
-/// The places for the last calls of a rank, and all that the thread which looks after them needs.
+/// The places of the last calls of a rank, and the needs of the thread that maintains them.
 pub struct Keeping {
-    /// Whether they stay after the end of the world.
+    /// The condition under which they stay after the end of the world.
     pub keep: Trace,
     /// The directory of this host for the file.
     pub own: PathBuf,
@@ -62,9 +63,9 @@ pub struct Keeping {
     pub header: CallsHeader,
     /// The time when this rank began to meet the others: older directories are not of this world.
     pub joined_at: SystemTime,
-    /// Whether this rank touches the files of its host, and removes old ones.
+    /// True if this rank touches the files of its host, and removes old ones.
     pub is_first_of_host: bool,
-    /// Whom rank 0 asks what the ranks are doing.
+    /// The probe by which rank 0 asks for the activities of the ranks.
     pub onlooker: Option<Arc<dyn Onlooker>>,
     /// The owner of the thread.
     pub threads: BackgroundThreads,
@@ -78,7 +79,7 @@ impl std::fmt::Debug for Keeping {
     }
 }
 
-/// What is kept of the calls.
+/// The kept calls, and their files.
 struct Kept {
     path: PathBuf,
     /// The path for `fsgather trace`.
@@ -121,7 +122,7 @@ impl Recording {
         }
     }
 
-    /// Records what has happened to a call.
+    /// Records an event of a call.
     pub fn observe(&self, ticket: &Ticket, event: CallEvent<'_>) {
         self.recorder.observe(ticket, event);
     }
@@ -219,7 +220,8 @@ impl Recording {
         }
     }
 
-    /// Ends it with the world. `closed`: all ranks have closed it together; `alone`: the directory had nothing but calls.
+    /// Ends the recording with the world. `closed`: all ranks have closed it together; `alone`: the directory had
+    /// nothing but calls.
     pub fn end(&self, closed: bool, alone: bool) {
         let Some(kept) = self.kept.get() else {
             return;

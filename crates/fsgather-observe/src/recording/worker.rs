@@ -1,4 +1,4 @@
-//! The thread that looks after a rank's last calls: [`Worker`], and what it is told, [`Orders`].
+//! The thread that maintains a rank's last calls, [`Worker`], and its tasks, [`Orders`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,24 +23,24 @@ use crate::trace::{
     roll_call,
 };
 
-/// After what time calls are copied for the first time: what is over by then costs the server nothing.
+/// Time until calls are copied for the first time: shorter worlds cost the server nothing.
 const FIRST_COPY: Duration = Duration::from_secs(30);
 
 /// Interval at which they are copied then, if something has changed.
 const COPY_EVERY: Duration = Duration::from_secs(10);
 
-/// Interval at which files are touched, so that nobody who cannot see their processes takes them for left behind while a program
-/// computes for days.
+/// Interval at which files are touched, so that processes which cannot see the ranks do not take the files for
+/// abandoned while a program computes for days.
 const TOUCH_EVERY: Duration = Duration::from_secs(3600);
 
-/// Interval at which rank 0 looks for questions, on a file system of its host and elsewhere.
+/// Intervals at which rank 0 looks for questions, on a file system of its host and elsewhere.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AFAR_EVERY: Duration = Duration::from_secs(5);
 
-/// Time for which ranks have to say what they are doing, and then others of their hosts to say it of them.
+/// Time for ranks to report their activities, and then for other processes of their hosts to report about silent ranks.
 const ANSWERS: Duration = Duration::from_millis(1500);
 
-/// After what time nobody waits for an answer any more.
+/// Time after which no process waits for an answer any more.
 const LEFT_BEHIND: Duration = Duration::from_secs(60);
 
 /// Time for which the end of a world waits for the last copy: the server may hang.
@@ -77,7 +77,7 @@ impl Orders {
         self.changed.notify_all();
     }
 
-    /// Waits for the end, but not for long; whether it has come.
+    /// Waits for the end, but not for long. Returns true if the thread has ended.
     pub(super) fn wait_for_end(&self) -> bool {
         let waits = |order: &mut Order| *order != Order::HasEnded;
         let ended = self
@@ -87,7 +87,7 @@ impl Orders {
         !limit.timed_out()
     }
 
-    /// Takes an order, once there is one; none after this time.
+    /// Takes an order, as soon as there is one; returns `None` after this time.
     fn take(&self, pause: Duration) -> Option<Order> {
         let waits = |order: &mut Order| *order == Order::Work;
         let waited = self
@@ -108,12 +108,13 @@ pub(super) struct Worker {
     pub(super) path: PathBuf,
     pub(super) header: CallsHeader,
     pub(super) file: File,
-    /// Where old calls of others are removed, and those of this host kept young, if that is for this rank.
+    /// The directory in which this rank removes old calls of others and touches those of this host, if that is its
+    /// task.
     pub(super) swept: Option<PathBuf>,
     pub(super) copy: Option<Copying>,
-    /// Where questions are left, on rank 0.
+    /// The directories in which questions are left, on rank 0.
     pub(super) asked: Vec<PathBuf>,
-    /// Questions that have come, since when, and whether they have been answered.
+    /// Questions that have arrived, with the time of arrival; true if they have been answered.
     pub(super) known: BTreeMap<u32, (Instant, bool)>,
     pub(super) onlooker: Option<Arc<dyn Onlooker>>,
     /// The names of ranks in the job.
@@ -121,7 +122,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts the thread, if there is something for it to do.
+    /// Starts the thread, if there is a task for it.
     pub(super) fn start(self, threads: &BackgroundThreads) -> Option<Arc<Orders>> {
         if self.copy.is_none() && self.asked.is_empty() && self.swept.is_none() {
             return None;
@@ -185,7 +186,7 @@ impl Worker {
         }
     }
 
-    /// Has the files look as if something had changed.
+    /// Makes the files look as if they had changed.
     fn touch(&self) {
         if let Some(place) = &self.swept {
             calls::touch_all(place, self.header.communicator, &self.header.process);
@@ -214,7 +215,7 @@ impl Worker {
             return;
         };
         if stays {
-            // One of both is enough, if it is whole.
+            // One of both files is enough, if it is whole.
             match copy.run(&self.recorder, &self.file) {
                 Ok(()) => calls::remove(&self.path),
                 Err(error) => tracing::debug!("calls cannot be copied: {error}"),
@@ -225,7 +226,7 @@ impl Worker {
         }
     }
 
-    /// Copies what ranks of this host have left that cannot do so any more.
+    /// Copies the calls of ranks of this host that cannot do so any more.
     fn copy_of_lost(&self) {
         let (Some(copy), Some(own)) = (&self.copy, self.path.parent()) else {
             return;
@@ -242,7 +243,7 @@ impl Worker {
             if !liveness(&left.header.process, &self.header.process).has_ended() {
                 continue;
             }
-            // Several ranks that try it write the same. It may have copied some itself.
+            // Several ranks that try it write the same. The lost rank may have copied some calls itself.
             let copied = calls::create_or_open(&copy.place, &left.header, LEN);
             let copied = copied.and_then(|made| {
                 let used = left.records.get(..used_len_of_records(left.count));
@@ -260,7 +261,7 @@ impl Worker {
         }
     }
 
-    /// Tells who has asked what all ranks are doing.
+    /// Answers the processes that have asked for the activities of all ranks.
     fn answer(&mut self, orders: &Orders) {
         let questions = self.new_questions();
         let Some(onlooker) = self.onlooker.as_ref().filter(|_| !questions.is_empty()) else {
@@ -275,7 +276,7 @@ impl Worker {
         let told = if silent.is_empty() {
             told
         } else {
-            // Others of their hosts can tell whether they are stopped.
+            // Other processes of their hosts can see if they are stopped.
             let silent: Vec<Rank> = silent.into_iter().collect();
             onlooker.look_at(&silent);
             pause(orders, ANSWERS);
@@ -292,8 +293,8 @@ impl Worker {
         }
     }
 
-    /// The questions that have no answer. Whoever asks waits for seconds; what lies there for longer was left behind, and
-    /// goes.
+    /// Returns the questions without an answer. A process that asks waits for seconds; questions that are older were
+    /// abandoned, and are removed.
     fn new_questions(&mut self) -> Vec<Question> {
         let now = Instant::now();
         let (world, known) = (self.header.communicator, &mut self.known);
@@ -316,8 +317,8 @@ impl Worker {
     }
 }
 
-/// After what time calls are copied for the first time. Ranks take turns, so that a server is not asked for all of their
-/// files at once.
+/// Returns the time until calls are copied for the first time. Ranks take turns, so that a server does not get all of
+/// their files at once.
 fn first_copy(header: &CallsHeader) -> Duration {
     let (rank, ranks) = (header.rank.get(), header.world_size.max(1));
     FIRST_COPY + COPY_EVERY.mul_f64((f64::from(rank) / f64::from(ranks)).min(1.0))
@@ -397,7 +398,7 @@ mod tests {
         }
     }
 
-    /// Calls that nobody has looked at for two days, of a process that has ended.
+    /// Returns calls that no process has read for two days, of a process that has ended.
     fn old_calls(place: &Path) -> PathBuf {
         let header = CallsHeader {
             process: ended(),

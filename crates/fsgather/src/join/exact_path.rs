@@ -1,4 +1,4 @@
-//! Paths that other ranks open: they travel byte for byte, whereas texts are made plain where they are read.
+//! Paths that other ranks open: they travel byte for byte, whereas texts are made plain when they are read.
 
 use std::{
     ffi::OsStr,

@@ -17,10 +17,10 @@ use uuid::Uuid;
 
 use crate::join::rendezvous::Bootstrap;
 
-/// What messages call the channel.
+/// The name of the channel in messages.
 const PLACE: &str = "the program's own rendezvous";
 
-/// The least time for meeting that is left after waiting for the record.
+/// Minimum time for meeting after waiting for the record.
 const LEAST: Duration = Duration::from_secs(2);
 
 /// One world's use of a [`Bootstrap`]: one call of it on each rank, on the thread that builds.
@@ -28,7 +28,7 @@ pub(crate) struct Introduction {
     bootstrap: Arc<dyn Bootstrap>,
     /// Rank 0's record, on the others.
     fetched: Option<Vec<u8>>,
-    /// Whether the channel has been used, on rank 0.
+    /// True if the channel has been used, on rank 0.
     is_published: AtomicBool,
     began: Instant,
 }
@@ -61,14 +61,14 @@ impl Introduction {
         })
     }
 
-    /// Part of `timeout` that is left for the rest of meeting.
+    /// Returns the part of `timeout` that is left for the rest of meeting.
     pub(crate) fn left_of(&self, timeout: Duration) -> Duration {
         let left = timeout.saturating_sub(self.began.elapsed());
-        // In whole seconds, for messages.
+        // Messages show whole seconds.
         Duration::from_secs(left.as_secs()).max(LEAST.min(timeout))
     }
 
-    /// Tells the others why there is no world, unless they have rank 0's record already.
+    /// Sends the reason why there is no world to the other ranks, unless they have rank 0's record already.
     pub(crate) fn refuse(&self, process: &ProcessId, world_size: WorldSize, failure: &Error) {
         if self.fetched.is_some() || self.is_published.swap(true, Ordering::SeqCst) {
             return;
@@ -121,7 +121,7 @@ impl RendezvousBackend for Introduction {
     }
 }
 
-/// What is said as long as rank 0 does not come.
+/// Returns the warning text while rank 0 does not arrive.
 fn waiting_text(lasts: &str, left: Duration) -> String {
     format!(
         "still waiting for rank 0's record from {PLACE}, for {lasts} now; see whether rank 0 was started and uses the same one; {}",
@@ -149,7 +149,7 @@ fn not_fetched(rank: Rank, why: &str, is_late: bool, timeout: Duration) -> Error
     )
 }
 
-/// What the channel hands over is believed, also that there is no world; but it has to be a record.
+/// Returns an error if the channel delivered a refusal, or bytes that are not a record. Its content is trusted.
 fn check(rank: Rank, bytes: &[u8]) -> Result<(), Error> {
     match RendezvousRecord::from_bytes(bytes) {
         Ok(RendezvousRecord {
@@ -158,7 +158,7 @@ fn check(rank: Rank, bytes: &[u8]) -> Result<(), Error> {
             ..
         }) => Err(cause),
         Ok(_) => Ok(()),
-        // There will not be 256 versions for some time; anything else begins so by chance.
+        // The version will stay below 256 for a long time; other data begins like this only by chance.
         Err(incompatible @ Error::Incompatible { .. }) if bytes.get(1) == Some(&0) => {
             Err(incompatible)
         }

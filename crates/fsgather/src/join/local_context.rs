@@ -19,55 +19,55 @@ use fsgather_store::{
 };
 use uuid::Uuid;
 
-/// The directory that is used when all ranks run on this host and none was named:
-/// `/tmp/fsgather-<uid>`, made for this user alone if it is not there.
+/// Returns the directory that is used if all ranks run on this host and none was named: `/tmp/fsgather-<uid>`, which is
+/// made for this user alone if it does not exist.
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] when it cannot be made, belongs to somebody else, is a link, or is open to others.
+/// [`Error::Storage`] if it cannot be made, belongs to another user, is a link, or is open to others.
 pub fn local_directory() -> Result<PathBuf, Error> {
     default_local(rustix::process::geteuid().as_raw())
 }
 
-/// What one rank knows before it meets the others, and brings along to each set-up.
+/// The facts that one rank knows before it meets the others, for each set-up.
 #[derive(Clone)]
 pub struct LocalContext {
     /// The directory that was named, if one was.
     pub named: Option<PathBuf>,
     /// The argument or variable that has named it.
     pub named_by: Origin,
-    /// Whether the private directory of this host is used when all ranks see the same mounts and none was named.
+    /// True if the private directory of this host is used when all ranks see the same mounts and none was named.
     pub has_local_default: bool,
-    /// What is used otherwise: the working directory.
+    /// The directory that is used otherwise: the working directory.
     pub shared_default: Option<PathBuf>,
-    /// Whether a channel of the program's own has introduced the ranks, so that they need no directory to meet.
+    /// True if a channel of the program's own has introduced the ranks, so that they need no directory to meet.
     pub is_introduced: bool,
     /// Rendezvous directories that have been tried, and the owner that files in them have.
     pub known: Vec<(PathBuf, OwnUid)>,
-    /// The reason why this rank cannot use the directory, although it can see it: to be told to all.
+    /// The reason why this rank cannot use the directory, although it can see it. All ranks get it.
     pub problem: Option<Error>,
-    /// Whether payloads may not go over a network in plain text.
+    /// True if payloads may not go over a network in plain text.
     pub encrypt: bool,
     /// The mode of gather directories.
     pub mode: u32,
     /// The effective uid of this rank.
     pub uid: u32,
-    /// The name of that user, for people.
+    /// The name of that user, for messages.
     pub user: String,
-    /// What tells this job apart from others.
+    /// The id that distinguishes this job from others.
     pub job: Option<String>,
-    /// How to connect to other ranks; none where there is no network.
+    /// The settings of connections to other ranks; none without a network.
     pub links: Option<LinkSettings>,
 }
 
-/// How to connect to other ranks.
+/// The settings of connections to other ranks.
 #[derive(Clone)]
 pub struct LinkSettings {
-    /// Where to listen.
+    /// The ports to listen on.
     pub ports: RangeInclusive<u16>,
-    /// Which addresses to publish.
+    /// The filter of addresses to publish.
     pub interfaces: Arc<InterfaceFilter>,
-    /// Time for which a call waits since anything last moved.
+    /// Time-out of a call since anything last moved.
     pub timeout: Duration,
     /// The inode of this process's network namespace; 0 when unknown.
     pub network_namespace: u64,
@@ -81,15 +81,15 @@ fn without_variable(mut problem: Error) -> Error {
     problem
 }
 
-/// Whether a directory with this problem can be done without where there is another way: one that nobody has named, and
-/// any that takes no more data.
+/// Returns true if a directory with this problem can be replaced by another path: one that no user has named, and any
+/// directory that accepts no more data.
 #[must_use]
 pub(crate) fn is_dispensable(problem: &Error, is_named: bool) -> bool {
     matches!(problem, Error::Storage { .. }) && (!is_named || takes_no_data(problem))
 }
 
 impl LocalContext {
-    /// That of a rank with these settings.
+    /// Returns the facts of a rank with these settings.
     #[must_use]
     pub fn of(settings: &Settings, uid: u32) -> Self {
         let named = settings.directory.value.clone();
@@ -115,7 +115,7 @@ impl LocalContext {
         }
     }
 
-    /// For worlds without a directory.
+    /// Returns the facts for worlds without a directory.
     #[must_use]
     pub fn nowhere() -> Self {
         Self {
@@ -135,18 +135,18 @@ impl LocalContext {
         }
     }
 
-    /// The owner that files have in a rendezvous directory that has been tried.
+    /// Returns the owner of files in a rendezvous directory that has been tried.
     #[must_use]
     pub fn known_owner(&self, rendezvous: &Path) -> Option<OwnUid> {
         let known = self.known.iter().find(|(known, _)| known == rendezvous);
         known.map(|(_, own)| *own)
     }
 
-    /// The directory for payloads; `all_here` says whether all ranks see the same mounts.
+    /// Returns the directory for payloads; `all_here` is true if all ranks see the same mounts.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where there is none; why the private one cannot be used.
+    /// [`Error::Config`] if there is none; the reason why the private one cannot be used.
     pub fn choose(&self, all_here: bool) -> Result<PathBuf, Error> {
         if let Some(named) = &self.named {
             return Ok(named.clone());
@@ -161,21 +161,21 @@ impl LocalContext {
         })
     }
 
-    /// The private directory of this host, where that is used if all ranks see the same mounts; why not, if it cannot
-    /// be used.
+    /// Returns the private directory of this host, if it is used when all ranks see the same mounts, or the reason why
+    /// it cannot be used.
     #[must_use]
     pub fn local_default(&self) -> Option<Result<PathBuf, Error>> {
         let is_used = self.named.is_none() && self.has_local_default;
         is_used.then(|| default_local(self.uid))
     }
 
-    /// Whether a directory that was chosen is the working directory, for want of a better one.
+    /// Returns true if a chosen directory is the working directory, for lack of a better one.
     #[must_use]
     pub fn is_working_directory(&self, chosen: &Path) -> bool {
         self.named.is_none() && self.shared_default.as_deref() == Some(chosen)
     }
 
-    /// What a new gather directory of these ranks says of its owner, rank 0.
+    /// Returns the owner record of a new gather directory of these ranks, for rank 0.
     #[must_use]
     pub fn owner(
         &self,
@@ -198,11 +198,11 @@ impl LocalContext {
         }
     }
 
-    /// Makes a rendezvous directory in `directory`, or finds it. A missing `EXP_DIR` is made, as by the original.
+    /// Makes a rendezvous directory in `directory`, or finds it. A missing `EXP_DIR` is made, as the original does.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when it cannot be made.
+    /// [`Error::Storage`] if it cannot be made.
     pub fn make_rendezvous(&self, directory: &Path) -> Result<PathBuf, Error> {
         let is_named = self.named.as_deref() == Some(directory);
         if is_named && self.named_by == Origin::Variable(environment::EXP_DIR) {
@@ -211,7 +211,7 @@ impl LocalContext {
         make_rendezvous(directory)
     }
 
-    /// The problem of a directory, in the words of what has named it.
+    /// Returns the problem of a directory, worded for the setting that named it.
     #[must_use]
     pub fn worded(&self, problem: Error) -> Error {
         match self.named_by {
@@ -220,22 +220,23 @@ impl LocalContext {
         }
     }
 
-    /// Makes a rendezvous directory in a directory that a call names, and that directory and its parents if they are missing.
+    /// Makes a rendezvous directory in a directory that a call names. Also makes that directory and its parents if they
+    /// are missing.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when it cannot be made, or written to.
+    /// [`Error::Storage`] if it cannot be made, or written to.
     pub fn enter_new(&self, directory: &Path) -> Result<(PathBuf, OwnUid), Error> {
         make_directory(directory)
             .and_then(|()| self.enter(directory))
             .map_err(without_variable)
     }
 
-    /// Makes a rendezvous directory in `directory`, or finds it, and the owner files have in it.
+    /// Makes a rendezvous directory in `directory`, or finds it. Also returns the owner of files in it.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when it cannot be made, or written to.
+    /// [`Error::Storage`] if it cannot be made, or written to.
     pub fn enter(&self, directory: &Path) -> Result<(PathBuf, OwnUid), Error> {
         let path = self.make_rendezvous(directory)?;
         let own = match self.known_owner(&path) {

@@ -30,11 +30,11 @@ use crate::join::{
     this_process::network_namespace,
 };
 
-/// Time for which a rank that cannot use the directory tries to tell the others so.
+/// Time for which a rank that cannot use the directory tries to notify the others.
 const TELL_PROBLEM: Duration = Duration::from_secs(5);
 
-/// The time that ranks wait for others that `fsgather run` has started and sees work, if no user has set a time-out. They may have the
-/// longest part of the work before their first call.
+/// Time for which ranks wait for others that `fsgather run` has started and sees at work, if no user has set a
+/// time-out. The others may have the longest part of the work before their first call.
 const VOUCHED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The request of one rank to meet the others.
@@ -44,9 +44,9 @@ pub(crate) struct Request<'a> {
     pub settings: Settings,
     /// The variables that they come from.
     pub variables: &'a Variables,
-    /// How ranks find rank 0, if the program says so; else the setting counts.
+    /// The way to find rank 0, if the program sets it; else the setting counts.
     pub rendezvous: Option<Rendezvous>,
-    /// The process that this rank is.
+    /// The process of this rank.
     pub process: ProcessId,
     /// Ends the meeting from outside.
     pub interrupt: Interrupt,
@@ -58,7 +58,7 @@ pub(crate) struct Joined {
     pub exchange: Box<dyn Exchange>,
     /// Names this world.
     pub communicator: Uuid,
-    /// Where all ranks run, by rank.
+    /// The processes of all ranks, by rank.
     pub processes: Vec<ProcessId>,
     /// The facts that this rank contributes.
     pub context: LocalContext,
@@ -66,13 +66,13 @@ pub(crate) struct Joined {
 
 /// Meets the other ranks of a world of several.
 ///
-/// Returns when all ranks are connected. Whether they share a directory is not tried yet; what this rank knows
-/// against it is in [`LocalContext::problem`], to be told to all before anything is handed over.
+/// Returns when all ranks are connected. It has not been tested yet that they share a directory. If this rank knows a
+/// reason against that, it is in [`LocalContext::problem`], and all ranks get it before any payload is handed over.
 ///
 /// # Errors
 ///
-/// [`Error::Rendezvous`], [`Error::Timeout`] and the others that
-/// [`join::join`] has; [`Error::Config`] for settings that do not go together.
+/// [`Error::Rendezvous`], [`Error::Timeout`] and the other errors of [`join::join`]; [`Error::Config`] for settings
+/// that do not go together.
 pub(crate) fn join(request: Request<'_>) -> Result<Joined, Error> {
     let Request {
         mut settings,
@@ -88,7 +88,7 @@ pub(crate) fn join(request: Request<'_>) -> Result<Joined, Error> {
     };
     let uid = rustix::process::geteuid().as_raw();
     let is_introduced = matches!(rendezvous, Some(Rendezvous::Custom(_)));
-    // A secret that several jobs have tells them apart only where each has a port of its own.
+    // A secret that several jobs share distinguishes them only if each has a port of its own.
     let has_own_port = matches!(rendezvous, Some(Rendezvous::Tcp(_)));
     let knows_its_own = is_introduced || has_own_port && settings.secret.value.is_some();
     let found = (!knows_its_own).then(|| start::find(&mut settings, variables, &process));
@@ -116,7 +116,7 @@ pub(crate) fn join(request: Request<'_>) -> Result<Joined, Error> {
         timeout: config.timeout,
         network_namespace: config.network_namespace,
     };
-    // Those who are seen twice may have failed and ended before the others look: they would be taken for one job.
+    // The two processes of one rank may have failed and ended before the others look: they would be taken for one job.
     if let Some(problem) = config.problem.as_ref().filter(|_| is_rival) {
         join::refuse_latecomers(&config, problem);
     }
@@ -195,7 +195,7 @@ fn find_ended(file: PathBuf, host: String) -> Arc<join::FindEnded> {
     })
 }
 
-/// The configuration of the control plane.
+/// Returns the configuration of the control plane.
 fn config(
     settings: &Settings,
     process: ProcessId,
@@ -226,7 +226,7 @@ fn config(
             (Some(_), _) => settings.join_timeout.value.min(TELL_PROBLEM),
         },
         ports: settings.port.value.ports(),
-        // Ranks that meet on the loopback of their host have their links there as well.
+        // Ranks that meet on the loopback interface of their host connect to each other there as well.
         interfaces: Arc::new(move |name: &str, address: IpAddr| {
             if is_at_home {
                 address.is_loopback()
@@ -255,10 +255,10 @@ fn config(
     }
 }
 
-/// Communicators of one process are numbered in the order in which they are made.
+/// Returns the number of the next communicator of this process, in the order in which they are made.
 ///
-/// Those whose ranks are introduced to each other have numbers of their own: not all ranks of a job make them, and the
-/// numbers by which ranks look for each other in a directory must be the same on all.
+/// Communicators whose ranks are introduced to each other have separate numbers: not all ranks of a job make them, and
+/// the numbers by which ranks look for each other in a directory must be the same on all.
 fn next_number(is_introduced: bool) -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     static NEXT_INTRODUCED: AtomicU32 = AtomicU32::new(1 << 31);

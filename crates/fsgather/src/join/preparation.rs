@@ -1,4 +1,4 @@
-//! From settings to a way to meet: which directories, which address, which secret.
+//! The preparation of a meeting from settings: directories, address and secret.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -16,20 +16,20 @@ use crate::join::{
 };
 use fsgather_config::settings::{Control, RendezvousSetting, SecretSetting, Settings};
 
-/// A way to meet, and what set-ups need.
+/// A way to meet, and the facts that set-ups need.
 pub(crate) struct Prepared {
     pub(crate) meeting: Meeting,
-    /// What ranks of this job know alike.
+    /// The facts that all ranks of this job share.
     pub(crate) job_credentials: JobCredentials,
-    /// Where messages are left if TCP does not work; none without a directory in which ranks meet.
+    /// The places of messages if TCP does not work; none without a directory in which ranks meet.
     pub(crate) mailboxes: Option<Arc<dyn MailboxFactory>>,
     /// The program's own rendezvous, if it has one.
     pub(crate) introduction: Option<Arc<Introduction>>,
     pub(crate) context: LocalContext,
 }
 
-/// Prepares the meeting of a world of several ranks. With a rendezvous of the program's own it waits there
-/// for rank 0's record.
+/// Prepares the meeting of a world of several ranks. With a rendezvous of the program's own it waits for rank 0's
+/// record from there.
 pub(crate) fn prepare(
     settings: &Settings,
     rendezvous: Option<&Rendezvous>,
@@ -40,18 +40,19 @@ pub(crate) fn prepare(
     let is_root = settings.detection.rank == Rank::ZERO;
     let given = given_secret(settings)?;
     let is_introduced = matches!(rendezvous, Some(Rendezvous::Custom(_)));
-    // Who was given an address is told who was told which size, as the processes at both its ends belong together.
+    // At an address, ranks with different world sizes learn of each other's sizes, because both processes belong to one
+    // job.
     let has_address = matches!(rendezvous, Some(Rendezvous::Tcp(_)));
     let sizeless = has_address.then(|| key.of_any_size());
     let key = sizeless.as_ref().unwrap_or(key);
     let job_credentials = JobCredentials {
-        // Those that a channel introduces need not have the same one.
+        // Ranks that a channel introduces need not have the same key.
         key: if is_introduced { 0 } else { key.hash().get() },
         secret: given,
     };
     let mut context = LocalContext::of(settings, key.uid);
     context.is_introduced = is_introduced;
-    // Its ranks need no directory to meet, so that nobody but they has to agree on one for payloads.
+    // Its ranks need no directory to meet, so only they have to agree on one for payloads.
     context.has_local_default |= is_introduced;
     let mut introduction = None;
     let (meeting, places) = match rendezvous {
@@ -80,8 +81,8 @@ pub(crate) fn prepare(
             &mut context,
         )?,
         None => {
-            // Without a named directory rank 0 leaves word in both defaults, and members look in both:
-            // containers on one host need not share /tmp.
+            // Without a named directory rank 0 leaves its record in both defaults, and members look in both: containers
+            // on one host need not share /tmp.
             let (local, problem) = match context.local_default().transpose() {
                 Ok(local) => (local, None),
                 Err(problem) => (None, Some(problem)),
@@ -113,8 +114,8 @@ pub(crate) fn prepare(
     })
 }
 
-/// The places for messages in files: none if nothing may go over a network in plain text, and any is not of this host
-/// alone.
+/// Returns the places for messages in files: none if nothing may go over a network in plain text and some place is not
+/// local to this host.
 fn sealed_enough(
     settings: &Settings,
     places: Vec<BackendDirectory>,
@@ -140,7 +141,7 @@ fn sealed_enough(
     Ok(places)
 }
 
-/// The secret that the user has given, if one was.
+/// Returns the secret that the user has set, if any.
 fn given_secret(settings: &Settings) -> Result<Option<[u8; 32]>, Error> {
     match &settings.secret.value {
         Some(SecretSetting::Given(secret)) => Ok(Some(*secret.bytes())),
@@ -149,8 +150,8 @@ fn given_secret(settings: &Settings) -> Result<Option<[u8; 32]>, Error> {
     }
 }
 
-/// Rank 0 leaves word in each of these directories that it can use; the others look in all. `problem` is why
-/// another one is none of them.
+/// Returns a meeting in which rank 0 leaves its record in each usable directory, and the others look in all of them.
+/// `problem` is the reason why another directory is missing in the list.
 fn by_directories(
     directories: &[PathBuf],
     problem: Option<Error>,
@@ -164,9 +165,9 @@ fn by_directories(
     Ok((Meeting::Board(Arc::new(board)), places))
 }
 
-/// The rendezvous directories in these directories.
+/// Returns the rendezvous directories in these directories.
 ///
-/// Every rank tries for itself whether it can write, so that all say the same if none can.
+/// Every rank tries for itself if it can write, so that all report the same error if none can.
 fn places(
     directories: &[PathBuf],
     mut problem: Option<Error>,
@@ -193,7 +194,7 @@ fn places(
                 }
                 Err(error) => {
                     problem = problem.or_else(|| Some(context.worded(error)));
-                    // Perhaps it can at least be read, so that the others can be told.
+                    // Perhaps it can at least be read, so that the others can be notified.
                     let own = OwnUid(key.uid);
                     places.push(BackendDirectory {
                         directory: path,
@@ -242,7 +243,7 @@ fn by_address(
     Ok(Meeting::Address {
         host,
         port,
-        // Only a name for the handshake; the world's own identity comes with the welcome.
+        // This is only a name for the handshake; the world's own identity is in the welcome message.
         communicator: Uuid::from_u64_pair(key.hash().get(), 0),
         secret,
     })

@@ -5,12 +5,11 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Instant};
 use fsgather_config::settings::RendezvousSetting;
 use fsgather_core::Error;
 
-/// How the ranks of a communicator find rank 0.
+/// The way in which the ranks of a communicator find rank 0.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Rendezvous {
-    /// Rank 0 leaves a record in this directory, which all ranks must see. Needs no network names or
-    /// ports to be known.
+    /// Rank 0 leaves a record in this directory, which all ranks must see. Needs no known network names or ports.
     File(PathBuf),
     /// Rank 0 listens at `HOST:PORT`. Needs no shared directory.
     Tcp(String),
@@ -19,12 +18,13 @@ pub enum Rendezvous {
 }
 
 impl Rendezvous {
-    /// Introduces the ranks through a channel of the program's own.
+    /// Returns a rendezvous through a channel of the program's own.
     pub fn custom(bootstrap: impl Bootstrap + 'static) -> Self {
         Self::Custom(Arc::new(bootstrap))
     }
 
-    /// The same as a setting; none for a channel of the program's own, and for an address that is none.
+    /// Returns the rendezvous as a setting; `None` for a channel of the program's own, and for an address that is not
+    /// valid.
     #[must_use]
     pub fn setting(&self) -> Option<RendezvousSetting> {
         match self {
@@ -41,7 +41,7 @@ impl Rendezvous {
 impl TryFrom<&RendezvousSetting> for Rendezvous {
     type Error = Error;
 
-    /// Fails for an engine: only a program can let one introduce its ranks.
+    /// Fails for an engine: only a program can use one to introduce its ranks.
     fn try_from(setting: &RendezvousSetting) -> Result<Self, Error> {
         match setting {
             RendezvousSetting::File(directory) => Ok(Self::File(directory.clone())),
@@ -68,37 +68,33 @@ impl fmt::Debug for Rendezvous {
     }
 }
 
-/// A channel that exists already and can carry a few hundred bytes from rank 0 to all others: a store,
-/// a broadcast.
+/// An existing channel that can carry a few hundred bytes from rank 0 to all other ranks: a store, a broadcast.
 ///
 /// Each `fsgather::Builder::build` makes one call on each rank, [`publish`](Self::publish) on rank 0 and
-/// [`fetch`](Self::fetch) on the others, on the thread that builds: so a collective broadcast will do, and
-/// a channel that is bound to a thread. Worlds of one rank make none. From then on ranks talk to each
-/// other over connections of their own.
+/// [`fetch`](Self::fetch) on the others, on the thread that builds. So a collective broadcast is sufficient, and so is
+/// a channel that is bound to a thread. Worlds of one rank make no call. After that the ranks use connections of their
+/// own.
 ///
-/// - What is fetched has to come from this very build. A record that an earlier run has left in a store
-///   leads nowhere, which is found out when the join time-out has passed: give each run, and each
-///   communicator of it, a key of its own.
-/// - The bytes hold the secret that opens the communicator; the channel must not show them to others.
-/// - Rank 0 that fails before it has anything to publish hands over why instead, so that nobody waits in
-///   vain.
+/// - The fetched record must come from this very build. A record of an earlier run in a store leads nowhere, which
+///   shows only after the join time-out: give each run, and each of its communicators, a key of its own.
+/// - The bytes contain the secret that opens the communicator; the channel must not show them to others.
+/// - If rank 0 fails before it has a record, it publishes the reason instead, so that no rank waits in vain.
 ///
 /// The documentation of `fsgather::Builder::rendezvous` has an example.
 pub trait Bootstrap: Send + Sync {
-    /// Hands rank 0's record over to all other ranks.
+    /// Sends rank 0's record to all other ranks.
     ///
     /// # Errors
     ///
-    /// Whatever keeps the record from being handed over, as a text: `fsgather::Builder::build` fails
-    /// with it as [`Error::Rendezvous`].
+    /// The reason why the record could not be sent, as a text: `fsgather::Builder::build` fails with it as
+    /// [`Error::Rendezvous`].
     fn publish(&self, record: &[u8]) -> Result<(), String>;
 
     /// Waits for rank 0's record, until the deadline at most.
     ///
     /// # Errors
     ///
-    /// That the deadline has passed, or whatever else went wrong, as a text:
-    /// `fsgather::Builder::build` fails with it as [`Error::Timeout`] after the
-    /// deadline and as [`Error::Rendezvous`] before it.
+    /// That the deadline has passed, or any other failure, as a text: `fsgather::Builder::build` fails with it as
+    /// [`Error::Timeout`] after the deadline and as [`Error::Rendezvous`] before it.
     fn fetch(&self, deadline: Instant) -> Result<Vec<u8>, String>;
 }

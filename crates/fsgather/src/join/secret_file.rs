@@ -1,4 +1,4 @@
-//! The secret that a file holds: [`read`].
+//! The secret in a file: [`read`].
 
 use std::{
     fs::OpenOptions,
@@ -11,27 +11,27 @@ use fsgather_core::Error;
 
 use fsgather_config::settings::Secret;
 
-/// No way to write 32 bytes down is longer than this.
+/// Maximum length of the file, in bytes: each notation of 32 bytes is shorter.
 const LONGEST: u64 = 1024;
 
-/// What others may not do with the file: anything; nor may its group write to it.
+/// The forbidden permissions: all permissions of others, and write permission of the group.
 const TOO_OPEN: u32 = 0o027;
 
-/// Reads the secret in a file of this user or root that nobody else can read or change.
+/// Reads the secret in a file of this user or root that no other user can read or change.
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] when it cannot be read, [`Error::Config`] when it may be known to others, or holds no secret.
+/// [`Error::Storage`] if it cannot be read, [`Error::Config`] if others may know it, or if the file holds no secret.
 pub fn read(path: &Path) -> Result<[u8; 32], Error> {
     let cannot = |error| Error::storage("read the secret in", path, &error);
     let refused =
         |why: &str| Error::config(format!("FSGATHER_SECRET_FILE: {} {why}", path.display()));
-    // Opening a pipe would wait for somebody who writes.
+    // Opening a pipe would wait for a writer.
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let mut options = OpenOptions::new();
     let file = options.read(true).custom_flags(nonblocking).open(path);
     let file = file.map_err(cannot)?;
-    // Of what was opened, whatever has the name now.
+    // The facts are those of the opened file, even if the name now belongs to another one.
     let found = file.metadata().map_err(cannot)?;
     if !found.is_file() {
         return Err(refused("is no regular file"));

@@ -1,7 +1,7 @@
-//! Proves that ranks see one and the same directory, by looking and not by its name: [`prove`].
+//! Proves that ranks see one and the same directory, by its content and not by its name: [`prove`].
 //!
-//! One prober for each mount namespace leaves a nonce in the gather directory and tells everybody; then
-//! each looks for the nonces of all, and tells what it sees.
+//! One prober for each mount namespace leaves a nonce in the gather directory and sends it to all ranks. Then each
+//! prober looks for all nonces, and sends those that it sees.
 
 use std::{
     path::Path,
@@ -14,22 +14,22 @@ use fsgather_store::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// Time for which a prober looks for what another host has written to a network file system.
+/// Time for which a prober looks for files that another host has written to a network file system.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(10);
 
-/// How ranks tell each other what they have found.
+/// The messages in which ranks exchange their findings.
 pub(crate) trait Talk {
-    /// Tells everybody what this rank has found; what each rank has, in rank order.
+    /// Sends the finding of this rank to all. Returns the findings of all ranks, in rank order.
     ///
     /// # Errors
     ///
     /// Those of a collective call.
     fn gather_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error>;
 
-    /// Has what ranks do together fail because this rank cannot go on; the error that all agree on.
+    /// Makes the common work fail because this rank cannot continue. Returns the error that all ranks agree on.
     fn fail(&self, cause: Error) -> Error;
 
-    /// Looks whether this rank is to stop; an error if so.
+    /// Returns an error if this rank must stop.
     ///
     /// # Errors
     ///
@@ -37,21 +37,20 @@ pub(crate) trait Talk {
     fn heed(&self) -> Result<(), Error>;
 }
 
-/// The nonce that a prober has left for the others to find; why a rank cannot use the directory, if it
-/// cannot.
+/// The nonce that a prober has left for the others to find, or the reason why a rank cannot use the directory.
 type Planting = Result<Option<ProbeNonce>, String>;
 
 /// The reason why a directory is not shared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Blindness {
-    /// Those who do not see what rank 0 does, or are not seen by it, by rank.
+    /// The ranks that do not see the files of rank 0, or whose files it does not see.
     pub ranks: Vec<usize>,
-    /// How that shows.
+    /// The evidence.
     pub reason: String,
 }
 
 impl Blindness {
-    /// As an error for all ranks.
+    /// Returns it as an error for all ranks.
     #[must_use]
     pub(crate) fn into_error(self, directory: &Path, processes: &[ProcessId]) -> Error {
         let mut hosts: Vec<String> = self
@@ -64,14 +63,14 @@ impl Blindness {
     }
 }
 
-/// Finds out together with all other ranks whether all mount namespaces see the same directory; who does
-/// not, if so.
+/// Finds out, together with all other ranks, if all mount namespaces see the same directory. Returns the ranks that do
+/// not, if any.
 ///
-/// What it has left behind stays until [`GatherDir::clear_probes`].
+/// Its files stay until [`GatherDir::clear_probes`].
 ///
 /// # Errors
 ///
-/// Those by which ranks tell each other, and [`Talk::heed`]'s.
+/// Those of the messages between ranks, and those of [`Talk::heed`].
 pub(crate) fn prove(
     talk: &impl Talk,
     rank: Rank,
@@ -93,7 +92,7 @@ pub(crate) fn prove(
         .flatten()
         .filter_map(|nonce| *nonce)
         .collect();
-    // All probers look at the same time, and keep what they have left visible meanwhile.
+    // All probers look at the same time, and keep their nonces visible meanwhile.
     let seen: Vec<ProbeNonce> = match opened {
         Ok(directory) if is_prober && plantings.iter().all(Result::is_ok) => {
             let started = Instant::now();
@@ -115,7 +114,7 @@ pub(crate) fn prove(
     Ok(judge(&all, &plantings, &sights))
 }
 
-/// Who does not share the directory with rank 0. Pure.
+/// Returns the ranks that do not share the directory with rank 0. Pure.
 fn judge(
     probers: &[usize],
     plantings: &[Planting],
@@ -149,7 +148,7 @@ fn judge(
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] when it is not seen in time or is not what rank 0 has made, and [`Talk::heed`]'s.
+/// [`Error::Storage`] if it is not visible in time or is not the one that rank 0 has made, and those of [`Talk::heed`].
 pub(crate) fn open(
     talk: &impl Talk,
     rendezvous: &Path,
@@ -163,7 +162,7 @@ pub(crate) fn open(
     })
 }
 
-/// How long to look for what another process has written: what one on this host has is there at once.
+/// Returns the time to look for files of another process: files of a process on this host are visible at once.
 #[must_use]
 fn visibility_for(path: &Path) -> Duration {
     match FileSystem::of(path) {
@@ -185,8 +184,8 @@ fn plant(
     Ok(Some(nonce))
 }
 
-/// The reason why a rank cannot use the directory, without the advice that comes with it: the message that this
-/// becomes a part of has advice of its own.
+/// Returns the reason why a rank cannot use the directory, without its advice: the message that contains the reason has
+/// advice of its own.
 #[must_use]
 pub(crate) fn brief(problem: &Error) -> String {
     match problem {
@@ -223,7 +222,7 @@ mod tests {
     fn those_are_blind_who_do_not_see_rank_0_or_whom_it_does_not_see() {
         let all = nonces(3);
         assert_eq!(blind(&all, &[&[0, 1, 2], &[0, 1, 2], &[0, 1, 2]]), None);
-        // What others see of each other does not matter.
+        // The ranks' view of each other does not matter.
         assert_eq!(blind(&all, &[&[0, 1, 2], &[0], &[0]]), None);
         assert_eq!(blind(&all, &[&[0, 1], &[0, 1], &[2]]), Some(vec![2]));
         assert_eq!(blind(&all, &[&[0, 1], &[0], &[0]]), Some(vec![2]));

@@ -1,9 +1,9 @@
-//! By whom this rank was started, where its launcher has no id for the job: [`find`], and whether another job was
-//! started alike: [`check`].
+//! The process that started this rank, if its launcher has no id for the job, [`find`]; and the search for another job
+//! that was started alike, [`check`].
 //!
-//! Ranks of one job and ranks of another one then say the same of themselves, also where both have got one name. What is left is how
-//! they came about: a launcher, a script or a shell has started all ranks of one job. `ancestry` finds it in what
-//! `processes` sees; docs/adr/0019-jobs-without-an-id.md has the argument.
+//! Then ranks of one job look like ranks of another, even if both jobs have names, which may be equal. The only
+//! difference is their origin: one launcher, script or shell has started all ranks of one job. `ancestry` finds it in
+//! the processes that `processes` lists; docs/adr/0019-jobs-without-an-id.md has the argument.
 
 mod ancestry;
 mod processes;
@@ -21,14 +21,13 @@ use self::{
 };
 use fsgather_config::{environment::Variables, settings::Settings};
 
-/// How long after the start of a rank another one of its job may be started, so that both count as started
-/// together.
+/// Maximum time between the starts of two ranks of a job that count as started together.
 const TOGETHER: Duration = Duration::from_millis(500);
 
-/// Finds out who has started this rank; waits for others that are just being started.
+/// Finds the process that started this rank; waits for other ranks that are just being started.
 ///
-/// A job id that the launcher's own process shows becomes the job's. A second process of some rank that is
-/// there already is an error for the others: whoever has it may be gone by the time they look.
+/// A job id that the launcher's own process shows becomes the job's. If some rank already has a second process, the
+/// error is for the other ranks: that process may be gone by the time they look.
 pub(crate) fn find(
     settings: &mut Settings,
     variables: &Variables,
@@ -67,7 +66,7 @@ pub(crate) fn find(
     }
 }
 
-/// Two processes of one rank, among those that come from one start.
+/// Returns two processes of one rank, among those that come from one start.
 fn twins(
     settings: &Settings,
     claim: &Claim,
@@ -78,13 +77,14 @@ fn twins(
     can_see.then(|| ancestry::twins(claim, start, processes))?
 }
 
-/// Returns false if other processes cannot be distinguished from ranks of another job: where a program itself says where its ranks meet, that cannot
-/// be seen from here; and a process beside a rank in a terminal may have its variables and be none.
+/// Returns false if other processes cannot be distinguished from ranks of another job. A program may set the place
+/// where its ranks meet, which cannot be seen from here; and a process beside a rank in a terminal may have its
+/// variables without being a rank.
 fn can_see_twins(settings: &Settings, start: Start) -> bool {
     !settings.has_said_where() && (start.is_whole || !settings.is_named())
 }
 
-/// The error of a rank whose start has two processes of one rank.
+/// Returns the error of a rank whose start has two processes of one rank.
 fn rival((rank, one, other): Double, me: &ProcessId) -> Error {
     let host = &me.host;
     Error::rendezvous(format!(
@@ -96,7 +96,7 @@ fn rival((rank, one, other): Double, me: &ProcessId) -> Error {
 
 /// Looks, in a world that has formed, for another job that was started at the same time in the same way.
 ///
-/// It waits until those of that job would be there. On each host one rank does all this.
+/// It waits until the processes of that job would exist. On each host one rank does all this.
 ///
 /// # Errors
 ///

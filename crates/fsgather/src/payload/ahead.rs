@@ -1,27 +1,28 @@
-//! Has payloads of other hosts fetched before they are wanted: [`fetch_ahead`].
+//! Fetches payloads of other hosts before they are requested: [`fetch_ahead`].
 //!
-//! To ask another host takes a round trip, and a new connection several until it is fast. So payloads are asked for while those
-//! before them are waited for or worked on. Of each the first [`OF_EACH`] bytes at most come into this process; the rest stays with its
-//! owner, but for what the operating system keeps for a connection. Within a host it would save nothing.
+//! A request to another host takes a round trip, and a new connection needs several round trips until it is fast. So
+//! payloads are requested while this rank waits for those before them, or works on them. At most the first [`OF_EACH`]
+//! bytes of each are in this process; the rest stays with its owner, except the part that the operating system buffers
+//! for a connection. Within a host it would save nothing.
 
 use fsgather_core::Rank;
 
 use crate::{group_state::GroupState, payload::part::IncomingPart};
 
-/// So many are asked at the same time at most,
+/// Maximum number of concurrent prefetches.
 const AT_A_TIME: usize = 64;
 
-/// and hold so many bytes together,
+/// Maximum number of bytes of all prefetches together.
 const TOGETHER: u64 = 16 << 20;
 
-/// of each so many.
+/// Maximum number of bytes of each prefetch.
 const OF_EACH: u64 = 1 << 20;
 
-/// So many parts are looked at for those of other hosts.
+/// Maximum number of parts that are searched for those of other hosts.
 const LOOKED_AT: usize = 256;
 
-/// Begins to fetch what comes from other hosts of these parts, which are read in this order, by the ranks that these have in the group.
-/// Nothing where the next one is here: that is not waited for.
+/// Begins to fetch those of these parts that come from other hosts. `next` has the parts in the order in which they are
+/// read, with their ranks in the group. Does nothing if the next part is in memory, because there is no wait for it.
 pub(crate) fn fetch_ahead<'p>(
     inner: &GroupState,
     next: impl IntoIterator<Item = (Rank, &'p mut IncomingPart)>,
@@ -43,7 +44,8 @@ pub(crate) fn fetch_ahead<'p>(
     }
 }
 
-/// How many of payloads of these lengths, in the order in which they are wanted, are fetched at the same time.
+/// Returns the number of payloads of these lengths, in the order in which they are read, that are fetched at the same
+/// time.
 fn how_many(lens: impl Iterator<Item = u64>) -> usize {
     let mut together = 0;
     lens.take(AT_A_TIME)
@@ -79,7 +81,7 @@ mod tests {
             prop_assert!((1..=AT_A_TIME).contains(&count));
             let held: u64 = lens[..count].iter().map(|len| (*len).min(OF_EACH)).sum();
             prop_assert!(held <= TOGETHER);
-            // What is fetched goes on being so when one has been read.
+            // A prefetch continues after a payload before it has been read.
             prop_assert!(how_many(lens[1..].iter().copied()) + 1 >= count);
         }
     }

@@ -1,13 +1,13 @@
-//! The bound of a call on each payload, and what of a payload it counts: [`Bound`]. Pure.
+//! The bound of a call on each payload, and the part of a payload that counts: [`Bound`]. Pure.
 
 use fsgather_core::{Error, Peer};
 
-/// How long a payload may be.
+/// The maximum length of a payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
-    /// The largest that the call allows, in bytes of the program's own.
+    /// The maximum that the call allows, in bytes of the program's own.
     allowed: Option<u64>,
-    /// How many of the first bytes are not.
+    /// The number of leading bytes that are not the program's own.
     uncounted: u64,
 }
 
@@ -16,12 +16,12 @@ impl Bound {
         Self { allowed, uncounted }
     }
 
-    /// Whether a payload of so many bytes, counted or not, is too long.
+    /// Returns true if a payload of `len` bytes, counted or not, is too long.
     pub(crate) fn is_exceeded_by(self, len: u64) -> bool {
         self.check(len).is_some()
     }
 
-    /// What is wrong with a payload of so many bytes that a rank hands in, if anything is.
+    /// Returns the error of a rank that hands in a payload of `len` bytes, if it is too long.
     pub(crate) fn problem(self, len: u64, peer: impl FnOnce() -> Peer) -> Option<Error> {
         self.check(len)
             .map(|(size, bound)| Error::too_large(peer(), size, bound))

@@ -6,26 +6,26 @@ use std::sync::Mutex;
 use crate::payload::{mesh::MeshPath, path::PayloadPath, path_request::PathRequest};
 use fsgather_config::settings::Transport;
 
-/// What the set-ups of one group, or of the world, have come to.
+/// The paths that the set-ups of one group, or of the world, have found.
 ///
-/// Whether a group has a path depends on its own calls alone, so that all its members agree on whether one
-/// has to be set up. What it has from the beginning is the path that the world was made with, where that is
-/// older than any group; what the world comes to later, its ranks know at different times.
+/// A group's known paths depend only on its own calls, so all its members agree on whether a path must be set up. From
+/// the beginning a group knows the path with which the world was made, if that is older than any group; paths that the
+/// world finds later reach its ranks at different times.
 #[derive(Default)]
 pub(crate) struct KnownPaths {
-    /// Never held over a call of the exchange.
+    /// Never locked during a call of the exchange.
     known: Mutex<Vec<(PathRequest, PayloadPath)>>,
 }
 
 impl KnownPaths {
-    /// Those of a group that has just been made.
+    /// Returns the paths of a group that has just been made.
     pub(crate) fn beginning_with(known: Option<(PathRequest, PayloadPath)>) -> Self {
         Self {
             known: Mutex::new(known.into_iter().collect()),
         }
     }
 
-    /// The path that a request leads to, if that has been found out.
+    /// Returns the path of a request, if it has been found.
     pub(crate) fn find(&self, request: &PathRequest) -> Option<PayloadPath> {
         let known = lock(&self.known);
         let found = known.iter().find(|(other, payload_path)| {
@@ -37,12 +37,12 @@ impl KnownPaths {
         found.map(|(_, payload_path)| payload_path.clone())
     }
 
-    /// Keeps what was found out about a request.
+    /// Records the path of a request.
     pub(crate) fn keep(&self, request: PathRequest, payload_path: PayloadPath) {
         lock(&self.known).push((request, payload_path));
     }
 
-    /// The connections between the members, if they have been made for another request.
+    /// Returns the connections between the members, if they have been made for another request.
     pub(crate) fn mesh(&self) -> Option<MeshPath> {
         let known = lock(&self.known);
         known
@@ -54,13 +54,13 @@ impl KnownPaths {
     }
 }
 
-/// Whether a path that was found by another request is what this one would lead to.
+/// Returns true if a path that was found for another request is also the path of this one.
 const fn serves(transport: Transport, payload_path: &PayloadPath) -> bool {
     match transport {
         Transport::Auto => false,
-        // A communicator that has found its own directory shared does not ask twice.
+        // A communicator whose own directory is shared does not set it up twice.
         Transport::Filesys => matches!(payload_path, PayloadPath::Files(_)),
-        // Through rank 0 goes what does not go directly.
+        // Payloads that cannot go directly go through rank 0.
         Transport::Memory => matches!(payload_path, PayloadPath::Mesh(_) | PayloadPath::Relay),
     }
 }

@@ -10,28 +10,28 @@ use fsgather_core::{Error, lock};
 
 use crate::{join::local_context::LinkSettings, world_state::WorldState};
 
-/// This process's direct connections to other ranks: one listener, with the world's rank numbers, for the world
-/// and all its groups.
+/// This process's direct connections to other ranks: one listener, with the world's rank numbers, for the world and all
+/// its groups.
 #[derive(Default)]
 pub(crate) struct Links {
-    /// What the ranks of this world alone know, as its rank 0 has drawn it.
+    /// The secret that only the ranks of this world know, drawn by its rank 0.
     secret: OnceLock<[u8; 32]>,
-    /// Never held while others are waited for.
+    /// Never locked while waiting for other ranks.
     mesh: Mutex<Option<Arc<Mesh>>>,
 }
 
 impl Links {
-    /// The secret that rank 0 tells all ranks.
+    /// Returns the secret that rank 0 sends to all ranks.
     pub(crate) fn draw_secret(&self) -> [u8; 32] {
         *self.secret.get_or_init(fresh)
     }
 
-    /// Keeps what rank 0 has told.
+    /// Keeps the secret that rank 0 has sent.
     pub(crate) fn keep_secret(&self, told: [u8; 32]) {
         self.secret.get_or_init(|| told);
     }
 
-    /// The listener, which is started if there is none; nothing in a world that has not been told a secret.
+    /// Returns the listener, and starts it if there is none; `None` in a world without a secret.
     pub(crate) fn listen(
         &self,
         world: &WorldState,
@@ -56,7 +56,7 @@ impl Links {
         Some(listening.map(|listening| Arc::clone(mesh.insert(Arc::new(listening)))))
     }
 
-    /// The listener, if there is one.
+    /// Returns the listener, if there is one.
     pub(crate) fn mesh(&self) -> Option<Arc<Mesh>> {
         lock(&self.mesh).clone()
     }
@@ -64,7 +64,7 @@ impl Links {
     /// Stops listening if no group uses it.
     pub(crate) fn release(&self) {
         let mut mesh = lock(&self.mesh);
-        // Whoever has it holds it, and gets it here only.
+        // All users of it hold a reference, and get it only here.
         let unused = mesh.take_if(|mesh| Arc::strong_count(mesh) == 1);
         drop(mesh);
         drop(unused);

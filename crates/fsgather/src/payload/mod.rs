@@ -1,18 +1,19 @@
-//! Takes payloads from one rank to the others.
+//! The transfer of payloads from one rank to the others.
 //!
-//! - [`input`]: what a rank hands over, before it is taken and while its call is under way.
-//! - [`writer`]: takes it, within the [`bound`] of its call, and decides how it travels.
-//! - [`header`]: says so to the others.
+//! - [`input`]: a rank's payload, before it is taken and while its call is under way.
+//! - [`writer`]: takes it, within the [`bound`] of its call, and chooses its transport.
+//! - [`header`]: announces it to the others.
 //! - [`origin`]: binds a payload to its rank and its call.
-//! - [`retention`]: how long it stays with its owner.
-//! - [`relay`]: moves through rank 0 what has no other way; [`mesh`]: from rank to rank, in a [`ring_order`].
+//! - [`retention`]: the time for which it stays with its owner.
+//! - [`relay`]: moves payloads without another path through rank 0; [`mesh`]: from rank to rank, in a [`ring_order`].
 //! - [`part`]: one rank's payload as it has arrived, whole or as a [`stream`].
-//! - [`ahead`]: has parts of other hosts fetched before they are wanted.
+//! - [`ahead`]: fetches parts of other hosts before they are requested.
 //! - [`host_reading`]: ranks of a host read files for each other, by [`reading_turns`].
-//! - [`own_part`]: what goes to nobody but its owner.
+//! - [`own_part`]: payloads that only their owners receive.
 //! - [`spool`]: a stream too long to be held, in a nameless local file.
-//! - [`path`]: where payloads go; [`path_request`]: what a call asks for; [`known_paths`]: what a group has found.
-//! - [`shared_memory`]: payloads that lie in memory of all ranks of a host; [`placing`] announces them.
+//! - [`path`]: the path of payloads; [`path_request`]: the request of a call; [`known_paths`]: the paths that a group
+//!   has found.
+//! - [`shared_memory`]: payloads in memory of all ranks of a host; [`placing`] announces them.
 //! - [`directories`]: the gather directories of this process; [`links`]: its connections to other ranks.
 
 pub(crate) mod ahead;

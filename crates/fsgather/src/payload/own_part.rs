@@ -1,4 +1,4 @@
-//! Keeps what a rank hands in and it alone receives: [`kept`].
+//! Keeps a payload that only its own rank receives: [`kept`].
 
 use bytes::Bytes;
 use fsgather_core::room_for;
@@ -12,13 +12,14 @@ use crate::{
     },
 };
 
-/// Up to this length a copy in memory is made, in bytes. It costs half of what writing a file and mapping that does; a longer
-/// payload goes to one, so that a root needs no more memory for its own part than for those of others.
+/// Maximum length of a payload that is copied in memory, in bytes. A copy costs half as much as writing a file and
+/// mapping it. A longer payload goes to a file, so that a root needs no more memory for its own part than for those of
+/// others.
 const COPIED: u64 = 8 << 20;
 
-/// The bytes of a payload that goes to nobody but this rank, if that is so and it can keep them.
+/// Returns the bytes of a payload that only this rank receives, if it can keep them.
 ///
-/// Ranks that share memory copy into that: it is warm.
+/// Ranks that share memory copy the payload into that memory, which is warm.
 pub(super) fn kept(
     guard: &CallGuard,
     source: &InputSource<'_>,

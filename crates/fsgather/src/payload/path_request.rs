@@ -6,17 +6,17 @@ use fsgather_core::{Way, plain_text};
 
 use fsgather_config::settings::Transport;
 
-/// Which path a call asks for.
+/// The path that a call requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathRequest {
-    /// Files, memory, or whatever works.
+    /// Files, memory, or automatic.
     pub(crate) transport: Transport,
     /// Another directory than the communicator's own.
     pub(crate) directory: Option<PathBuf>,
 }
 
 impl PathRequest {
-    /// The same for the other ranks, which have to ask for the same.
+    /// Returns the request for the other ranks, which must request the same.
     pub(crate) fn way(&self) -> Way {
         Way {
             transport: self.transport.to_string(),
@@ -25,10 +25,10 @@ impl PathRequest {
     }
 }
 
-/// A path without what makes no difference, such as a slash at its end.
+/// Returns a path without parts that make no difference, such as a slash at its end.
 fn text(path: &Path) -> String {
     let plain: PathBuf = path.components().collect();
-    // As the others get to see it, with whose ways this rank's is compared.
+    // As it reaches the others, which compare it with theirs.
     plain_text(&plain.to_string_lossy()).into_owned()
 }
 

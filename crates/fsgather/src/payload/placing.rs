@@ -1,4 +1,4 @@
-//! Announces payloads that lie in memory that ranks share.
+//! Announces payloads in memory that ranks share.
 
 use bytes::Bytes;
 use fsgather_arena::Location;
@@ -14,16 +14,17 @@ use crate::{
     },
 };
 
-/// The length from which payloads go there, in bytes; those of up to `inline_limit` can travel with announcements.
+/// Returns the minimum length of payloads that go there, in bytes; payloads of up to `inline_limit` can travel with
+/// announcements.
 pub(super) const fn least(reach: Reach, inline_limit: usize) -> u64 {
     match reach {
-        // What goes to other hosts with the announcement is there sooner.
+        // Payloads that go to other hosts arrive sooner with the announcement.
         Reach::Host if inline_limit as u64 >= SMALLEST => inline_limit as u64 + 1,
         Reach::Host | Reach::Recipients => SMALLEST,
     }
 }
 
-/// Announces a payload that lies there; `kept` are its bytes where this rank has them besides.
+/// Announces a payload in shared memory; `kept` are its bytes if this rank also has a copy of them.
 pub(super) fn placed<'b>(
     guard: &CallGuard,
     share: &Share,
@@ -51,7 +52,7 @@ pub(super) fn placed<'b>(
     }
 }
 
-/// Announces a payload that has been handed over, of which `own` is this rank's part of the result.
+/// Announces a payload that has been handed over; `own` is this rank's part of the result.
 pub(super) fn announced<'b>(
     guard: &CallGuard,
     announcement: PayloadHeader,

@@ -1,8 +1,8 @@
 //! Payloads over the control plane, in pieces: the path for worlds without a shared directory.
 //!
-//! Each round is an exchange in which every rank hands in its next piece, so rank 0 never holds more
-//! than one round, and nothing is padded: a rank that has nothing left hands in nothing. It is bounded
-//! and correct rather than fast, since everything passes through rank 0.
+//! Each round is an exchange in which every rank hands in its next piece, so rank 0 never holds more than one round,
+//! and nothing is padded: a rank without further data hands in nothing. It is bounded and correct rather than fast,
+//! because all data passes through rank 0.
 
 use bytes::Bytes;
 use fsgather_core::{Contribution, Error, Exchange, Leaves, Round, Ticket, Verdict};
@@ -16,10 +16,10 @@ use crate::{
     },
 };
 
-/// Of why a payload is in no file others are told so many characters at most.
+/// Maximum length of the reason, sent to other ranks, for which a payload is not in a file, in characters.
 const REASON: usize = 400;
 
-/// Announces a payload that goes through rank 0 in further rounds; `instead` is why it is in no file.
+/// Announces a payload that goes through rank 0 in further rounds; `instead` is the reason why it is not in a file.
 pub(super) fn announced<'b>(
     guard: &CallGuard,
     own: HeldInput<'b>,
@@ -43,7 +43,7 @@ pub(super) fn announced<'b>(
     })
 }
 
-/// Number of rounds that a payload needs when each takes `piece` bytes.
+/// Returns the number of rounds that a payload needs if each takes `piece` bytes.
 fn rounds(len: usize, piece: usize) -> Result<u32, Error> {
     u32::try_from(len.div_ceil(piece.max(1))).map_err(|_| {
         Error::config(format!(
@@ -53,7 +53,7 @@ fn rounds(len: usize, piece: usize) -> Result<u32, Error> {
     })
 }
 
-/// Puts what a round has brought to what earlier ones have.
+/// Appends the pieces of a round to those of earlier rounds.
 fn append(received: &mut Vec<Vec<u8>>, verdict: Verdict, moved: impl Fn(u64)) {
     let Some(table) = verdict.table else {
         return;
@@ -65,8 +65,8 @@ fn append(received: &mut Vec<Vec<u8>>, verdict: Verdict, moved: impl Fn(u64)) {
     }
 }
 
-/// Takes part in all further rounds of a call; what each rank has handed over, on recipients. `moved` is told how many bytes
-/// have come with each.
+/// Takes part in all further rounds of a call. Returns the payload of each rank, on recipients. `moved` is called with
+/// the number of bytes of each round.
 pub(crate) fn run(
     exchange: &dyn Exchange,
     ticket: &Ticket,

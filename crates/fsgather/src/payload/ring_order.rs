@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use fsgather_control::mesh::neighbours;
 use fsgather_core::Rank;
 
-/// In which order the members of a group form a ring: host by host, so that as little as can be goes between hosts.
+/// The order in which the members of a group form a ring: host by host, to minimise the traffic between hosts.
 ///
-/// It holds for one group only: another one has other places, also if it has the same members.
+/// It is for one group only: another group has other places, even if it has the same members.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RingOrder {
-    /// The places that members have in the group, in the order of the ring.
+    /// The places of members in the group, in the order of the ring.
     places: Vec<usize>,
     /// The host of each of these, by a number.
     hosts: Vec<usize>,
 }
 
 impl RingOrder {
-    /// The order of members of these hosts, in the order of their group: hosts by their first members.
+    /// Returns the order of members of these hosts, in the order of their group: hosts by their first members.
     pub(crate) fn of<H: PartialEq>(hosts: &[H]) -> Self {
         let first = numbered(hosts);
         let mut places: Vec<usize> = (0..hosts.len()).collect();
@@ -30,13 +30,13 @@ impl RingOrder {
         }
     }
 
-    /// That of a group, whose members are named by their numbers in the world, as `hosts` are.
+    /// Returns the order of a group, whose members are named by their numbers in the world, as `hosts` are.
     pub(crate) fn of_group(members: &[Rank], hosts: &BTreeMap<Rank, usize>) -> Self {
         let hosts: Vec<Option<&usize>> = members.iter().map(|member| hosts.get(member)).collect();
         Self::of(&hosts)
     }
 
-    /// To which places in the group one sends in the ring; the next host before its own.
+    /// Returns the places in the group to which a member sends in the ring; the next host before its own.
     pub(crate) fn after(&self, place: usize) -> Vec<usize> {
         let own = self.places.iter().position(|other| *other == place);
         let next = own.map_or_else(Vec::new, |own| neighbours(own, &self.hosts));
@@ -45,24 +45,24 @@ impl RingOrder {
             .collect()
     }
 
-    /// The places that members have in the group, in the order of the ring.
+    /// Returns the places of members in the group, in the order of the ring.
     pub(crate) fn places(&self) -> &[usize] {
         &self.places
     }
 
-    /// The host of each, by a number, in the order of the ring.
+    /// Returns the host of each, by a number, in the order of the ring.
     pub(crate) fn hosts(&self) -> &[usize] {
         &self.hosts
     }
 
-    /// What is in the order of the group, in that of the ring.
+    /// Returns values that are in the order of the group in the order of the ring.
     pub(crate) fn arrange<T: Copy>(&self, all: &[T]) -> Vec<T> {
         let arranged = self.places.iter().filter_map(|place| all.get(*place));
         arranged.copied().collect()
     }
 }
 
-/// A number for each host, the same for the same one: the place of its first member.
+/// Returns a number for each host, the same for the same host: the place of its first member.
 pub(crate) fn numbered<H: PartialEq>(hosts: &[H]) -> Vec<usize> {
     let first = |host: &H| hosts.iter().position(|other| other == host);
     hosts.iter().filter_map(first).collect()
@@ -121,7 +121,7 @@ mod tests {
             prop_assert_eq!(leaving.count(), if count > 1 { count } else { 0 });
         }
 
-        /// Whatever part of a world a group is, and in whatever order.
+        /// The group may be any part of a world, in any order.
         #[test]
         fn a_group_of_any_members_in_any_order_is_complete_and_goes_host_by_host(
             (hosts, members) in prop::collection::vec(0..6_usize, 1..30).prop_flat_map(|hosts| {
@@ -148,7 +148,7 @@ mod tests {
                     prop_assert_eq!(hosts[one] == hosts[other], its == others);
                 }
             }
-            // Somebody sends to everybody.
+            // Each member receives from some other member.
             let next = |place| order.after(place).into_iter().map(|next| members[next]);
             let reached: BTreeSet<Rank> = (0..members.len()).flat_map(next).collect();
             prop_assert_eq!(reached.len(), if members.len() > 1 { members.len() } else { 0 });

@@ -1,5 +1,4 @@
-//! A stream that is too long to be held in memory until it is asked for: [`Spool`], the owner of
-//! temporary files.
+//! A stream that is too long to be held in memory until it is requested: [`Spool`], the owner of temporary files.
 
 use std::{
     fs::File,
@@ -12,10 +11,10 @@ use std::{
 use fsgather_control::mesh::Source as Offered;
 use fsgather_core::{Error, bytes_text};
 
-/// Where streams are kept: the directory of nameless files of the store as well.
+/// The directory of spooled streams, and of nameless files of the store.
 const PLACE: &str = "/tmp";
 
-/// A stream in a nameless local file, which goes with the process.
+/// A stream in a nameless local file, which disappears with the process.
 pub(crate) struct Spool {
     file: Arc<File>,
     len: u64,
@@ -23,7 +22,7 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// An empty one.
+    /// Returns an empty spool.
     pub(crate) fn new() -> Result<Self, Error> {
         let file = tempfile::tempfile_in(PLACE).map_err(|error| {
             Error::storage("make a temporary file in", Path::new(PLACE), &error)
@@ -35,7 +34,7 @@ impl Spool {
         })
     }
 
-    /// Appends to it.
+    /// Appends bytes to it.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let becomes = self.len + bytes.len() as u64;
         (&*self.file).write_all(bytes).map_err(|error| {
@@ -46,12 +45,12 @@ impl Spool {
         Ok(())
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub(crate) const fn len(&self) -> u64 {
         self.len
     }
 
-    /// For others to fetch, without a copy.
+    /// Returns the file for other ranks to fetch, without a copy.
     pub(crate) fn offered(&self) -> Offered {
         Offered::File {
             file: Arc::clone(&self.file),
@@ -60,7 +59,7 @@ impl Spool {
     }
 }
 
-/// From its beginning on, whoever else reads it.
+/// Reads from the beginning, independent of other readers.
 impl Read for Spool {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let left = usize::try_from(self.len - self.read).unwrap_or(usize::MAX);

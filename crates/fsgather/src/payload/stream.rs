@@ -15,15 +15,15 @@ use crate::{
     world_state::WorldState,
 };
 
-/// What is called with the number of bytes after each piece; kept as long as the stream is.
+/// A function that is called with the number of bytes after each piece; kept as long as the stream.
 pub(crate) type OwnMoved = Box<dyn FnMut(u64) -> Result<(), Error> + Send>;
 
-/// What looks after calls of the file system, and what the user is told of those here.
+/// The world that watches calls of the file system, and the text of its warnings about those of this stream.
 type Watched = (Arc<WorldState>, Arc<str>);
 
 /// One payload, read piece by piece; each piece is verified before it is handed out.
 ///
-/// As an [`io::Read`] it keeps the first error, which [`take_error`](Self::take_error) gives with its type.
+/// As an [`io::Read`] it keeps the first error, which [`take_error`](Self::take_error) returns with its type.
 pub(crate) struct PayloadStream {
     from: From,
     failure: Option<Error>,
@@ -32,7 +32,7 @@ pub(crate) struct PayloadStream {
 enum From {
     /// It is in memory already.
     Held(Bytes),
-    /// It lies in a file, which that rank has written.
+    /// It is in a file, which that rank has written.
     File(Box<PayloadReader<OwnMoved>>, Option<Peer>, Watched),
     /// It is this rank's own.
     Spool(Spool),
@@ -76,7 +76,7 @@ impl PayloadStream {
         }
     }
 
-    /// The first error, with its type, which [`io::Error`] does not show.
+    /// Returns the first error, with its type, which [`io::Error`] does not show.
     pub(crate) fn take_error(&mut self) -> Option<Error> {
         match &mut self.from {
             From::File(reader, writer, _) => {

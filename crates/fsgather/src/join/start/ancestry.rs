@@ -1,4 +1,4 @@
-//! Finds who has started a rank, and who says the same of itself: [`starter`], [`twins`]. Pure.
+//! Finds the process that has started a rank, and processes that claim the same rank: [`starter`], [`twins`]. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use fsgather_config::{
     settings::Settings,
 };
 
-/// Launchers of which each job has processes of its own.
+/// Launchers that run processes of their own for each job.
 const DAEMONS: &[&str] = &[
     "hydra_pmi_proxy",
     "pmi_proxy",
@@ -23,25 +23,25 @@ const DAEMONS: &[&str] = &[
     "mpirun",
 ];
 
-/// What has many children that have nothing to do with each other.
+/// Processes whose many children are unrelated.
 const ADOPTERS: &[&str] = &["systemd", "init"];
 
-/// What this rank says of itself, and how others of its job say it of themselves.
+/// The claim of this rank, and the form of the claims of other ranks of its job.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     family: Family,
     rank: u32,
-    /// How many ranks are to be started on this host.
+    /// The number of ranks that are started on this host.
     ranks_here: usize,
     /// The number of ranks.
     ranks: usize,
     /// True if a user has named the job.
     is_named: bool,
-    /// Holds the rank, and must be there.
+    /// The variable that holds the rank, and must exist.
     rank_name: Option<&'static str>,
-    /// What the variables of all ranks that meet in one place agree in.
+    /// The variables that all ranks which meet in one place have in common.
     alike: Vec<(&'static str, Option<String>)>,
-    /// Where ranks meet that were told of no place.
+    /// The place where ranks meet if no other place is set.
     working_directory: Option<PathBuf>,
 }
 
@@ -71,9 +71,9 @@ impl Claim {
         }
     }
 
-    /// What tells a process from the others of a job like this one: which rank it says that it is.
+    /// Returns the mark that distinguishes a process from the others of a job like this one: the rank that it claims.
     ///
-    /// Where ranks are numbered in the program, processes of the same program are taken for different ranks.
+    /// If the program numbers its ranks, processes of the same program are taken for different ranks.
     fn mark(&self, pid: u32, own: &Seen, look: &impl ProcessTable) -> Option<u32> {
         if self.rank_name.is_some() {
             return self.rank_of(pid, look);
@@ -85,7 +85,7 @@ impl Claim {
         is_like_us.then_some(pid)
     }
 
-    /// Which rank of a job like this one a process says that it is.
+    /// Returns the rank of a job like this one that a process claims.
     fn rank_of(&self, pid: u32, look: &impl ProcessTable) -> Option<u32> {
         let variables = look.variables(pid);
         let get = |name: &str| {
@@ -107,25 +107,25 @@ pub(super) type Double = (u32, u32, u32);
 /// The process that has started a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FoundStart {
-    /// A launcher that says which job it belongs to.
+    /// A launcher that shows the id of its job.
     Job(String),
-    /// The nearest process below which all ranks of this host are.
+    /// The nearest ancestor of all ranks of this host.
     Starter {
         starter: Starter,
         /// See [`Start::is_whole`].
         is_whole: bool,
     },
-    /// Nobody below which they are, by now.
+    /// No process is an ancestor of all ranks, by now.
     Nobody,
 }
 
 /// Walks up from a rank to the process that has started all ranks of its host.
 ///
-/// Between them may be others, such as a script for each rank. They are recognised by that they have not
-/// started all, and belong to the session of the rank; only a launcher makes sessions.
+/// Other processes may be between them, such as a script for each rank. They have not started all ranks, and belong to
+/// the session of the rank; only a launcher makes sessions.
 ///
-/// Two processes of one rank below one that has all show that it has started two jobs. The nearer process that has started one of them
-/// may just be about to start the rest, unless this `is_last` of several looks.
+/// If a process that has all ranks as descendants has two processes of one rank, it has started two jobs. The nearer
+/// process that has started one of the jobs may be about to start the rest, unless this `is_last` of several looks.
 pub(super) fn starter(
     claim: &Claim,
     me: u32,
@@ -139,7 +139,7 @@ pub(super) fn starter(
     let mut marks = BTreeMap::new();
     let mut is_beyond = false;
     let mut pid = own.parent;
-    // Parents are older than their children, but pids are used again while one looks.
+    // Parents are older than their children, but pids may be reused during the search.
     for _ in 0..all.len() {
         let Some(seen) = all.get(&pid) else { break };
         if pid <= 1 || ADOPTERS.contains(&seen.name.as_str()) {
@@ -154,14 +154,14 @@ pub(super) fn starter(
         };
         if DAEMONS.iter().any(|name| seen.name.starts_with(name)) {
             let job = job_of(claim.family, &look.arguments(pid));
-            // Inside of it there may be a part of a job that is no MPI program.
+            // It may contain a part of a job that is not an MPI program.
             return job.map_or_else(|| found(claim.family.is_mpi()), FoundStart::Job);
         }
         if is_beyond {
             break;
         }
         let is_other_session = seen.session != own.session;
-        // Above a terminal there is everything else; but who gives each rank a session is a launcher.
+        // Above a terminal are unrelated processes; but a process that gives each rank a session is a launcher.
         if is_other_session && own.session != me {
             return found(false);
         }
@@ -178,13 +178,13 @@ pub(super) fn starter(
         let mut ranks: BTreeSet<u32> = if claim.rank_name.is_some() {
             below.values().copied().collect()
         } else {
-            // What a rank has started is of its program as well.
+            // Processes that a rank has started run its program as well.
             let is_root = |pid: &&u32| !below.keys().any(|above| is_below(**pid, *above, all));
             below.keys().filter(is_root).copied().collect()
         };
         ranks.insert(claim.rank_name.map_or(me, |_| claim.rank));
         if ranks.len() >= claim.ranks_here {
-            // How many ranks this host has may be said of a part of it alone; and another program may have the same name.
+            // The number of ranks on this host may be that of a part of it; and another program may have the same name.
             let is_whole = ranks.len() >= claim.ranks && claim.rank_name.is_some();
             if !is_last && double(&below, all).is_some() {
                 return FoundStart::Nobody;
@@ -192,7 +192,7 @@ pub(super) fn starter(
             return found(is_whole);
         }
         if is_other_session {
-            // It may just be about to start the rest, which matters where only that tells jobs of one name apart.
+            // It may be about to start the rest, which matters if only that distinguishes jobs of one name.
             let waits = claim.is_named && !is_last;
             return if waits {
                 FoundStart::Nobody
@@ -200,15 +200,15 @@ pub(super) fn starter(
                 found(false)
             };
         }
-        // A shell that a launcher has given a session: whoever else has started it starts others as well.
+        // A shell to which a launcher has given a session: any process above that started it starts others as well.
         is_beyond = pid == own.session;
         pid = seen.parent;
     }
     FoundStart::Nobody
 }
 
-/// The job that the command line of Hydra's proxy names: where its `mpiexec` listens, and which of the
-/// process groups of that this is.
+/// Returns the job that the command line of Hydra's proxy names: the address of its `mpiexec`, and the number of the
+/// process group.
 fn job_of(family: Family, arguments: &[String]) -> Option<String> {
     if !matches!(family, Family::Pmi | Family::Mvapich2) {
         return None;
@@ -222,10 +222,10 @@ fn job_of(family: Family, arguments: &[String]) -> Option<String> {
     Some(format!("{listens}.{group}"))
 }
 
-/// A rank that two processes of one start claim, and these two.
+/// Returns a rank that two processes of one start claim, and these two.
 ///
-/// A process that a rank has started has its variables too; so those below one that makes the same claim
-/// do not count.
+/// A process that a rank has started has its variables too, so processes below one that makes the same claim do not
+/// count.
 pub(super) fn twins(claim: &Claim, start: Start, look: &impl ProcessTable) -> Option<Double> {
     let all = look.all();
     let is_of_start = |pid: u32, seen: &Seen| match start.starter {
@@ -239,7 +239,7 @@ pub(super) fn twins(claim: &Claim, start: Start, look: &impl ProcessTable) -> Op
     double(&claims, all)
 }
 
-/// A rank that two of these processes claim, and these two.
+/// Returns a rank that two of these processes claim, and these two.
 fn double(claims: &BTreeMap<u32, u32>, all: &BTreeMap<u32, Seen>) -> Option<Double> {
     let mut seen: BTreeMap<u32, u32> = BTreeMap::new();
     for (pid, rank) in claims {
@@ -256,7 +256,7 @@ fn double(claims: &BTreeMap<u32, u32>, all: &BTreeMap<u32, Seen>) -> Option<Doub
     None
 }
 
-/// Whether a process is a child of another one, or a child's child, and so on.
+/// Returns true if a process is a descendant of another one.
 fn is_below(pid: u32, above: u32, all: &BTreeMap<u32, Seen>) -> bool {
     let mut at = pid;
     for _ in 0..all.len() {

@@ -2,15 +2,15 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
-/// The kernel counts hundredths of a second for programs, whatever its own clock does.
+/// The kernel counts hundredths of a second for programs, independent of its own clock.
 const TICK_MILLIS: u64 = 10;
 
-/// What is to be known of a process.
+/// The facts of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) parent: u32,
-    /// The pid of the leader of its session. Where that is outside of the pid namespace that `/proc` shows,
-    /// the topmost process of the session above it, that came in from there; 0 when that has ended.
+    /// The pid of the leader of its session. If the leader is outside of the pid namespace that `/proc` shows, the
+    /// topmost process of the session above it that entered the namespace; 0 if that process has ended.
     pub(super) session: u32,
     /// In clock ticks since boot.
     pub(super) start_time: u64,
@@ -23,13 +23,13 @@ pub(super) trait ProcessTable {
     /// The processes by pid.
     fn all(&self) -> &BTreeMap<u32, Seen>;
 
-    /// The arguments that a process was started with; none where that is hidden.
+    /// Returns the arguments with which a process was started; none if they are hidden.
     fn arguments(&self, pid: u32) -> Vec<String>;
 
-    /// The variables that a process was started with, `NAME=value` each; none where they are hidden.
+    /// Returns the variables with which a process was started, `NAME=value` each; none if they are hidden.
     fn variables(&self, pid: u32) -> Vec<String>;
 
-    /// Where a process works.
+    /// Returns the working directory of a process.
     fn working_directory(&self, pid: u32) -> Option<PathBuf>;
 }
 
@@ -49,7 +49,7 @@ impl Processes {
         Self(all)
     }
 
-    /// The session of a process; 0 when unknown.
+    /// Returns the session of a process; 0 when unknown.
     pub(super) fn session_of(&self, pid: u32) -> u32 {
         self.0.get(&pid).map_or(0, |seen| seen.session)
     }
@@ -82,10 +82,9 @@ fn texts(pid: u32, file: &str) -> Vec<String> {
         .collect()
 }
 
-/// Reads a line of `/proc/PID/stat`; `None` for a process that has ended.
+/// Reads a line of `/proc/PID/stat`; returns `None` for a process that has ended.
 ///
-/// The name in the second field may hold spaces and parentheses, so fields are counted from its last closing
-/// one.
+/// The name in the second field may contain spaces and parentheses, so fields are counted from its last closing one.
 fn parse(stat: &str) -> Option<Seen> {
     let (head, tail) = stat.rsplit_once(')')?;
     let (_, name) = head.split_once('(')?;
@@ -101,8 +100,8 @@ fn parse(stat: &str) -> Option<Seen> {
     })
 }
 
-/// Gives processes whose session has its leader outside of this pid namespace another one: whoever came in
-/// from there, as by `docker exec`, by `kubectl exec` or as the first process of the namespace.
+/// Sets the leader of sessions whose leader is outside of this pid namespace to the process that entered the namespace,
+/// as by `docker exec`, by `kubectl exec` or as the first process of the namespace.
 fn lead_sessions_from_outside(all: &mut BTreeMap<u32, Seen>) {
     let leader = |pid: u32| {
         let mut at = pid;
@@ -111,7 +110,7 @@ fn lead_sessions_from_outside(all: &mut BTreeMap<u32, Seen>) {
             if parent == 0 {
                 return Some(at);
             }
-            // Whoever is left behind by that process is a child of one that belongs to another session.
+            // An orphan of that process is a child of a process that belongs to another session.
             all.get(&parent).filter(|seen| seen.session == 0)?;
             at = parent;
         }
@@ -132,7 +131,7 @@ fn this_process() -> Option<Seen> {
     parse(&fs::read_to_string("/proc/self/stat").ok()?)
 }
 
-/// Time since a process of this host has started; a long time where that cannot be told.
+/// Returns the time since a process of this host has started; a long time if it is unknown.
 pub(super) fn age(start_time: u64) -> Duration {
     let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
     let uptime = uptime.split_ascii_whitespace().next();
@@ -145,7 +144,7 @@ pub(super) fn age(start_time: u64) -> Duration {
     ))
 }
 
-/// Time since this process has started.
+/// Returns the time since this process has started.
 pub(super) fn age_of_this_process() -> Duration {
     this_process().map_or(Duration::MAX, |seen| age(seen.start_time))
 }
