@@ -62,7 +62,7 @@ pub fn solo(me: Peer) -> Box<dyn Exchange> {
 }
 
 /// Makes a group of one member of a world, on a channel of its own, without asking other ranks. Its verdicts call the last
-/// rank rank 0, whatever its number in the world.
+/// rank rank 0, independent of its number in the world.
 ///
 /// # Errors
 ///

@@ -1,5 +1,4 @@
-//! A switch that is asked ends waits of the very thread that asks it, and is not asked by calls that are
-//! done soon.
+//! A polled switch ends waits of the very thread that polls it, and calls that are done soon do not poll it.
 
 #![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
 
@@ -23,7 +22,7 @@ use fsgather_testkit::{
     pace::{patience, rest},
 };
 
-/// A switch that gives a reason from the time on at which it is told to.
+/// A switch that gives a reason once it is thrown.
 #[derive(Clone, Default)]
 struct Switch {
     asked: Arc<AtomicU32>,
@@ -59,7 +58,7 @@ impl Switch {
     }
 }
 
-/// Where two ranks meet.
+/// The place where two ranks meet.
 struct Bed {
     board: Arc<MemoryBackend>,
     post: Arc<MemoryMailbox>,
@@ -184,7 +183,7 @@ fn a_wait_for_others_is_ended_by_the_thread_that_waits_and_all_are_told() {
         let (told, id) = waiting.join().unwrap();
         assert!(is_the_reason(&told), "{told}");
         assert_eq!(switch.by.lock().unwrap().last(), Some(&id));
-        // The first call may have been decided: both had come to it before the other rank was told.
+        // The first call may have been decided: both had reached it before the other rank got the error.
         let barrier = || other.barrier(Site::named("there"));
         let told = barrier().and_then(|()| barrier()).unwrap_err();
         assert!(is_the_reason(&told), "{told}");

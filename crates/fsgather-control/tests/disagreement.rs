@@ -1,4 +1,4 @@
-//! Ranks in different calls are asked what they were called from before all are told, on the bare machines.
+//! Ranks in different calls are asked what they were called from before all get the error, on the bare machines.
 
 #![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
 
@@ -20,11 +20,11 @@ struct Room {
     now: Instant,
     coordinator: Coordinator,
     members: Vec<Member>,
-    /// Who says what it is called from.
+    /// Ranks that report what they were called from.
     telling: Vec<usize>,
-    /// Who of them has other threads in calls as well.
+    /// Ranks among them that have other threads in calls as well.
     threaded: Vec<usize>,
-    /// Who has not said it, and the number of the question.
+    /// Ranks that have not reported it, and the number of the question.
     owing: Vec<(usize, u64)>,
 }
 
@@ -42,7 +42,7 @@ impl Room {
         }
     }
 
-    /// A rank says what it is called from, later than others.
+    /// Lets a rank report what it was called from, later than others.
     fn answer(&mut self, rank: usize) {
         let owes = |(which, _): &(usize, u64)| *which == rank;
         let place = self.owing.iter().position(owes).unwrap();
@@ -182,7 +182,7 @@ fn who_does_not_say_it_is_waited_for_shortly_and_nothing_is_decided_meanwhile() 
     assert!(room.coordinator.all_told());
 }
 
-/// Both that are in different calls have still to say what they were called from.
+/// Both ranks in different calls have still to report what they were called from.
 fn asked() -> Room {
     let mut room = Room::new(&[]);
     room.call(0, Operation::Barrier, "job.py:10");

@@ -136,8 +136,7 @@ fn records_of_crashed_runs_neither_capture_nor_hang_a_world() {
         network_namespace: 0,
         fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
     };
-    // A port that nobody listens on, one that belongs to somebody else now, who says nothing, another
-    // version, and no record at all.
+    // A port without a listener, one that belongs to another program now, which says nothing, another version, and no record at all.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let closed = TcpListener::bind("127.0.0.1:0")
         .unwrap()

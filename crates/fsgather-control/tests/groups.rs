@@ -1,4 +1,4 @@
-//! Groups on the bare machines: what cannot be, what is left, and what counts as progress.
+//! Groups on the bare machines: impossible ones, leftovers, and progress.
 
 #![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
 
@@ -24,7 +24,7 @@ struct Room {
     now: Instant,
     coordinator: Coordinator,
     members: Vec<Member>,
-    /// What members were told, since this was last emptied.
+    /// Messages to members since this was last emptied.
     told: Vec<(Rank, ToMember)>,
     reclaimed: Vec<(ChannelId, Epoch, Rank)>,
 }
@@ -46,7 +46,7 @@ impl Room {
         }
     }
 
-    /// Moves messages until nobody has anything to say.
+    /// Moves messages until no machine has any more.
     fn pump(&mut self) {
         loop {
             let mut quiet = true;
@@ -118,7 +118,7 @@ impl Room {
         ticket
     }
 
-    /// Who was told of a failure of this channel, and how it reads.
+    /// The ranks that were sent a failure of this channel, and its text.
     fn aborts(&mut self, of: ChannelId) -> Vec<(u32, String)> {
         let told = std::mem::take(&mut self.told).into_iter();
         told.filter_map(|(to, message)| match message {
@@ -130,7 +130,7 @@ impl Room {
         .collect()
     }
 
-    /// How much the machines keep, in letters.
+    /// Length of the debug text of all machines, as a measure of what they keep.
     fn size(&self) -> usize {
         format!("{:?}", self.coordinator).len() + format!("{:?}", self.members).len()
     }
@@ -237,7 +237,7 @@ fn a_channel_stands_for_one_list_of_members() {
     let told: Vec<u32> = aborts.iter().map(|(to, _)| *to).collect();
     assert_eq!(told, [1, 2], "{aborts:?}");
     assert!(aborts[0].1.contains("of the ranks 1 2"), "{aborts:?}");
-    // Who does not belong to it hears that alone.
+    // A rank that does not belong to it is the only one to learn that.
     room.open(3, channel, &[3, 1]);
     let told: Vec<u32> = room.aborts(channel).iter().map(|(to, _)| *to).collect();
     assert_eq!(told, [3]);
@@ -372,7 +372,7 @@ fn a_call_of_a_group_that_a_silent_rank_0_leaves_open_is_told_as_one() {
         room.open(member, group, &[0, 1]);
     }
     room.call(1, group, Leaves::Nothing);
-    // Its own clock alone goes on.
+    // Only its own clock continues.
     for seconds in [25, 40] {
         room.members[1].tick(room.now + Duration::from_secs(seconds));
     }
@@ -444,7 +444,7 @@ fn who_is_left_in_a_group_by_rank_0_learns_what_rank_0_has_failed_with() {
                 "{text}"
             ),
         }
-        // As does who opens a group now.
+        // So does a rank that opens a group now.
         room.open(3, ChannelId::new(8), &[1, 3]);
         let failure = room.members[3].failure(ChannelId::new(8)).cloned();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Tests whom everybody is told of when one rank's trouble is felt by its neighbours, and by theirs: on the bare
+//! Tests which failure all ranks receive when one rank's trouble is noticed by its neighbours, and by theirs: on the bare
 //! coordinator, in virtual time.
 
 #![expect(
@@ -21,7 +21,7 @@ use fsgather_core::{
 };
 use proptest::prelude::*;
 
-/// Time for which a word about another rank is kept.
+/// Time for which a report about another rank is kept.
 const OWN_WORD: Duration = Duration::from_secs(8);
 
 const OTHERS_WORD: Duration = Duration::from_secs(4);
@@ -45,7 +45,7 @@ fn peer(rank: u32) -> Peer {
     }
 }
 
-/// What `from` says when its link to `other` has ended.
+/// The error of `from` when its link to `other` has ended.
 fn link_lost(from: u32, other: u32) -> Error {
     Error::peer_failed(
         peer(from),
@@ -61,12 +61,12 @@ fn no_way(other: u32) -> Error {
     Error::unreached(format!("no way to rank {other}"), Rank::new(other))
 }
 
-/// What a rank says of itself.
+/// The error of a rank that was interrupted.
 fn interrupted(rank: u32) -> Error {
     Error::raised(peer(rank), doing(), "KeyboardInterrupt")
 }
 
-/// What a rank says that has waited for these in vain.
+/// The error of a rank that has waited for these in vain.
 fn timed_out(others: &[u32]) -> Error {
     let missing = others.iter().map(|rank| Missing {
         rank: Rank::new(*rank),
@@ -82,7 +82,7 @@ fn timed_out(others: &[u32]) -> Error {
     )
 }
 
-/// What happens to rank 0.
+/// An event on rank 0.
 #[derive(Clone, Debug)]
 enum Event {
     Fail(u32, Error),
@@ -91,8 +91,8 @@ enum Event {
     Stay(u32),
 }
 
-/// What all ranks are told when these things happen, each so many milliseconds after the start, and how long
-/// after the start that is.
+/// The failure that all ranks receive after these events, each with its time in milliseconds after the start, and the time
+/// of the failure after the start.
 fn told(ranks: u32, mut events: Vec<(u64, Event)>) -> (Error, Duration) {
     events.sort_by_key(|(at, _)| *at);
     let start = Instant::now();
@@ -151,7 +151,7 @@ fn assert_told_once(coordinator: &mut Coordinator, failure: &Error) {
     assert_eq!(aborts.collect::<Vec<_>>(), [failure]);
 }
 
-/// Which rank an error names, and whether as lost.
+/// The rank that an error names, and true if it is lost.
 fn named(told: &Error) -> (u32, bool) {
     match told {
         Error::PeerFailed { peer, failure, .. } => {
@@ -162,8 +162,7 @@ fn named(told: &Error) -> (u32, bool) {
     }
 }
 
-/// A ring in which one rank has trouble: what its neighbours say, and what theirs do, as far as that goes, in any
-/// order.
+/// A ring in which one rank has trouble: the reports of its neighbours, and of theirs, up to some distance, in any order.
 fn ripples() -> impl Strategy<Value = (u32, u32, Vec<(u64, Event)>)> {
     (3..9_u32)
         .prop_flat_map(|ranks| (Just(ranks), 0..ranks, 1..ranks, any::<bool>()))
@@ -211,7 +210,7 @@ proptest! {
         at in 0..7000_u64,
     ) {
         events.push((at, Event::Fail(victim, interrupted(victim))));
-        // What its neighbours say after it is not heard any more.
+        // Later reports of its neighbours are ignored.
         let (told, _) = told(ranks, events);
         prop_assert_eq!(told, interrupted(victim));
     }
@@ -259,7 +258,7 @@ proptest! {
         };
         let named: Vec<Rank> = missing.iter().map(|missing| missing.rank).collect();
         prop_assert_eq!(named, expected);
-        // With what rank 0 knows of them.
+        // They come with rank 0's knowledge of them.
         prop_assert!(missing.iter().all(|missing| missing.last_seen.is_some()));
     }
 }

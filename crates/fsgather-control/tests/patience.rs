@@ -1,4 +1,4 @@
-//! Calls with a time-out of their own, on the bare machines: nothing waits here but in virtual time.
+//! Calls with a time-out of their own, on the bare machines: all waits are in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
 
@@ -19,7 +19,7 @@ use fsgather_core::{
 /// The time-out of the world.
 const WORLD: Duration = Duration::from_secs(60);
 
-/// How much longer members wait for an answer.
+/// Time beyond the time-out that members wait for an answer.
 const GRACE: Duration = Duration::from_secs(10);
 
 fn seconds(seconds: u64) -> Duration {
@@ -30,7 +30,7 @@ fn just_before(time: Duration) -> Duration {
     time.saturating_sub(Duration::from_millis(1))
 }
 
-/// What a rank says of itself that is in this line of its program.
+/// The state of a rank that is in this line of its program.
 fn in_line(line: u32) -> Whereabouts {
     let frame = StackFrame {
         file: "/home/me/eval.py".into(),
@@ -47,15 +47,15 @@ struct Room {
     now: Instant,
     coordinator: Coordinator,
     members: Vec<Member>,
-    /// Whether rank 0 is heard.
+    /// True if messages of rank 0 arrive.
     is_heard: bool,
     /// A rank that answers no question.
     is_deaf: Option<u32>,
-    /// Until when all processes use the processor.
+    /// Time until which all processes use the processor.
     works_until: Duration,
-    /// What the user is told.
+    /// Warnings shown to the user.
     warnings: Vec<String>,
-    /// What a rank other than rank 0 has been told to say, and which.
+    /// Warnings that ranks other than rank 0 were asked to show, with their ranks.
     said_by_others: Vec<(u32, String)>,
 }
 
@@ -64,7 +64,7 @@ impl Room {
         Self::of(false, Duration::ZERO)
     }
 
-    /// One without a time-out of its user, whose ranks work for so long.
+    /// A world without a time-out of its user, whose ranks work until `works_until`.
     fn patient(works_until: Duration) -> Self {
         Self::of(true, works_until)
     }
@@ -86,7 +86,7 @@ impl Room {
         }
     }
 
-    /// A rank comes to the first or the next barrier.
+    /// Lets a rank call its first or next barrier.
     fn call(&mut self, rank: usize, timeout: Option<Duration>) -> Ticket {
         self.make(rank, Operation::Barrier, timeout)
     }
@@ -160,7 +160,7 @@ impl Room {
         }
     }
 
-    /// Lets time pass until so long after the start.
+    /// Lets time pass until `until` after the start.
     fn pass(&mut self, until: Duration) {
         let until = self.start + until;
         loop {
@@ -183,7 +183,7 @@ impl Room {
         self.verdict(rank, ticket).is_none()
     }
 
-    /// How long had passed without movement, and who was missing, in the words of a time-out.
+    /// The time without movement, the missing ranks and the text of a time-out.
     fn time_out(&mut self, rank: usize, ticket: &Ticket) -> (Duration, Vec<u32>, String) {
         match self.verdict(rank, ticket) {
             Some(Err(Error::Timeout {
@@ -224,7 +224,7 @@ fn the_first_warning_says_how_many_are_in_who_is_missing_and_what_that_rank_does
     }
 }
 
-/// A program that never comes back to a call says nothing of what rank 0 knows.
+/// A program that never returns to a call shows nothing of rank 0's knowledge.
 #[test]
 fn where_rank_0_is_missing_the_first_of_those_who_wait_says_so() {
     for (operation, waited_for) in [
@@ -300,7 +300,7 @@ fn bytes_that_move_now_and_then_are_progress_however_short_the_time_out() {
             .unwrap();
         room.pump();
     }
-    // What has moved last may not have been told.
+    // The last movement may not have been reported.
     room.pass(seconds(5) + timeout);
     let (limit, missing, _) = room.time_out(0, &one);
     assert_eq!((limit, missing), (timeout, vec![2]));
@@ -416,7 +416,7 @@ fn a_call_may_be_more_patient_than_its_world() {
     for (rank, ticket) in tickets.iter().chain([&last]).enumerate() {
         assert!(matches!(room.verdict(rank, ticket), Some(Ok(_))));
     }
-    // The next one is as any other.
+    // The next one is like any other.
     let next = room.call(1, None);
     room.pass(seconds(3599) + WORLD);
     assert_eq!(room.time_out(1, &next).0, WORLD);
@@ -443,7 +443,7 @@ fn who_says_that_rank_0_is_gone_takes_nothing_from_it() {
     assert!(room.is_pending(0, &ticket));
     room.pass(WORLD);
     assert_eq!(room.time_out(0, &ticket).1, [1, 2]);
-    // Nor does whoever takes its connection for closed.
+    // Nor does a rank that takes its connection for closed.
     let mut room = Room::new();
     let tickets = [0, 1].map(|rank| room.call(rank, None));
     room.coordinator.lost(Rank::ZERO, "its connection closed");
@@ -465,7 +465,7 @@ fn a_rank_0_that_was_stopped_tells_those_who_wait_that_it_goes_on() {
     room.pump();
     room.members[1].tick(room.start + WORLD + GRACE);
     assert!(room.is_pending(1, &ticket));
-    // It does not wait for ever all the same.
+    // It does not wait forever all the same.
     room.members[1].tick(room.now + WORLD + GRACE);
     assert_eq!(room.time_out(1, &ticket).1, [0]);
 }
@@ -510,7 +510,7 @@ fn a_rank_whose_process_has_ended_has_half_a_second_for_its_last_words() {
     assert!(failure.contains("rank 2"), "{failure}");
 }
 
-/// Rank 1, which stays from the start on because the others read what it keeps.
+/// Rank 1, which stays from the start on because the others read its payloads.
 fn staying() -> Room {
     let mut room = Room::new();
     let start = room.start;
@@ -537,7 +537,7 @@ fn staying() -> Room {
     room
 }
 
-/// For whom a rank that stays is told to stay, if it is told.
+/// The readers for which a rank is asked to stay, if it is.
 fn needed(coordinator: &mut Coordinator) -> Option<Vec<u32>> {
     let actions = coordinator.take_actions();
     actions.into_iter().find_map(|action| match action {

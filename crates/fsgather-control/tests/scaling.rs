@@ -1,4 +1,4 @@
-//! Counts, on the bare machines, what a world of so many ranks says: the formulas of `docs/scaling.md`.
+//! Counts, on the bare machines, the messages of a world of a given size: the formulas of `docs/scaling.md`.
 
 #![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
 
@@ -32,14 +32,14 @@ impl Traffic {
     }
 }
 
-/// What went to rank 0, and what came from it.
+/// Traffic to rank 0, and from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Both {
     to_root: Traffic,
     from_root: Traffic,
 }
 
-/// A process as processes of clusters are.
+/// A process like those of clusters.
 fn process(rank: Rank) -> ProcessId {
     ProcessId {
         host: format!("node{:05}", rank.get() / 8),
@@ -52,7 +52,7 @@ fn process(rank: Rank) -> ProcessId {
     }
 }
 
-/// A world that forms, and what is said until all know of it.
+/// A world that forms, and the messages until all know of it.
 fn meet(ranks: u32, now: Instant) -> (Coordinator, Both) {
     let world_size = WorldSize::new(ranks).unwrap();
     let timeout = Duration::from_secs(1800);
@@ -103,12 +103,12 @@ fn sent(coordinator: &mut Coordinator) -> Vec<(Vec<Rank>, ToMember)> {
     sent.collect()
 }
 
-/// Those that a connection leads to.
+/// Number of these ranks that have a connection.
 fn others(to: &[Rank]) -> u64 {
     to.iter().filter(|rank| **rank != Rank::ZERO).count() as u64
 }
 
-/// A call in which every rank hands in so many bytes in its message, and what brings them to `root`, or to all.
+/// A call in which every rank contributes `body` bytes in its message; returns the traffic that brings them to `root`, or to all.
 fn call(ranks: u32, operation: Operation, root: Option<Rank>, body: usize) -> Both {
     let now = Instant::now();
     let (mut coordinator, _) = meet(ranks, now);
@@ -145,7 +145,7 @@ fn call(ranks: u32, operation: Operation, root: Option<Rank>, body: usize) -> Bo
 
 const SITE: &str = "/home/user/project/eval.py:1234";
 
-/// What a message has beside its payload and the place of its call, in bytes, at most.
+/// Maximum size of a message besides its payload and the place of its call, in bytes.
 const MESSAGE: u64 = 32;
 
 #[test]

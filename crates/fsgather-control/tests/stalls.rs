@@ -1,5 +1,4 @@
-//! Of whom the user is warned while payloads go from rank to rank and nothing moves: on the bare machines, in
-//! virtual time.
+//! Ranks of which the user is warned while payloads go from rank to rank and nothing moves: on the bare machines, in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
 
@@ -34,8 +33,8 @@ fn reading() -> Activity {
     Activity::within(Phase::Reading, call)
 }
 
-/// A ring in which some ranks are stopped, for so many seconds; each warning with its second. Ranks came to a rest
-/// a little one after the other, and look only so often.
+/// A ring in which some ranks are stopped, for this many seconds; returns each warning with its second. Ranks stop moving
+/// bytes a little one after the other, and look only at intervals.
 fn warnings(ranks: u32, stopped: &[u32], seconds: u64) -> Vec<(u64, String)> {
     let start = Instant::now();
     let (mut coordinator, mut members) = machines::formed(ranks, Duration::from_secs(1800), start);
@@ -59,7 +58,7 @@ fn warnings(ranks: u32, stopped: &[u32], seconds: u64) -> Vec<(u64, String)> {
                     );
                     continue;
                 }
-                // Rank 0 is there, and tells for all.
+                // Rank 0 is there, and reports for all.
                 assert!(matches!(action, MemberAction::Send(_)), "{action:?}");
                 if let MemberAction::Send(message) = action {
                     coordinator.on_message(Rank::new(rank), message, now);
@@ -149,7 +148,7 @@ fn nobody_is_warned_of_a_short_rest() {
     assert_eq!(warnings(4, &[2], 29), []);
 }
 
-/// What a member does, by its second, that waits for a rank 0 that answers until `stopped_at`, and says nothing
+/// The actions of a member, with their seconds, that waits for a rank 0 that answers until `stopped_at`, and says nothing
 /// from then on.
 fn asks_and_warnings(
     mut wait: impl FnMut(&mut Member, Duration, Instant),
@@ -215,7 +214,7 @@ fn for_the_end(member: &mut Member, passed: Duration, now: Instant) {
 
 type Wait = fn(&mut Member, Duration, Instant);
 
-/// Each kind of wait, and what it is called.
+/// Each kind of wait, and its name.
 const WAITS: [(Wait, &str); 3] = [
     (for_a_verdict, "barrier #1"),
     (for_neighbours, "all_gather #3"),
@@ -299,7 +298,8 @@ fn who_waits_for_a_rank_0_that_answers_asks_now_and_then_and_says_nothing() {
     }
 }
 
-/// What all are told where rank 0 has made its next call and does not get to it, while the others read what rank 0 keeps of one before.
+/// The error for all if rank 0 has made its next call and does not reach it, while the others read rank 0's payload of an
+/// earlier one.
 fn told_of_the_next_call(says: impl Fn(u32) -> Vec<ToCoordinator>) -> String {
     let (start, timeout) = (Instant::now(), Duration::from_secs(8));
     let (mut coordinator, _) = machines::formed(3, timeout, start);
@@ -368,7 +368,7 @@ fn a_call_that_runs_out_of_time_names_for_whom_those_wait_that_have_not_come() {
         "{text}"
     );
 
-    // One that gets on since, or has read all, waits for nobody.
+    // A rank with progress since, or that has read all, waits for no other.
     let moved = ToCoordinator::Call(CallRequest::Status {
         channel: ChannelId::WORLD,
         activity: reading(),

@@ -1,4 +1,4 @@
-//! Processes that were started by somebody else.
+//! Processes that another launcher or user has started.
 
 use fsgather_core::{ProcessId, Start, Starter};
 
@@ -471,7 +471,7 @@ fn a_world_of_another_size_of_the_same_job_is_told_of_and_fails_only_by_time() {
                    rank 0 (n1, pid 100) that there are 3; if they";
         assert!(failure.contains(all), "{failure}");
     }
-    // Another job is refused as before, and one that somebody else has started is sent away.
+    // Another job is refused as before, and one of another start is sent away.
     let mut world = fixtures::world(3);
     world.fingerprint = of_key(0x1_0000_0001);
     let mut coordinator = Coordinator::new(world, now);

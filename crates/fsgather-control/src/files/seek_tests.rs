@@ -115,7 +115,7 @@ impl Bed {
         );
     }
 
-    /// What the process learns next; `None` when its search has ended.
+    /// The next event of the process; `None` when its search has ended.
     fn event(&self) -> Option<JoinEvent> {
         match self.events.recv_timeout(SOON) {
             Ok(event) => Some(event),

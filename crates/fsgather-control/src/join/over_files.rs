@@ -93,7 +93,7 @@ impl Seeker<'_> {
             if waited >= self.config.join_timeout + grace {
                 return Err(Error::rendezvous("rank 0 was not found in time"));
             }
-            // A world that has failed is not asked again before that, whatever events arrive.
+            // A world that has failed is not asked again before that, even if events arrive.
             if clock::now() >= look_at {
                 match self.board.records() {
                     Ok(records) => self.ask(&records)?,

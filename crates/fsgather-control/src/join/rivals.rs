@@ -22,7 +22,7 @@ pub(super) struct RivalSearch {
 }
 
 impl RivalSearch {
-    /// Begins when this rank 0 has posted its record. `None` for jobs that are told apart by a launcher's id or by their starts.
+    /// Begins when this rank 0 has posted its record. `None` for jobs that a launcher's id or their starts tell apart.
     pub(super) fn new(config: &Config) -> Option<Self> {
         let is_known_by_name_alone =
             config.is_named && config.start.is_some_and(|start| !start.is_whole);

@@ -351,7 +351,7 @@ impl Channel {
     /// Returns true if others may need this rank for calls that it has abandoned.
     pub(super) fn is_busy(&self) -> bool {
         let mut started = self.started.values();
-        // A rank that has come to a meeting has nothing more to do for it.
+        // A rank that has arrived at a meeting has nothing more to do for it.
         let needs_more = |started: &ContributedCall| {
             started.is_abandoned && started.call.operation != Operation::Meet
         };

@@ -79,10 +79,10 @@ pub struct Member {
     channels: BTreeMap<ChannelId, Channel>,
     /// The latest time passed to it.
     now: Instant,
-    /// Time of rank 0's last message, or at which this rank came to the end.
+    /// Time of rank 0's last message, or at which this rank reached the end.
     heard: Instant,
     doing: Activity,
-    /// Time at which this rank came to the orderly end.
+    /// Time at which this rank reached the orderly end.
     closing: Option<Instant>,
     /// Site of this rank's close, while others may need the rank for calls that it has abandoned.
     close_at: Option<Site>,
@@ -391,7 +391,7 @@ impl Member {
         }
     }
 
-    /// Reports that this rank has come to the orderly end, once the others do not need it any more for calls that it has abandoned.
+    /// Reports that this rank has reached the orderly end, once the others do not need it any more for calls that it has abandoned.
     pub fn close(&mut self, site: Site, now: Instant) {
         self.closing = Some(now);
         self.close_at = Some(site);
@@ -439,7 +439,7 @@ impl Member {
         }
     }
 
-    /// Leaves a group, or comes to the end, if that had to wait for an event on a channel.
+    /// Leaves a group, or reaches the end, if that had to wait for an event on a channel.
     fn go_if_free(&mut self, id: ChannelId) {
         if self.channels.get(&id).is_some_and(Channel::can_retire) {
             self.channels.remove(&id);

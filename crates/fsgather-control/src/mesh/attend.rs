@@ -21,7 +21,7 @@ use super::{
     stream::{CHUNK_LEN, Checksum, Sending, StreamOrigin},
 };
 
-/// Time beyond the time-out for which a link with a begun transfer is kept for this rank to come to the call; and the
+/// Time beyond the time-out for which a link with a begun transfer is kept for this rank to reach the call; and the
 /// interval at which it is then checked whether the other end has ended it.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -58,7 +58,7 @@ async fn next_header(link: &mut Link) -> io::Result<Header> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a transfer without a header"))
 }
 
-/// Keeps the link until this rank comes to the call, but not forever: it may never come to it.
+/// Keeps the link until this rank reaches the call, but not forever: it may never reach it.
 async fn park(core: &Core, call: CallId, link: Link) {
     let from = link.peer;
     let (serial, mut taken) = core.parked.put(call, link);

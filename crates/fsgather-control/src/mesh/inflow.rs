@@ -22,7 +22,7 @@ pub(super) struct Inflow {
     core: Arc<Core>,
     call: CallId,
     from: Rank,
-    /// Present once the neighbour has come to the call.
+    /// Present once the neighbour has reached the call.
     link: Option<Link>,
     /// Indices of the incoming payloads, in the order in which they arrive; without empty ones.
     expected: Vec<usize>,

@@ -59,7 +59,7 @@ struct Arrivals {
     serial: u64,
 }
 
-/// Links on which another rank has begun a ring transfer that this rank has not come to yet.
+/// Links on which another rank has begun a ring transfer that this rank has not reached yet.
 #[derive(Default)]
 pub(super) struct Parked {
     arrivals: Mutex<Arrivals>,
@@ -89,7 +89,7 @@ impl Parked {
 
     /// Drops a link that has not been taken, once its other end [has ended it](Link::has_ended), and returns true if it is gone.
     ///
-    /// The other rank continues the transfer as soon as all have come to the call, at any time: if the link were ended here
+    /// The other rank continues the transfer as soon as all have reached the call, at any time: if the link were ended here
     /// just then, that rank could not notice, and would have sent in vain the data that this rank waits for.
     pub(super) fn expire(&self, call: CallId, from: Rank, serial: u64) -> bool {
         let mut arrivals = lock(&self.arrivals);

@@ -88,7 +88,8 @@ fn of_tables(fib_trie: &str, route: &str, if_inet6: &str) -> Vec<Interface> {
     v4.chain(v6).collect()
 }
 
-/// Reads interface, network and mask from a line of `/proc/net/route`, whose numbers have the bytes of the network in the order of the host.
+/// Reads interface, network and mask from a line of `/proc/net/route`, whose numbers have the bytes of the network in the
+/// order of the host.
 fn route_of(line: &str) -> Option<(&str, u32, u32)> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let number = |at: usize| {

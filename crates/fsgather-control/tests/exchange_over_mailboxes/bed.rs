@@ -15,13 +15,13 @@ use fsgather_testkit::{
     MemoryBackend, MemoryMailbox, exchange_conformance::RankExchange, pace::patience,
 };
 
-/// What all ranks of a test share.
+/// Shared settings of all ranks of a test.
 #[derive(Clone)]
 pub(crate) struct Bed {
     pub(crate) post: Arc<MemoryMailbox>,
     pub(crate) board: Arc<MemoryBackend>,
     pub(crate) world_size: WorldSize,
-    /// How many ranks share a host.
+    /// Number of ranks that share a host.
     pub(crate) by_host: u32,
     pub(crate) timeout: Duration,
     pub(crate) join_timeout: Duration,
@@ -44,14 +44,14 @@ impl Bed {
         self.twin(rank, 0)
     }
 
-    /// One of several processes that say they are this rank.
+    /// One of several processes that claim to be this rank.
     pub(crate) fn twin(&self, rank: u32, which: u32) -> ProcessId {
         let host = rank / self.by_host;
         ProcessId {
             host: format!("n{host}"),
             boot_id: format!("boot {host}"),
             pid_namespace: 7,
-            // All the same: nobody shall watch what happens to be running under some number.
+            // The pid is that of this process, so that no watch is on an unrelated process.
             pid: std::process::id(),
             start_time: (rank + 1000 * which).into(),
             ..ProcessId::default()
@@ -75,7 +75,7 @@ impl Bed {
         }
     }
 
-    /// Has a rank join on a thread of its own and act.
+    /// Starts a rank that joins on a thread of its own and acts.
     pub(crate) fn start<R: Send + 'static>(
         &self,
         rank: u32,
@@ -95,17 +95,17 @@ impl Bed {
     }
 }
 
-/// What a rank does that was started.
+/// A rank that was started.
 pub(crate) struct Running<R>(Receiver<R>);
 
 impl<R> Running<R> {
-    /// Its result; what every test here waits for takes less than that.
+    /// Its result; all that tests here wait for takes less than this limit.
     pub(crate) fn result(self) -> R {
         self.0.recv_timeout(2 * patience()).unwrap()
     }
 }
 
-/// Has a process join on a thread of its own and act.
+/// Starts a process that joins on a thread of its own and acts.
 pub(crate) fn start<R: Send + 'static>(
     config: Config,
     act: impl FnOnce(Result<RankExchange, Error>) -> R + Send + 'static,

@@ -1,4 +1,4 @@
-//! Bounds of what a world leaves in its mailboxes.
+//! Bounds of the files that a world leaves in its mailboxes.
 
 use std::thread;
 

@@ -1,11 +1,11 @@
-//! Ranks that leave know whether anybody stays behind.
+//! Ranks that leave know whether any other rank stays behind.
 
 use fsgather_core::{Departure, Rank, Site};
 use fsgather_testkit::MemoryMailbox;
 
 use crate::bed::{Bed, Running};
 
-/// Has all ranks of a world meet once and leave; one of them vanishes before that.
+/// Lets all ranks of a world meet once and leave; one of them vanishes before that.
 fn depart(vanished: Option<u32>) -> Vec<(Rank, Departure)> {
     let bed = Bed::new(MemoryMailbox::new(), 3);
     let running: Vec<Running<Option<(Rank, Departure)>>> = (0..3)

@@ -1,4 +1,4 @@
-//! Tests how worlds come together, and what gets in the way.
+//! Tests of meetings, and of obstacles to them.
 
 use std::{
     sync::{
@@ -51,7 +51,7 @@ fn barrier_and_close(world: Vec<RankExchange>) {
     });
 }
 
-/// Leaves the record of another world's rank 0; whoever enters its place finds it.
+/// Leaves the record of another world's rank 0, which processes in its place find.
 fn leave_stale(bed: &Bed, process: ProcessId, number: u128) {
     let communicator = Uuid::from_u128(number);
     let factory = bed.post.factory(&process);
@@ -73,7 +73,7 @@ fn leave_stale(bed: &Bed, process: ProcessId, number: u128) {
     bed.board.post(&record.to_bytes()).unwrap();
 }
 
-/// The records of a job whose ranks were told different sizes, as those of one of these worlds see them.
+/// The records of a job whose ranks were given different sizes, as those of one of these worlds see them.
 struct OneOfTwo {
     own: MemoryBackend,
     other: Arc<MemoryBackend>,
@@ -97,7 +97,7 @@ impl RendezvousBackend for OneOfTwo {
     }
 }
 
-/// Has rank 0 wait so long for a rank 1 that was told another world size; what both say at their ends.
+/// Lets rank 0 wait for a rank 1 that was given another world size, and returns the errors of both.
 fn join_by_two_sizes(join_timeout: Duration) -> [String; 2] {
     let bed = Bed {
         join_timeout,
@@ -129,7 +129,7 @@ fn join_by_two_sizes(join_timeout: Duration) -> [String; 2] {
 
 #[test]
 fn a_rank_that_was_told_another_size_says_so_at_its_end() {
-    // On a busy machine they may not hear of each other before their time is over.
+    // On a busy machine they may not learn of each other before their time is over.
     let mut said = [3, 12, 48]
         .map(Duration::from_secs)
         .into_iter()
@@ -138,7 +138,7 @@ fn a_rank_that_was_told_another_size_says_so_at_its_end() {
     assert!(said.any(|both| both.iter().all(is_named)));
 }
 
-/// A process on a host of which nothing can be seen.
+/// A process on a host that cannot be observed.
 fn elsewhere(which: u64) -> ProcessId {
     ProcessId {
         host: "far away".into(),
@@ -158,7 +158,7 @@ fn places_of_earlier_worlds_neither_capture_nor_hang_a_world() {
         let ended = bed.twin(0, 1);
         leave_stale(&bed, ended.clone(), 1 << 100);
         bed.post.kill(&ended);
-        // Rank 0 of this one cannot be seen and never answers.
+        // Rank 0 of this one cannot be observed and never answers.
         leave_stale(&bed, elsewhere(1), 2 << 100);
         barrier_and_close(bed.world());
     }
@@ -259,7 +259,7 @@ fn a_rank_that_gives_up_before_its_answer_comes_is_not_waited_for() {
     for seed in 91..=91 + cases(0, 2) {
         let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         let running = [bed.start(0, rank_1_is_gone), bed.start(2, rank_1_is_gone)];
-        // It sees no answer, and its process goes on.
+        // It sees no answer, and its process continues.
         let hasty = Bed {
             join_timeout: Duration::from_secs(1),
             ..bed.clone()

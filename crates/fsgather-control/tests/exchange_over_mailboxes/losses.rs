@@ -17,7 +17,7 @@ use fsgather_testkit::{MemoryMailbox, exchange_conformance::RankExchange, pace::
 
 use crate::bed::{Bed, Running, on_threads, start};
 
-/// EIO: nothing that passes by itself.
+/// EROFS: an error that does not pass by itself.
 const READ_ONLY: i32 = 30;
 
 fn call() -> Call {
@@ -28,13 +28,13 @@ fn barrier(exchange: &RankExchange) -> Result<(), Error> {
     exchange.barrier(Site::named("here"))
 }
 
-/// Ends a process: what it holds ends with it, without a word.
+/// Ends a process: everything that it holds ends with it, without a message.
 fn die(bed: &Bed, process: &ProcessId, exchange: RankExchange) {
     bed.post.kill(process);
     mem::forget(exchange);
 }
 
-/// What a survivor is told: whether the call in which a rank vanished succeeded, and the error that came.
+/// A survivor's view: true if the call in which a rank vanished succeeded, and the error that followed.
 type Told = (bool, Error);
 
 /// Kills a rank in its second call, which the others make: before it contributes, or after.
@@ -151,7 +151,7 @@ fn all_learn_why_a_rank_could_not_leave_a_message() {
                 .into_iter()
                 .map(|exchange| {
                     scope.spawn(move || {
-                        // A call that was decided before stands.
+                        // A call that was decided before remains valid.
                         let mut outcomes = (0..3).map(|_| barrier(&exchange));
                         outcomes.find_map(Result::err).unwrap()
                     })
@@ -216,7 +216,7 @@ fn the_last_message_is_left_although_it_fails_for_a_moment() {
             scope.spawn(move || {
                 barrier(&exchange).unwrap();
                 if exchange.rank() == Rank::ZERO {
-                    // What rank 1 says from now on: that it closes, and that it has read the goodbye.
+                    // Later messages of rank 1 fail: that it closes, and that it has read the goodbye.
                     post.refuse_sends(&process, 28, 1);
                     barrier(&exchange).unwrap();
                     post.refuse_sends(&process, 28, 3);

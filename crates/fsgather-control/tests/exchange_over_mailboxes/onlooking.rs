@@ -1,4 +1,4 @@
-//! Rank 0 tells what ranks are doing.
+//! Rank 0 reports the activity of ranks.
 
 use std::{
     sync::Arc,

@@ -10,7 +10,7 @@ use fsgather_control::{
 use fsgather_core::{Peer, ProcessId, Rank, WorldSize};
 use uuid::Uuid;
 
-/// Maximum time that an answer of a rank may take to what it is doing.
+/// Time within which a rank answers what it is doing.
 #[allow(dead_code, reason = "not every test needs it")]
 pub(crate) const LEAD: Duration = Duration::from_secs(2);
 

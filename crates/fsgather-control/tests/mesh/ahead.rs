@@ -1,4 +1,4 @@
-//! Payloads of which the beginning is fetched before it is wanted.
+//! Payloads whose beginning is fetched before it is wanted.
 
 use std::{sync::atomic::Ordering, thread, time::Duration};
 
@@ -36,7 +36,7 @@ fn behind(meddling: Meddling) -> (Vec<Mesh>, Proxy) {
     (meshes, proxy)
 }
 
-/// Waits until nothing has come back through a proxy for a while, but this much; how much has.
+/// Waits until nothing has come back through a proxy for a while, but at least `least` bytes, and returns their number.
 fn settled(proxy: &Proxy, least: usize) -> usize {
     let mut before = 0;
     loop {
@@ -78,7 +78,7 @@ fn what_follows_the_beginning_stays_with_its_sender() {
     let (meshes, proxy) = behind(Meddling::default());
     offer(&meshes[1], 1, len);
     let mut pull = ahead(&meshes[0], 1, len);
-    // What three sockets hold beside it, and not the rest.
+    // Only the contents of three sockets besides it have arrived.
     assert!(settled(&proxy, CHUNK) < len / 2);
     let first = pull.next_chunk(&mut ignore).unwrap().unwrap();
     assert_eq!(first.len(), CHUNK);
@@ -95,7 +95,7 @@ fn what_nobody_wants_any_more_ends_its_link_and_nothing_else() {
     let pull = ahead(&meshes[0], 1, len);
     settled(&proxy, CHUNK);
     drop(pull);
-    // Nobody has asked for this one yet.
+    // This one has not been asked for yet.
     drop(ahead(&meshes[0], 1, len));
     let again = ahead(&meshes[0], 1, len);
     assert!(again.read_to_end(&mut ignore).unwrap() == payload(1, len));
@@ -128,7 +128,7 @@ fn what_has_failed_before_it_was_wanted_is_begun_anew() {
     let mut got = unknown.next_chunk(&mut ignore).unwrap().unwrap().to_vec();
     got.extend(unknown.read_to_end(&mut ignore).unwrap());
     assert!(got == payload(1, len));
-    // Of the second one there is a part, and its link ends.
+    // A part of the second one has arrived, and its link ends.
     meshes[2].shut_down(Duration::from_millis(50));
     let anew = bed.listen(2);
     offer(&anew, 2, len);

@@ -6,7 +6,7 @@ use fsgather_control::mesh::{Halted, Mesh, MeshAddress, MeshConfig, Passed};
 use fsgather_core::{CallId, ChannelId, Epoch, Error, ProcessId, Rank};
 use uuid::Uuid;
 
-/// What the ranks of a bed know alike.
+/// Shared settings of the ranks of a bed.
 #[derive(Clone)]
 pub(crate) struct Bed {
     pub(crate) communicator: Uuid,
@@ -16,7 +16,7 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// So many ranks on one host.
+    /// This many ranks on one host.
     pub(crate) fn new(ranks: u32) -> Self {
         let process = |rank| ProcessId {
             host: format!("n{rank}"),
@@ -53,14 +53,14 @@ impl Bed {
         self.meshes_by(|_, address| address)
     }
 
-    /// The same, where each rank is told other addresses than the true ones.
+    /// The same, with other addresses for each rank than the true ones.
     pub(crate) fn meshes_by(&self, tell: impl Fn(u32, MeshAddress) -> MeshAddress) -> Vec<Mesh> {
         let ranks = u32::try_from(self.processes.len()).unwrap();
         let meshes: Vec<Mesh> = (0..ranks).map(|rank| self.listen(rank)).collect();
         for (rank, mesh) in meshes.iter().enumerate() {
             let addresses = (0..).zip(&meshes).map(|(other, its)| {
                 let address = MeshAddress {
-                    // Loopback is the only network here, whatever hosts there are said to be.
+                    // Loopback is the only network here, on all of the named hosts.
                     boot_id: self.processes[rank].boot_id.clone(),
                     ..its.address().clone()
                 };
@@ -72,7 +72,7 @@ impl Bed {
     }
 }
 
-/// Tells a mesh where all ranks can be reached, in rank order.
+/// Gives a mesh the addresses of all ranks, in rank order.
 pub(crate) fn know_all(mesh: &Mesh, addresses: impl IntoIterator<Item = MeshAddress>) {
     for (rank, address) in (0..).zip(addresses) {
         mesh.know(Rank::new(rank), address).unwrap();
@@ -113,13 +113,13 @@ pub(crate) fn payload(rank: u32, len: usize) -> Vec<u8> {
     payload
 }
 
-/// Nobody wants to know.
+/// Ignores progress.
 #[expect(clippy::unnecessary_wraps, reason = "this is what progress is told")]
 pub(crate) fn ignore(_: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has every rank do the same at the same time; what came of it, in rank order.
+/// Runs the same on every rank at the same time, and returns the results in rank order.
 pub(crate) fn on_all<R: Send>(meshes: &[Mesh], act: impl Fn(u32, &Mesh) -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let act = &act;
@@ -134,7 +134,7 @@ pub(crate) fn on_all<R: Send>(meshes: &[Mesh], act: impl Fn(u32, &Mesh) -> R + S
     })
 }
 
-/// Has all ranks bring payloads of these lengths together; what each got, or why not.
+/// Runs a ring with payloads of these lengths on all ranks, and returns what each got, or its error.
 pub(crate) fn ring(
     meshes: &[Mesh],
     call: CallId,
@@ -148,7 +148,7 @@ pub(crate) fn ring(
     })
 }
 
-/// What a ring has brought, in memory of its own.
+/// The payloads of a ring, in memory of their own.
 pub(crate) fn in_bytes(passed: Result<Vec<Passed>, Halted>) -> Result<Vec<Vec<u8>>, Halted> {
     passed.map(|passed| passed.into_iter().map(Passed::into_bytes).collect())
 }

@@ -1,4 +1,4 @@
-//! Tests what can go wrong while payloads move.
+//! Tests failures while payloads move.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use crate::{
     proxy::{Meddling, Proxy},
 };
 
-/// Meshes that reach one rank by a proxy only.
+/// Meshes that reach one rank only by a proxy.
 fn with_proxy(bed: &Bed, before: u32, meddling: Meddling) -> (Vec<Mesh>, Proxy) {
     let (proxy, meddling) = (Mutex::new(None), Mutex::new(Some(meddling)));
     let meshes = bed.meshes_by(|rank, address| {
@@ -55,7 +55,7 @@ fn a_byte_that_changes_on_its_way_is_noticed_by_the_first_who_gets_it() {
         }
         other => panic!("{other}"),
     }
-    // Nobody got what is wrong.
+    // No rank got wrong bytes.
     for (rank, got) in got.into_iter().enumerate() {
         match got {
             Ok(got) => check(rank, &[3_000_000; 3], &got),
@@ -135,7 +135,7 @@ fn a_rank_that_goes_in_the_middle_of_a_ring_is_named_by_its_neighbours() {
         })
     });
     assert_eq!(got[1], Err(stop.clone()));
-    // Its left neighbour sends to it, its right one receives from it. One of them may hear of the other first.
+    // Its left neighbour sends to it, its right one receives from it. One of them may learn of the other first.
     let failures: Vec<&Error> = [&got[0], &got[2]]
         .map(|got| got.as_ref().unwrap_err())
         .into();
@@ -202,7 +202,7 @@ fn a_rank_that_does_not_come_is_named_when_its_time_is_over() {
         other => panic!("{other}"),
     }
     assert!(error.to_string().contains("FSGATHER_TIMEOUT"), "{error}");
-    // It was told that nothing moves, so it could have been stopped.
+    // Progress was called while nothing moved, so it could have stopped the call.
     assert!(calls.load(Ordering::Relaxed) > 0);
 }
 
@@ -213,7 +213,7 @@ fn a_payload_that_stalls_is_given_up_when_its_time_is_over() {
     let mut pull = meshes[0].pull(call(0), Rank::new(1), 90_000_000).unwrap();
     pull.next_chunk(&mut ignore).unwrap().unwrap();
     proxy.seen.holds_back.store(true, Ordering::SeqCst);
-    // Short only for what cannot come any more.
+    // The time-out is short only for bytes that cannot arrive any more.
     let pull = pull.within(Duration::from_millis(300));
     let error = pull.read_to_end(&mut ignore).unwrap_err();
     proxy.seen.holds_back.store(false, Ordering::SeqCst);
@@ -243,7 +243,7 @@ fn an_error_of_progress_ends_a_transfer_at_once() {
     assert_eq!(waiting, Err(stop));
 }
 
-/// A mesh of two ranks in which rank 1 is as good as stopped: its host takes connections, and nobody answers.
+/// A mesh of two ranks in which rank 1 is as good as stopped: its host accepts connections, and no process answers.
 fn with_a_stopped_rank(timeout: Duration) -> (Vec<Mesh>, Proxy) {
     let bed = Bed {
         timeout,

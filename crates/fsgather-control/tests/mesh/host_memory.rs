@@ -16,9 +16,9 @@ const BUDGET: u64 = 64 << 20;
 /// A host: its members.
 #[derive(Clone, Debug)]
 struct Members {
-    /// How long the payload of each is, and whether it lies in memory that the others share.
+    /// Length of the payload of each member, and true if it is in memory that the others share.
     payloads: Vec<(usize, bool)>,
-    /// Whether they share memory.
+    /// True if they share memory.
     shares: bool,
 }
 
@@ -27,7 +27,7 @@ struct World {
     meshes: Vec<Mesh>,
     hosts: Vec<usize>,
     lens: Vec<u64>,
-    /// Of those that share any.
+    /// The arenas of ranks that share memory.
     arenas: Vec<Option<Arc<Arenas>>>,
     is_placed: Vec<bool>,
 }
@@ -41,7 +41,7 @@ fn ranges(hosts: &[Members]) -> impl Iterator<Item = (Range<usize>, &Members)> {
     })
 }
 
-/// Has the ranks of a host share memory.
+/// Lets the ranks of a host share memory.
 fn meet(members: Range<usize>, world_size: usize) -> Vec<Arc<Arenas>> {
     let all: Vec<Arc<Arenas>> = ranks(members.end)[members.start..]
         .iter()
@@ -104,7 +104,7 @@ impl World {
         payload(rank, usize::try_from(self.lens[rank as usize]).unwrap())
     }
 
-    /// Where each rank has placed its payload, if it has.
+    /// The location of each rank's payload, if it has placed it.
     fn place(&self, call: CallId) -> Vec<Option<Location>> {
         let place = |rank: u32| {
             let arenas = self.arenas[rank as usize].as_ref()?;
@@ -122,7 +122,7 @@ impl World {
         (0..).take(self.lens.len()).map(place).collect()
     }
 
-    /// What the others of its host have placed for a rank, by the places that they have told.
+    /// The payloads that the others of its host have placed for a rank, by the locations that they have reported.
     fn find(&self, rank: usize, located: &[Option<Location>], call: CallId) -> Vec<Option<Leased>> {
         let found = (0..).zip(located).map(|(other, location)| {
             let is_here = self.hosts[other as usize] == self.hosts[rank];
@@ -133,7 +133,7 @@ impl World {
         found.collect()
     }
 
-    /// A rank's part in a call, with what others have placed for it. Places for what comes from other hosts are those of `room`.
+    /// A rank's part in a call, with the payloads that others have placed for it. `room` finds places for payloads of other hosts.
     fn turn(
         &self,
         mesh: &Mesh,
@@ -162,14 +162,14 @@ impl World {
             moved += bytes;
             Ok(())
         });
-        // Each payload comes once, goes on once, and may go through memory, with its checks.
+        // Each payload arrives once, is handed on once, and may go through memory, with its checks.
         let most = 3 * self.lens.iter().sum::<u64>() + 1000 * self.lens.len() as u64;
         assert!(moved <= most, "{moved} of {most}");
         passed
     }
 
-    /// One call on all ranks, each of which has found what the others of its host have placed. `has_room` says which ranks have
-    /// room for what comes from other hosts.
+    /// One call on all ranks, each of which has found the payloads that the others of its host have placed. `has_room`
+    /// selects the ranks with room for payloads of other hosts.
     fn ring(
         &self,
         call: CallId,
@@ -181,7 +181,7 @@ impl World {
             let found = self.find(me, &located, call);
             let room = |len| self.begin(me, call, len).filter(|_| has_room(rank));
             let passed = self.turn(mesh, rank, call, &found, &room)?;
-            // What was placed is where it was found.
+            // A placed payload is where it was found.
             let all = passed.into_iter().zip(&found);
             Ok(all
                 .map(|(passed, found)| match (passed, found) {
@@ -242,7 +242,7 @@ proptest! {
     }
 }
 
-/// Two hosts of so many members each, which share memory and have placed payloads of a length.
+/// Two hosts of `members` members each, which share memory and have placed payloads of length `len`.
 fn two_hosts(members: usize, len: usize) -> World {
     let host = Members {
         payloads: vec![(len, true); members],
@@ -279,7 +279,7 @@ fn payloads_that_are_held_stay_as_they_are_while_others_come() {
             }
         }
     }
-    // The first of a size comes as bytes.
+    // The first of a size arrives as bytes.
     let is_shared = |passed: &&Passed| matches!(passed, Passed::Shared(_));
     let shared = held.iter().flatten().flatten().filter(is_shared).count();
     assert!(
@@ -291,7 +291,7 @@ fn payloads_that_are_held_stay_as_they_are_while_others_come() {
 #[test]
 fn what_is_not_where_it_is_said_to_be_is_told() {
     let world = two_hosts(2, 1_500_000);
-    // The first of a host puts it in the place of another call.
+    // The first member of a host puts it in the place of another call.
     let halted = on_all(&world.meshes, |rank, mesh| {
         let room = |len| world.begin(rank as usize, call(7), len);
         world.turn(mesh, rank, call(1), &[const { None }; 4], &room)

@@ -1,4 +1,4 @@
-//! Payloads directly between ranks, over real sockets: rings, pulls, and what goes wrong with them.
+//! Payloads directly between ranks, over real sockets: rings, pulls, and their failures.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! Making links: who gets in, who does not, and what is said of it.
+//! Making links: accepted and refused ranks, and the errors.
 
 use std::{
     io::Write,
@@ -18,7 +18,7 @@ use crate::{
     proxy::{Meddling, Proxy},
 };
 
-/// What comes of a link from rank 0 of one bed to rank 1 of another one.
+/// The result of a link from rank 0 of one bed to rank 1 of another one.
 fn prepare_between(one: &Bed, other: &Bed) -> Result<(), Error> {
     let (dialling, answering) = (one.listen(0), other.listen(1));
     let addresses = [dialling.address(), answering.address()].map(Clone::clone);
@@ -104,7 +104,7 @@ fn loopback_of_another_host_is_not_tried() {
 #[test]
 fn an_error_of_progress_ends_the_search() {
     let mesh = Bed::new(2).listen(0);
-    // Takes connections and says nothing.
+    // Accepts connections and says nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = MeshAddress {
         addresses: vec![silent.local_addr().unwrap()],
@@ -142,7 +142,7 @@ fn strangers_do_not_disturb() {
         .map(|_| TcpStream::connect(address).unwrap())
         .collect();
     for (index, stranger) in strangers.iter_mut().enumerate() {
-        // Silence, nonsense, and what begins like one of us. Some are hung up on already.
+        // Silence, nonsense, and a valid beginning. Some are hung up on already.
         let _ = match index % 3 {
             0 => Ok(()),
             1 => stranger.write_all(&payload(9, 10_000)),
@@ -156,7 +156,7 @@ fn strangers_do_not_disturb() {
     assert_eq!(meshes[1].links_accepted(), 1);
 }
 
-/// What is heard between two ranks while a ring and a pull go on.
+/// The bytes between two ranks during a ring and a pull.
 fn heard_between(bed: &Bed) -> Vec<u8> {
     let proxies = Mutex::new(Vec::new());
     let meshes = bed.meshes_by(|_, address| {
@@ -203,7 +203,7 @@ fn payloads_between_hosts_are_encrypted_and_within_a_host_they_are_not() {
     for mark in &marks {
         assert!(holds(&clear, mark));
     }
-    // Where nobody knows which host it is, nobody can say that it is the same.
+    // If the host is unknown, no rank can tell that it is the same.
     for hosts in [["one host", "another host"], ["", ""]] {
         let sealed = heard_between(&on_hosts(hosts));
         assert!(!marks.iter().any(|mark| holds(&sealed, mark)), "{hosts:?}");
@@ -211,8 +211,7 @@ fn payloads_between_hosts_are_encrypted_and_within_a_host_they_are_not() {
     }
 }
 
-/// A payload of rank 1 that somebody has made instead of the one that it sends, and all that proves it for who knows the
-/// world: what the reader makes of it.
+/// A forged payload in the place of rank 1's, with all checks that a process of the world can make; returns the reader's result.
 fn forged(hosts: [&str; 2]) -> Result<Vec<u8>, Error> {
     const LEN: usize = 160_064;
     /// Preamble, handshake, greeting and reply come before the payload where links are bare.

@@ -1,4 +1,4 @@
-//! Somebody between two ranks who hears and changes what they say: [`Proxy`].
+//! A proxy between two ranks that reads and changes their bytes: [`Proxy`].
 
 use std::{
     io::{Read, Write},
@@ -12,27 +12,27 @@ use std::{
 
 use fsgather_control::mesh::MeshAddress;
 
-/// Hands everything on, and does what it is told to.
+/// The changes that a proxy makes.
 #[derive(Default)]
 pub(crate) struct Meddling {
-    /// The byte after so many of them towards the listening rank has a bit changed.
+    /// Number of bytes towards the listening rank after which one has a bit changed.
     pub(crate) flip: Option<usize>,
-    /// The same for bytes from it.
+    /// The same for bytes from the listening rank.
     pub(crate) flip_back: Option<usize>,
-    /// From there on bytes from it are replaced by these.
+    /// Position from which bytes from the listening rank are replaced by these.
     pub(crate) replace_back: Option<(usize, Vec<u8>)>,
-    /// After so many bytes from the listening rank the connection is cut.
+    /// Number of bytes from the listening rank after which the connection is cut.
     pub(crate) cut_back: Option<usize>,
 }
 
-/// What it has seen.
+/// The bytes that a proxy has seen.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// Towards the listening rank, all connections mixed.
+    /// Bytes towards the listening rank, of all connections mixed.
     pub(crate) bytes: Mutex<Vec<u8>>,
-    /// How many came from it.
+    /// Number of bytes from the listening rank.
     pub(crate) back: AtomicUsize,
-    /// Whether bytes from the listening rank are held up.
+    /// True if bytes from the listening rank are held up.
     pub(crate) holds_back: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Stands in front of a rank that listens there.
+    /// Listens in front of a rank at `target`.
     pub(crate) fn before(target: SocketAddr, meddling: Meddling) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -106,7 +106,7 @@ fn flip(at: Option<usize>, start: usize, bytes: &mut [u8]) {
     }
 }
 
-/// Hands on until an end closes, or `look` says that it is enough.
+/// Hands bytes on until an end closes, or `look` returns that it is enough.
 fn pump(mut from: &TcpStream, mut to: &TcpStream, mut look: impl FnMut(usize, &mut [u8]) -> bool) {
     let mut buffer = vec![0; 64 << 10];
     let mut passed = 0;

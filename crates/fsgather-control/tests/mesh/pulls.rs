@@ -1,4 +1,4 @@
-//! Pulls.
+//! Pulls of payloads.
 
 use std::{
     io::Write,
@@ -127,14 +127,14 @@ fn who_asks_for_a_withdrawn_payload_is_told() {
     meshes[1].withdraw(call(0));
     let error = fetch(&meshes[0], 1, 0, 100).unwrap_err();
     assert!(raised(&error).contains("withdrawn"), "{error}");
-    // Also if that happens while it waits, and though nothing was ever offered.
+    // Also if that happens during the wait, and though nothing was ever offered.
     let pull = meshes[0].pull(call(1), Rank::new(1), 100).unwrap();
     let waiting = pull.read_to_end(&mut |_| {
         meshes[1].withdraw(call(1));
         Ok(())
     });
     assert!(raised(&waiting.unwrap_err()).contains("withdrawn"));
-    // The link is as good as before.
+    // The link can still be used.
     assert_eq!(meshes[1].links_accepted(), 1);
 }
 
@@ -250,7 +250,7 @@ fn what_is_not_wanted_yet_stays_with_its_sender() {
         before = passed();
         std::thread::park_timeout(Duration::from_millis(200));
     }
-    // What three sockets hold, and not the rest.
+    // Only the contents of three sockets have arrived.
     assert!(before < len / 2, "{before}");
     // Letting it go ends the link; a new transfer gets a new one.
     drop(pull);
@@ -274,7 +274,7 @@ fn shutting_down_waits_for_what_is_offered_and_being_fetched() {
         [first.as_ref(), &rest].concat()
     });
     assert!(got == payload(1, len));
-    // After that there is nobody.
+    // After that the mesh does not answer.
     let error = fetch(&meshes[0], 1, 0, len).unwrap_err();
     assert!(
         matches!(error, Error::Rendezvous { .. } | Error::PeerFailed { .. }),
@@ -294,7 +294,7 @@ fn shutting_down_waits_for_what_is_being_fetched_and_offered_no_more() {
     meshes[1].withdraw(call(0));
     let rest = std::thread::scope(|scope| {
         let ending = scope.spawn(|| meshes[1].shut_down(Duration::from_secs(3600)));
-        // More is on its way than sockets hold, so it cannot end as long as nobody reads.
+        // More is on its way than sockets hold, so it cannot end until the bytes are read.
         std::thread::park_timeout(Duration::from_millis(200));
         assert!(!ending.is_finished());
         pull.read_to_end(&mut ignore).unwrap()

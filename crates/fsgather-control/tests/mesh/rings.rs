@@ -1,4 +1,4 @@
-//! Rings.
+//! Rings of payloads.
 
 use std::sync::Mutex;
 
@@ -168,7 +168,7 @@ fn who_has_sent_everything_does_not_wait_for_it_to_be_taken() {
         let (members, announced) = (ranks(2), lens.map(|len| len as u64));
         let mut has_stopped = false;
         let got = mesh.ring(call(0), &members, &own, &announced, &mut |moved| {
-            // It has sent what it has, and not taken all that comes.
+            // It has sent its payload, and not taken all that arrives.
             if rank == 1 && moved > 0 && !has_stopped {
                 has_stopped = true;
                 has_returned.wait();
@@ -186,7 +186,7 @@ fn who_has_sent_everything_does_not_wait_for_it_to_be_taken() {
     for (rank, got) in ring(&meshes, call(1), &lens).into_iter().enumerate() {
         check(rank, &lens, &got.unwrap());
     }
-    // The link was given up by nobody, and a call of another channel finds it as well.
+    // No rank has given the link up, and a call of another channel finds it as well.
     let others = on_all(&meshes, |rank, mesh| {
         let own = payload(rank, lens[rank as usize]);
         let announced = lens.map(|len| len as u64);
@@ -290,7 +290,7 @@ fn who_comes_early_waits_for_the_others() {
     for (rank, got) in got.into_iter().enumerate() {
         check(rank, &[100, 100], &got.unwrap());
     }
-    // It was told now and then that nothing moved.
+    // Progress was called now and then while nothing moved.
     assert!(*waits.lock().unwrap() > 3);
 }
 
@@ -310,7 +310,7 @@ fn moved_bytes_are_reported_in_full() {
         moved
     });
     for moved in moved {
-        // Two payloads in, two out, and what goes with them.
+        // Two payloads in, two out, and their checks.
         assert!((4 * len..4 * len + 1000).contains(&moved), "{moved}");
     }
 }

@@ -1,9 +1,10 @@
-//! The machines of the control plane in a simulated world: whatever order events come in, the promises hold.
+//! The machines of the control plane in a simulated world: the promises hold for any order of events.
 //!
-//! `script` says what ranks do and what happens to them, `mixtures` what random ones are made of, `program` what that means for one of them, `rank`
-//! does it, `network` runs all in virtual time, `promises` checks every step, `meeting` is about joining, `schedules`
-//! tries all that can happen in small worlds. A failing test of scripts prints the smallest one that it has found. Every run checks everything that `promises` knows; the tests differ in what
-//! their scripts are made of and in what is asked at the end.
+//! `script` has the calls of ranks and the faults, `mixtures` the parts of random scripts, `program` the tasks of one rank,
+//! `rank` carries them out, `network` runs all in virtual time, `promises` checks every step, `meeting` is about joining,
+//! `schedules` tries everything that can happen in small worlds. A failing test of scripts prints the smallest one that it
+//! has found. Every run checks everything that `promises` knows; the tests differ in the contents of their scripts and in
+//! the questions at the end.
 
 mod kept;
 mod meeting;
@@ -27,10 +28,10 @@ use script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 /// take a minute each.
 const SCRIPTS: u32 = 800;
 
-/// The same where tests are to be quick.
+/// The same for quick tests.
 const FEW_SCRIPTS: u32 = 60;
 
-/// As many scripts as are asked for.
+/// The number of scripts that was asked for.
 #[expect(clippy::disallowed_methods, reason = "it is for this program alone")]
 fn config() -> ProptestConfig {
     let asked = std::env::var("SIMULATION_SCRIPTS");
@@ -157,7 +158,7 @@ proptest! {
     }
 }
 
-/// Runs a world in turn; at most so many things happen in it for each rank.
+/// Runs a world in turn, and checks that at most `events_per_rank` events happen for each rank.
 fn run_large(script: &Script, events_per_rank: usize) -> Result<Ledger, Broken> {
     let (world, events) = run_in_turn(script)?;
     let events = events / script.ranks as usize;
@@ -227,8 +228,8 @@ fn p10_many_groups_need_few_events_per_rank() {
     assert_eq!(ledger.goodbyes(), (ranks as usize, true));
 }
 
-/// Scripts that once failed, and those of the file that `SIMULATION_REPLAY` names: a failing script is
-/// printed with the word that stands for it.
+/// Runs scripts that once failed, and those of the file that `SIMULATION_REPLAY` names: a failing script is printed with
+/// the word that stands for it.
 #[expect(clippy::disallowed_methods, reason = "it is for this program alone")]
 #[test]
 fn scripts_that_once_failed_keep_all_promises() {
@@ -253,7 +254,7 @@ fn scripts_that_once_failed_keep_all_promises() {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
-/// Without this, a simulation in which little happens would keep every promise.
+/// Without this test, a simulation in which little happens would keep every promise.
 #[test]
 fn simulated_worlds_end_in_every_possible_way() {
     let mut runner = TestRunner::deterministic();

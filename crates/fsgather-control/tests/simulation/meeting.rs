@@ -1,4 +1,4 @@
-//! Joining, in any order: the coordinator against a model of what a meeting is.
+//! Joining, in any order: the coordinator against a model of a meeting.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -25,14 +25,14 @@ use crate::{
 /// Maximum time that a process whose connection has closed may take to ask again.
 const COMES_AGAIN: Duration = Duration::from_secs(5);
 
-/// What a process was told of the world size.
+/// The world size that a process was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// The same as rank 0.
     Same,
-    /// Another one, and where rank 0 is.
+    /// Another one, with the address of rank 0.
     Another,
-    /// Another one, by which it looks for another world; it asks this one as it does not find that.
+    /// Another one, by which it looks for another world; it asks this one because it does not find that.
     OfAnotherWorld,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Event {
     Closed(u32),
     /// A member has met another world of the same key.
     Rival(u32),
-    /// So many seconds pass.
+    /// This many seconds pass.
     Wait(u8),
 }
 
@@ -83,14 +83,14 @@ pub(crate) fn meetings() -> impl Strategy<Value = Meeting> {
     (1..=4_u32, vec(event, 0..24)).prop_map(|(ranks, events)| Meeting { ranks, events })
 }
 
-/// What ought to have become of the world.
+/// The expected state of the world.
 #[derive(Clone, Debug, Default)]
 struct Model {
     joined: BTreeMap<u32, u8>,
     gone: BTreeSet<u32>,
-    /// Who has said anything after it had joined.
+    /// Ranks that have sent a message after they had joined.
     settled: BTreeSet<u32>,
-    /// Until when these may ask again.
+    /// Times until which these may ask again.
     missed: BTreeMap<u32, Duration>,
     noted: BTreeSet<u32>,
     open: bool,
@@ -120,7 +120,7 @@ fn pid_of(rank: u32, nonce: u8) -> u32 {
 }
 
 impl Meeting {
-    /// Runs the meeting; whether the world has opened.
+    /// Runs the meeting, and returns true if the world has opened.
     pub(crate) fn run(&self) -> Result<bool, Broken> {
         let mut run = Run::new(self.ranks)?;
         for event in &self.events {
@@ -132,7 +132,7 @@ impl Meeting {
 }
 
 impl Run {
-    /// Nobody has asked yet.
+    /// A world that no process has asked to join.
     pub(crate) fn new(ranks: u32) -> Result<Self, Broken> {
         let world_size = WorldSize::new(ranks).map_err(|error| Broken(error.to_string()))?;
         let base = Instant::now();
@@ -166,7 +166,7 @@ impl Run {
         Ok(())
     }
 
-    /// What has become of the world.
+    /// The state of the world at the end.
     pub(crate) fn ending(&self) -> &'static str {
         match (&self.model.failure, self.model.open) {
             (None, true) => "open",
@@ -182,7 +182,7 @@ impl Run {
         self.base + self.now
     }
 
-    /// What was said since the last time, and how many notes were made.
+    /// The messages since the last call, and the number of notes.
     fn take(&mut self) -> (Said, usize) {
         let (mut said, mut notes) = (Said::new(), 0);
         for action in self.coordinator.take_actions() {
@@ -277,7 +277,7 @@ impl Run {
         }
     }
 
-    /// The asker hears that the world is forming, or has formed; the others only in the latter case.
+    /// Checks that the asker learns that the world is forming, or has formed, and the others only the latter.
     fn expect_welcomes(
         &self,
         asker: u32,
@@ -337,7 +337,7 @@ impl Run {
         self.fails(cause, said)
     }
 
-    /// The world has failed just now: all who are connected hear it.
+    /// Checks that all connected ranks learn of a failure that has just happened.
     fn fails(&mut self, cause: Option<Error>, said: &Said) -> Checked {
         let told: Vec<u32> = said.keys().copied().collect();
         let Some(cause) = cause else {
@@ -376,7 +376,7 @@ impl Run {
     }
 
     fn lose(&mut self, rank: u32) -> Checked {
-        // Rank 0 is there, whatever is said of it.
+        // Rank 0 is there, even if its loss is reported.
         let known = rank > 0 && self.connected().contains(&rank);
         self.coordinator
             .lost(Rank::new(rank), "its connection closed");
@@ -460,7 +460,7 @@ impl Run {
         self.fails(cause, &said)
     }
 
-    /// Whoever else has asked: a world that is open and has not failed works.
+    /// Checks that a world that is open and has not failed works, whichever other processes have asked.
     pub(crate) fn go_on(&mut self) -> Checked {
         if !self.model.open || self.model.failure.is_some() {
             return Ok(());
@@ -487,7 +487,7 @@ impl Run {
     }
 }
 
-/// Whether the answer is a refusal with this cause, or with any.
+/// Returns true if the answer is a refusal with this cause, or with any.
 fn is_abort(answer: &Result<(), RefusalReason>, expected: Option<&Error>) -> bool {
     matches!(answer, Err(RefusalReason::Failed(cause))
         if expected.is_none_or(|expected| expected == cause))

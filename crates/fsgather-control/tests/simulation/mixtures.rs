@@ -4,14 +4,14 @@ use proptest::{collection::vec, prelude::*, sample::select};
 
 use crate::script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
-/// What a strategy may put into scripts.
+/// The contents of scripts that a strategy draws.
 #[derive(Clone, Copy)]
 pub(crate) struct Mixture {
-    /// Whether most lines leave payloads.
+    /// True if most lines leave payloads.
     pub(crate) payloads: bool,
     pub(crate) twists: Option<fn() -> BoxedStrategy<What>>,
     pub(crate) harms: Option<fn() -> BoxedStrategy<Harm>>,
-    /// Whether rank 0 may come to harm.
+    /// True if rank 0 may be harmed.
     pub(crate) harm_rank_0: bool,
 }
 
@@ -31,7 +31,7 @@ pub(crate) const TROUBLED: Mixture = Mixture {
     harm_rank_0: true,
 };
 
-/// Everything may happen, but rank 0 goes on.
+/// Everything may happen, but rank 0 keeps running.
 pub(crate) const STEADY: Mixture = Mixture {
     harms: Some(losses),
     harm_rank_0: false,
@@ -68,7 +68,7 @@ pub(crate) const SLOW: Mixture = Mixture {
     ..LATE
 };
 
-/// Ranks may leave or fail, but nobody comes to harm.
+/// Ranks may leave or fail, but no rank is harmed.
 pub(crate) const FINISHING: Mixture = Mixture {
     twists: Some(any_twist),
     harms: None,
@@ -196,7 +196,7 @@ fn line(payloads: bool) -> impl Strategy<Value = Line> {
     (verb(payloads), on).prop_map(|(verb, on)| Line { verb, on })
 }
 
-/// What ranks do, half of the time with groups from the start.
+/// The program of ranks, half of the time with groups from the start.
 fn program(payloads: bool) -> impl Strategy<Value = Vec<Line>> {
     let groups = (any::<u8>(), any::<bool>(), any::<bool>());
     (groups, vec(line(payloads), 0..7)).prop_map(|((bits, backwards, with_groups), mut lines)| {

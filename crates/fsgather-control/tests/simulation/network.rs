@@ -1,9 +1,9 @@
 //! A world in one thread: one coordinator, its members, the links between them, and time: [`World`].
 //!
-//! Messages wait in one queue for each direction of each link, like bytes on a TCP connection. Which of all
-//! possible events comes next (a message arrives, a rank goes on, a timer fires, time passes) is the choice of
-//! the script that it [runs](run), or all are tried in turn by `schedules`. Nothing that can happen waits for longer
-//! than [`LATENCY`], unless its process is stopped or its link is cut.
+//! Messages wait in one queue for each direction of each link, like bytes on a TCP connection. The script that it
+//! [runs](run) chooses the next of all possible events (a message arrives, a rank continues, a timer fires, time passes),
+//! or `schedules` tries all in turn. Nothing that can happen waits for longer than [`LATENCY`], unless its process is
+//! stopped or its link is cut.
 
 mod checks;
 mod harm;
@@ -33,23 +33,23 @@ use crate::{
     script::{Script, TIME_LIMIT},
 };
 
-/// Time for which a message, or a rank that could go on, is kept waiting.
+/// Time for which a message, or a rank that could continue, is kept waiting.
 const LATENCY: Duration = Duration::from_millis(1500);
 
 /// Time that the kernels take to notice that a link carries nothing any more.
 const KEEPALIVE: Duration = Duration::from_secs(29);
 
-/// Time for which rank 0's process lives on after its last word.
+/// Time for which rank 0's process lives on after its last message.
 const LAST_FRAMES: Duration = Duration::from_millis(500);
 
-/// Worlds of so many ranks are checked after every event.
+/// Maximum number of ranks of worlds that are checked after every event.
 const SMALL: usize = 16;
 
 /// The part of rank 0's process that serves the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Service {
     Up,
-    /// Everybody has been told goodbye; the process ends.
+    /// All ranks have been sent a goodbye; the process ends.
     LastFrames {
         until: Duration,
     },
@@ -63,7 +63,7 @@ pub(crate) enum Event {
     Up(usize),
     /// A message arrives at a member.
     Down(usize),
-    /// A rank goes on with its program.
+    /// A rank continues with its program.
     Act(usize),
     /// A timer of this rank's process fires.
     Tick(usize),
@@ -82,11 +82,11 @@ pub(crate) struct World {
     coordinator: Coordinator,
     processes: Vec<Process>,
     links: Vec<Link>,
-    /// What rank 0 has said to itself.
+    /// Messages of rank 0 to itself.
     loopback: VecDeque<ToMember>,
     service: Service,
     pub(crate) ledger: Ledger,
-    /// What this world does wrong, to see whether that is noticed.
+    /// The fault that this world has, to see whether it is noticed.
     pub(crate) lie: Option<Lie>,
 }
 
@@ -94,7 +94,7 @@ fn index(rank: usize) -> Rank {
     Rank::new(u32::try_from(rank).unwrap_or(u32::MAX))
 }
 
-/// What a process says when it asks to be a rank.
+/// The request of a process that asks to be a rank.
 pub(crate) fn join_request(rank: Rank, world_size: WorldSize, nonce: u128) -> Join {
     let peer = peer(rank);
     Join {
@@ -113,7 +113,7 @@ pub(crate) fn join_request(rank: Rank, world_size: WorldSize, nonce: u128) -> Jo
     }
 }
 
-/// What the coordinator of a simulated world starts with.
+/// The input of the coordinator of a simulated world.
 pub(crate) fn setting(world_size: WorldSize) -> Setting {
     Setting {
         world_size,
@@ -176,7 +176,7 @@ impl World {
         self.service != Service::Gone && self.processes[0].is_running()
     }
 
-    /// Time as a process knows it.
+    /// The time of a process.
     fn clock_of(&self, rank: usize) -> Clock {
         Clock {
             asleep: self.processes[rank].asleep,
@@ -184,20 +184,20 @@ impl World {
         }
     }
 
-    /// When the timer of a process fires.
+    /// Time at which the timer of a process fires.
     fn fires(&self, rank: usize, at: Option<Instant>) -> Option<Duration> {
         let at = self.clock_of(rank).moment(at?);
         Some(at.max(self.processes[rank].hears_until))
     }
 
-    /// When rank 0's process has to look at what is due.
+    /// Time at which rank 0's process has to check what is due.
     fn fires_on_rank_0(&self) -> Option<Duration> {
         let zero = &self.processes[0];
         let own = zero.member.next_tick().filter(|_| !zero.has_ended());
         self.fires(0, own.into_iter().chain(self.coordinator.next_tick()).min())
     }
 
-    /// Everything that can happen now, but for time.
+    /// Everything that can happen now, except the passing of time.
     pub(crate) fn possible(&mut self) -> Vec<Event> {
         let now = self.clock.now;
         let serves = self.serves();
@@ -252,13 +252,13 @@ impl World {
         events
     }
 
-    /// How time may go on, if nothing of what can happen now has to happen before and something is to come.
+    /// The passing of time, if no possible event has to happen before and an event is to come.
     pub(crate) fn time_may_pass(&self, events: &[Event]) -> Option<Event> {
         let until = self.next_moment(events)?;
         (until > self.clock.now).then_some(Event::Time(until))
     }
 
-    /// The latest moment to which time may go on.
+    /// The latest moment to which time may pass.
     fn next_moment(&self, events: &[Event]) -> Option<Duration> {
         let limits = events.iter().map(|event| match event {
             Event::Up(rank) => self.links[*rank].up.frames.front().map(|frame| frame.0),
@@ -266,7 +266,7 @@ impl World {
             Event::Act(rank) => self.processes[*rank].ready_since,
             _ => None,
         });
-        // What has no time stamp is a timer, and must not be late.
+        // An event without a time stamp is a timer, and must not be late.
         let limits = limits.map(|since| since.map_or(self.clock.now, |since| since + LATENCY));
         let mut timers = Vec::new();
         if self.serves() {
@@ -350,7 +350,7 @@ impl World {
             }
             Event::Resume(rank) => {
                 self.processes[rank].resume(now);
-                // It was not there to wait.
+                // It was stopped and did not wait.
                 let blocked = &mut self.processes[rank].blocked_since;
                 *blocked = blocked.map(|_| now);
                 if rank == 0 {
@@ -404,7 +404,7 @@ impl World {
             Frame::End => process.member.lost("its connection closed"),
         }
         if is_abort && process.blocked_since.is_some() {
-            // What it still waits for may have had to wait for this: it comes to the end only now.
+            // The calls that it still waits for may have had to wait for this one.
             process.blocked_since = Some(self.clock.now);
         }
         process.wake();
@@ -425,7 +425,7 @@ impl World {
         Ok(())
     }
 
-    /// Rank 0's process says goodbye and is about to end.
+    /// Lets rank 0's process say goodbye; it is about to end.
     fn end_service(&mut self) -> Checked {
         if !self.coordinator.is_gone() {
             self.ledger.abandoned = true;
@@ -437,7 +437,7 @@ impl World {
         self.serve()
     }
 
-    /// What a member has to say goes on its way.
+    /// Sends the messages of a member.
     fn speak(&mut self, rank: usize) -> Checked {
         if rank == 0 {
             return self.serve();
@@ -465,7 +465,7 @@ impl World {
         }
     }
 
-    /// A member looks at a process, and says what it sees.
+    /// Lets a member look at a process, and report the result.
     fn look(&mut self, rank: usize, number: u64, neighbour: Option<Neighbour>) {
         let who = neighbour.map_or(index(rank), |neighbour| neighbour.rank);
         let seen = Whereabouts::own(Vec::new(), Some(ThreadState::Running));
@@ -499,7 +499,7 @@ impl World {
         Ok(())
     }
 
-    /// Does what coordinator and member of rank 0 want, until they want nothing more.
+    /// Carries out the actions of coordinator and member of rank 0, until there are no more.
     fn serve(&mut self) -> Checked {
         loop {
             self.carry_out()?;

@@ -6,7 +6,7 @@ use fsgather_core::Rank;
 
 use crate::script::{Group, Script, TIME_LIMIT, Verb, What};
 
-/// A group by the line that makes it; none is the world.
+/// A group by the line that makes it; `None` is the world.
 pub(crate) type Slot = Option<usize>;
 
 /// One thing to do, with all that is special about it.
@@ -38,7 +38,7 @@ pub(crate) enum Task {
     Interrupt,
 }
 
-/// What this rank makes of the shared program.
+/// The tasks of this rank in the shared program.
 pub(crate) fn program(script: &Script, rank: Rank) -> VecDeque<Task> {
     let mut tasks = VecDeque::new();
     let twist = |line| {
@@ -100,7 +100,7 @@ pub(crate) fn program(script: &Script, rank: Rank) -> VecDeque<Task> {
                 }));
             }
             (Verb::DropGroup, _) => tasks.push_back(Task::DropGroup(slot)),
-            // Whoever still has to read keeps the end waiting.
+            // A rank that still has to read keeps the end waiting.
             (Verb::EndGroup, what) => tasks.extend([Task::Settle, call(Verb::EndGroup, what)]),
             (verb, what) => tasks.push_back(call(verb, what)),
         }

@@ -1,7 +1,7 @@
-//! Checks what must hold in every run, as it goes: [`Ledger`].
+//! Promises that must hold in every run, checked as it goes: [`Ledger`].
 //!
-//! The ledger sees everything that is said and learned. It keeps a model of its own of what has arrived and
-//! when something last moved, and compares what the machines do with it.
+//! The ledger sees all messages and results. It keeps a model of its own of the arrivals and the last movement, and
+//! compares the machines with it.
 
 mod endings;
 mod failures;
@@ -30,7 +30,7 @@ use self::{
 };
 use crate::rank::HEARING;
 
-/// Maximum time that last words may take after the end of a process has been reported.
+/// Maximum time that last messages may take after the end of a process has been reported.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A promise that was not kept.
@@ -72,7 +72,7 @@ struct Exchange {
     arrived: BTreeSet<Rank>,
     last_progress: Duration,
     released: bool,
-    /// Who has been sent the release.
+    /// Ranks that were sent the release.
     told: BTreeSet<Rank>,
 }
 
@@ -84,7 +84,7 @@ impl Exchange {
     }
 }
 
-/// How far the coordinator's view of a rank goes.
+/// The coordinator's view of which ranks are connected.
 pub(crate) type Connected<'a> = &'a dyn Fn(Rank) -> bool;
 
 /// Everything that has happened in one run.
@@ -94,43 +94,43 @@ pub(crate) struct Ledger {
     lanes: BTreeMap<ChannelId, Lane>,
     exchanges: BTreeMap<Step, Exchange>,
     payloads: BTreeMap<CallId, Payloads>,
-    /// Calls of which these ranks do not want to know what comes of them.
+    /// Calls whose results these ranks do not want.
     abandoned_calls: BTreeSet<(Rank, ChannelId, Epoch)>,
-    /// When anything last moved.
+    /// Time of the last movement.
     pub(crate) last_progress: Duration,
-    /// When rank 0 last said that it is there; whoever asked goes on waiting for its judgement.
+    /// Time at which rank 0 last said that it is there; a rank that asked continues to wait for its decision.
     pub(crate) answered: Duration,
-    /// When rank 0 last told somebody to keep waiting.
+    /// Time at which rank 0 last asked a rank to keep waiting.
     pub(crate) kept_waiting: Duration,
     bytes: BTreeMap<(ChannelId, Rank), u64>,
-    /// When each rank last handed in something or moved bytes.
+    /// Time at which each rank last contributed or moved bytes.
     moved: BTreeMap<Rank, Duration>,
-    /// When anybody did.
+    /// Times at which any rank did.
     movements: BTreeSet<Duration>,
-    /// Who was interrupted and has not said so.
+    /// Ranks that were interrupted and have not reported it.
     interrupted: BTreeSet<Rank>,
-    /// Whose end another process of its host has reported, and when.
+    /// Ranks whose end another process of their host has reported, and the time of the report.
     reported: BTreeMap<Rank, Duration>,
     closing: Option<Duration>,
     came_to_close: BTreeSet<Rank>,
-    /// Whom things were done to: a failure has to name one of them.
+    /// Ranks that things were done to: a failure has to name one of them.
     culprits: BTreeSet<Rank>,
-    /// Those that may fail by themselves or know less than the others.
+    /// Ranks that may fail by themselves or know less than the others.
     excused: BTreeSet<Rank>,
-    /// Whether rank 0 was out of order at some time, so that clocks prove nothing.
+    /// True if rank 0 was out of order at some time, so that clocks prove nothing.
     rank_0_was_disturbed: bool,
-    /// Whether rank 0 went without waiting for the others.
+    /// True if rank 0 left without waiting for the others.
     pub(crate) abandoned: bool,
     goodbyes: BTreeMap<Rank, bool>,
     pub(crate) closed: BTreeSet<Rank>,
-    /// Each rank's in their order. Which rank came first is no difference between two worlds.
+    /// The failures of each rank in their order. Two worlds do not differ by which rank came first.
     pub(crate) failures: BTreeMap<(Rank, usize), Failure>,
     pub(crate) releases: usize,
     /// Releases on other channels after the world has failed.
     late_releases: usize,
-    /// Calls that have failed with nobody left to be told, of which rank 0 has had payloads removed.
+    /// Calls that have failed when no rank was left to notify, of which rank 0 has had payloads removed.
     given_up: BTreeSet<CallId>,
-    /// Who makes no more calls and has stayed, and whether something was to be read then.
+    /// Ranks that make no more calls and have stayed, each with true if a payload was to be read then.
     stayed: BTreeMap<Rank, bool>,
     stays_to_the_end: usize,
     stays_given_up: usize,
@@ -153,24 +153,24 @@ impl Ledger {
         (0..self.ranks).map(Rank::new)
     }
 
-    /// Something was done to this rank that may make the world fail.
+    /// Notes that something was done to this rank that may make the world fail.
     pub(crate) fn suspects(&mut self, rank: Rank) {
         self.culprits.insert(rank);
     }
 
-    /// This rank may fail by itself, or not learn what the others learn.
+    /// Notes that this rank may fail by itself, or not learn all that the others learn.
     pub(crate) fn excuses(&mut self, rank: Rank) {
         self.excused.insert(rank);
     }
 
-    /// Rank 0 is out of order: all are excused, and nothing happens at its time.
+    /// Notes that rank 0 is out of order: all are excused, and times prove nothing.
     pub(crate) fn disturbs_rank_0(&mut self) {
         self.rank_0_was_disturbed = true;
         self.excused.extend(self.all());
     }
 
-    /// Rank 0 runs again after it was stopped. It says now that it goes on, and hears what has been said before
-    /// it judges.
+    /// Notes that rank 0 runs again after it was stopped. It reports that now, and reads messages that have arrived before
+    /// it decides.
     pub(crate) fn rank_0_goes_on(&mut self, now: Duration) {
         self.last_progress = now;
         for reported in self.reported.values_mut() {
@@ -178,7 +178,7 @@ impl Ledger {
         }
     }
 
-    // What ranks do and learn.
+    // Actions and results of ranks.
 
     pub(crate) fn hands_in(
         &mut self,
@@ -277,9 +277,9 @@ impl Ledger {
         Ok(())
     }
 
-    // What rank 0 hears, says and orders.
+    // Messages and orders of rank 0.
 
-    /// The coordinator is about to be told this by a rank that is connected.
+    /// Notes a message that the coordinator is about to receive from a rank that is connected.
     pub(crate) fn coordinator_hears(
         &mut self,
         from: Rank,
@@ -364,7 +364,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Rank 0 notices the end of a connection.
+    /// Notes that rank 0 notices the end of a connection.
     pub(crate) fn loses(&mut self, rank: Rank, connected: Connected<'_>) {
         if connected(rank) && !self.came_to_close.contains(&rank) {
             self.breaks_all_of(rank);
@@ -405,7 +405,7 @@ impl Ledger {
             }
             ToMember::Call(CallReply::Reclaim { channel, epoch }) => {
                 for owner in to {
-                    // Of several that are lost at the same time, later ones may still be asked.
+                    // If several ranks are lost at the same time, later ones may still be asked.
                     promise!(
                         connected(*owner) || self.reported.contains_key(owner),
                         "P4: rank {owner}, which is gone, is asked to remove its payload"
@@ -439,7 +439,7 @@ impl Ledger {
         }
     }
 
-    /// To be asked when time has passed: nobody whose end was reported counts as alive for long.
+    /// Checks, when time has passed, that no rank counts as alive for long after its end was reported.
     pub(crate) fn check_reports(&self, now: Duration, connected: Connected<'_>) -> Checked {
         for (rank, reported) in &self.reported {
             promise!(
@@ -450,8 +450,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// To be asked whenever rank 0 has nothing more to do: it knows who knows, and nothing that could go
-    /// is still there.
+    /// Checks, whenever rank 0 has nothing more to do, that it knows which ranks know of failures, and that nothing that
+    /// could go is still there.
     pub(crate) fn check_rest(
         &self,
         all_told: bool,
@@ -472,7 +472,7 @@ impl Ledger {
             let never = missing.find(|rank| {
                 !connected(**rank) || self.came_to_close.contains(rank) || lane.left.contains(rank)
             });
-            // Who has left, perhaps since it has waited for too long, is owed nothing.
+            // A rank that has left, perhaps because it had waited for too long, gets no answer.
             let is_heard = !lane.listeners(connected).is_empty();
             promise!(
                 never.is_none() || !is_heard,

@@ -1,7 +1,6 @@
-//! The script of a simulation, what ranks do and what happens to them: [`Script`].
+//! The script of a simulation, with the calls of ranks and the faults: [`Script`].
 //!
-//! A script is small enough to be read when a test has failed, and says everything: the same script always
-//! gives the same run.
+//! A script is small enough to be read when a test has failed, and determines everything: the same script always gives the same run.
 
 use std::fmt::{self, Write};
 
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The time-out of all simulated worlds, in seconds.
 pub(crate) const TIME_LIMIT: u64 = 60;
 
-/// How ranks part into groups.
+/// The rule by which ranks part into groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Parting {
     /// By one bit for each rank.
@@ -34,7 +33,7 @@ impl Parting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Line {
     pub(crate) verb: Verb,
-    /// On the channel of which of the groups that there are, in turn; on the world's if there are none.
+    /// Index among the existing groups, in turn, of the one whose channel it uses; that of the world if there are none.
     pub(crate) on: Option<u8>,
 }
 
@@ -44,7 +43,7 @@ impl From<Verb> for Line {
     }
 }
 
-/// What all ranks do.
+/// A step of the program of all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Verb {
     Barrier,
@@ -53,21 +52,21 @@ pub(crate) enum Verb {
     AllGather {
         /// One bit for each rank: whether it leaves a payload.
         leaves: u8,
-        /// How many further rounds the call has, because of rank 0 or the last rank.
+        /// Number of further rounds of the call, because of rank 0 or the last rank.
         rounds: u8,
     },
     Gather {
         root: u32,
         leaves: u8,
-        /// Whether payloads are removed by their owners, or by the root.
+        /// True if payloads are removed by their owners, otherwise by the root.
         by_owner: bool,
     },
-    /// Starts an `all_gather` and goes on without waiting for it.
+    /// Starts an `all_gather` and continues without waiting for it.
     Start {
         leaves: u8,
         rounds: u8,
     },
-    /// Ranks with a bit drop what they have started and not waited for.
+    /// Ranks with a bit drop the calls that they have started and not waited for.
     Abandon(u8),
     /// All ranks part into groups.
     Split {
@@ -80,7 +79,7 @@ pub(crate) enum Verb {
     DropGroup,
     /// Waits for everything that was started, the latest first.
     Settle,
-    /// So many seconds outside of any call.
+    /// This many seconds outside of any call.
     Compute(u8),
     /// A gather to this rank, or to all, of payloads that are gone with their owners' processes.
     Keep {
@@ -115,7 +114,7 @@ impl Verb {
         }
     }
 
-    /// Number of exchanges that it takes at most.
+    /// Maximum number of exchanges that it takes.
     fn exchanges(self) -> usize {
         match self {
             Self::AllGather { rounds, .. } | Self::Start { rounds, .. } => 1 + usize::from(rounds),
@@ -148,12 +147,12 @@ pub(crate) struct Group {
     pub(crate) members: Vec<Rank>,
 }
 
-/// How one rank departs from the shared program.
+/// A deviation of one rank from the shared program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum What {
-    /// Takes so many seconds to publish; bytes move all the while, or nothing does.
+    /// Takes this many seconds to publish; bytes move all the while, or nothing does.
     Slow { seconds: u8, moving: bool },
-    /// The same with reading, before it says that it is done.
+    /// The same with reading, before it reports that it is done.
     SlowReading { seconds: u8, moving: bool },
     /// Fails instead of contributing.
     Fail,
@@ -169,9 +168,9 @@ pub(crate) enum What {
     Leave,
     /// Leaves here with an error.
     Raise,
-    /// Is interrupted here, and goes on.
+    /// Is interrupted here, and continues.
     Interrupt,
-    /// Computes here for far longer than anybody waits, and goes on.
+    /// Computes here for far longer than any rank waits, and continues.
     Stray,
     /// Leaves all its groups here.
     DropGroups,
@@ -185,7 +184,7 @@ pub(crate) struct Twist {
     pub(crate) what: What,
 }
 
-/// What happens to a process or host.
+/// A fault of a process or host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Harm {
     /// The process dies and its connections close.
@@ -196,7 +195,7 @@ pub(crate) enum Harm {
     Vanish,
     /// The link between the rank and rank 0 carries nothing any more.
     Sever,
-    /// The process is stopped for so many seconds.
+    /// The process is stopped for this many seconds.
     Stop(u16),
     /// The connection between the rank and rank 0 breaks, and both live.
     Reset,
@@ -217,7 +216,7 @@ pub(crate) struct Script {
     pub(crate) program: Vec<Line>,
     pub(crate) twists: Vec<Twist>,
     pub(crate) faults: Vec<Fault>,
-    /// Which of the possible events comes next, each time there are several; in turn after the end.
+    /// The choice among the possible events, each time there are several; in turn after the end.
     pub(crate) order: Vec<u8>,
 }
 

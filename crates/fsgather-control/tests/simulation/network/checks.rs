@@ -1,4 +1,4 @@
-//! Checks a simulated world as a whole: that nobody waits too long, and that nothing is left at the end.
+//! Checks a simulated world as a whole: no rank waits too long, and nothing is left at the end.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use crate::{
     script::TIME_LIMIT,
 };
 
-/// How much longer than the time-out members wait for rank 0.
+/// Time beyond the time-out that members wait for rank 0.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Maximum time that a small world may take in all.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// How much later than progress the notice of it may be sent.
+/// Maximum delay between progress and the notice of it.
 const NOTICE: Duration = Duration::from_secs(2);
 
 impl World {
     pub(super) fn check_rest(&self) -> Checked {
         let coordinator = &self.coordinator;
-        // What is going to fail in a moment has not had its consequences.
+        // A communicator that is about to fail has not had its consequences.
         if coordinator.is_gone() || coordinator.is_about_to_fail() {
             return Ok(());
         }
@@ -30,14 +30,14 @@ impl World {
         self.ledger.check_rest(all_told, channels, &connected)
     }
 
-    /// Nobody waits longer than timeout, and the grace that members give rank 0.
+    /// Checks that no rank waits longer than the time-out, and the grace that members give rank 0.
     pub(super) fn check_timeout(&self) -> Checked {
         if self.serves() && !self.coordinator.is_gone() {
             let connected = |rank| self.coordinator.is_connected(rank);
             self.ledger.check_reports(self.clock.now, &connected)?;
         }
         let limit = Duration::from_secs(TIME_LIMIT) + GRACE + NOTICE + 3 * LATENCY;
-        // Members only know the last word of a rank 0 that is stopped.
+        // Members know only the last message of a rank 0 that is stopped.
         let word = self.ledger.kept_waiting;
         let word = if self.processes[0].is_running() {
             Duration::ZERO
@@ -62,7 +62,7 @@ impl World {
         Ok(())
     }
 
-    /// No world takes that long: whoever gets here does not end.
+    /// Checks that the world ends in time: no world takes this long unless it never ends.
     pub(crate) fn is_in_bounds(&self) -> Checked {
         promise!(
             self.clock.now < LONGEST,
@@ -72,7 +72,7 @@ impl World {
         Ok(())
     }
 
-    /// How many ranks there are.
+    /// Number of ranks.
     pub(crate) fn ranks(&self) -> usize {
         self.processes.len()
     }
@@ -87,7 +87,7 @@ impl World {
                 process.doing()
             );
         }
-        // Who goes without waiting for the others leaves things undecided.
+        // A rank that leaves without waiting for the others leaves calls undecided.
         if self.processes[0].health != Health::Dead && !self.ledger.abandoned {
             let text = format!("{:?}", self.coordinator);
             let channels = self.coordinator.channels();

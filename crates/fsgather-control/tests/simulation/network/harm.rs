@@ -6,7 +6,7 @@ use super::{Service, World, index};
 use crate::{promises::Checked, rank::Health, script::Harm};
 
 impl World {
-    /// Whether there is still something that could be harmed.
+    /// Returns true if there is still something that could be harmed.
     pub(crate) fn may_come_to_harm(&self, rank: usize) -> bool {
         let process = &self.processes[rank];
         let is_over = if rank == 0 {
@@ -17,7 +17,7 @@ impl World {
         process.is_running() && !is_over
     }
 
-    /// In how many ways a harm can leave what is on its way, and 0 if it would be another harm under its name.
+    /// Number of ways in which a harm can leave the frames on their way; 0 if it would be another harm under its name.
     pub(crate) fn ways_to_harm(&self, rank: usize, harm: Harm) -> usize {
         let ways = |frames: usize| frames + 1;
         let link = &self.links[rank];
@@ -44,7 +44,7 @@ impl World {
         })
     }
 
-    /// Harms a rank. Of so many frames that are on their way, `keep` says how many arrive.
+    /// Harms a rank. For a number of frames on their way, `keep` returns how many arrive.
     pub(crate) fn inflict(
         &mut self,
         rank: usize,

@@ -6,10 +6,10 @@ use fsgather_control::{
 };
 use fsgather_core::Rank;
 
-/// What a world does wrong.
+/// A fault that a world has on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lie {
-    /// Every verdict is said twice.
+    /// Every verdict is sent twice.
     SaysVerdictsTwice,
     /// Tables arrive in another order.
     SwapsParts,
@@ -17,18 +17,18 @@ pub(crate) enum Lie {
     DoublesParts,
     /// Verdicts do not arrive.
     LosesVerdicts,
-    /// What rank 1 hands in counts as that of the last rank as well.
+    /// Contributions of rank 1 count as those of the last rank as well.
     HearsAnother,
-    /// Who hands something in counts as having read everything.
+    /// A contribution counts as the report of all ranks that they have read everything.
     HearsThatAllIsRead,
-    /// Timers fire, and nobody looks what is due.
+    /// Timers fire without effect.
     ForgetsTimers,
-    /// Rank 0 does not hear that a rank cannot go on.
+    /// Rank 0 does not receive reports that a rank cannot continue.
     LosesFailures,
 }
 
 impl Lie {
-    /// What is carried out of what rank 0 has ordered.
+    /// Rank 0's orders that are carried out.
     pub(super) fn carries_out(self, ordered: Vec<Action>) -> Vec<Action> {
         let is_verdict = |action: &Action| matches!(action, Action::Send { message, .. } if matches!(message, ToMember::Call(CallReply::Release { .. })));
         let times = |action: &Action| match self {
@@ -41,7 +41,7 @@ impl Lie {
             .collect()
     }
 
-    /// What arrives of what rank 0 has said.
+    /// Rank 0's message as it arrives, if it does.
     pub(super) fn carries(self, mut message: ToMember) -> Option<ToMember> {
         if let ToMember::Call(CallReply::Release { verdict, .. }) = &mut message {
             match (self, &mut verdict.table) {
@@ -60,7 +60,7 @@ impl Lie {
         Some(message)
     }
 
-    /// What the coordinator hears when a rank says something.
+    /// The messages that the coordinator receives for one message of a rank.
     pub(super) fn hears(
         self,
         from: Rank,

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use fsgather_control::message::{ToCoordinator, ToMember};
 
-/// What travels over a link.
+/// A message or the end of a link.
 #[derive(Clone, Debug)]
 pub(super) enum Frame<M> {
     Said(M),
@@ -33,7 +33,7 @@ impl<M> Lane<M> {
         }
     }
 
-    /// Nothing follows what is on its way, of which only the first `keep` frames arrive.
+    /// Ends the lane: nothing follows the frames on their way, of which only the first `keep` arrive.
     pub(super) fn end(&mut self, now: Duration, keep: usize) {
         self.frames.truncate(keep);
         self.push(now, Frame::End);
@@ -51,8 +51,8 @@ impl<M> Lane<M> {
 pub(super) struct Link {
     pub(super) up: Lane<ToCoordinator>,
     pub(super) down: Lane<ToMember>,
-    /// Since when it carries nothing.
+    /// Time since which it carries nothing.
     pub(super) cut: Option<Duration>,
-    /// Which sides have noticed that: rank 0, the member.
+    /// The sides that have noticed that: rank 0, the member.
     pub(super) noticed: [bool; 2],
 }

@@ -1,4 +1,4 @@
-//! Runs a world as its script says: [`run`] tries one order of events, [`run_in_turn`] one that suits large worlds.
+//! Runs of a world as its script determines: [`run`] tries one order of events, [`run_in_turn`] one that suits large worlds.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::{
     script::{Fault, Script},
 };
 
-/// No run is that long: whoever gets here does not end.
+/// Maximum number of events: a run that reaches it never ends.
 const MOST_EVENTS: usize = 50_000;
 
 /// Runs a script until nothing can happen any more.
@@ -64,7 +64,7 @@ pub(crate) fn run_in_turn(script: &Script) -> Result<(World, usize), Broken> {
     Ok((run.world, run.events))
 }
 
-/// A world, and what its script says of the order of events.
+/// A world, and the order of events in its script.
 struct Run {
     world: World,
     faults: Vec<Fault>,

@@ -1,11 +1,11 @@
-//! Counts what a run was an example of.
+//! Counts the kinds of endings of runs.
 
 use fsgather_core::{ChannelId, Error, PeerFailure};
 
 use super::Ledger;
 
 impl Ledger {
-    /// What this run was an example of.
+    /// The kinds of endings that this run was an example of.
     pub(crate) fn endings(&self) -> Vec<&'static str> {
         let mut endings = vec![match self.abort() {
             None if self.closed.is_empty() => "other",
@@ -56,7 +56,7 @@ impl Ledger {
         endings
     }
 
-    /// How many ranks have been told goodbye, and whether all in good order.
+    /// Number of ranks that were sent a goodbye, and true if all were in good order.
     pub(crate) fn goodbyes(&self) -> (usize, bool) {
         (
             self.goodbyes.len(),

@@ -1,4 +1,4 @@
-//! Checks aborts: whom it names, and when a time-out comes.
+//! Checks aborts: the ranks that they name, and the time of time-outs.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -7,7 +7,7 @@ use fsgather_core::{Call, ChannelId, Error, PeerFailure, Rank, Round, Step};
 use super::{Broken, Checked, Connected, Exchange, Ledger, promise};
 use crate::{rank::raised, script::TIME_LIMIT};
 
-/// What a rank has failed with.
+/// The failure of a rank in a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(super) channel: ChannelId,
@@ -57,7 +57,7 @@ impl Ledger {
                 peer.rank
             );
         }
-        // Of several that are lost at the same time, later ones may still be told.
+        // If several ranks are lost at the same time, later ones may still be notified.
         let Some(lane) = self.lanes.get_mut(&channel) else {
             return Err(Broken(format!("P3: {channel:?} fails, which nobody made")));
         };
@@ -72,14 +72,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// The error has to name a rank that something was done to.
+    /// Checks that the error names a rank that something was done to.
     fn check_names(&self, channel: ChannelId, cause: &Error) -> Checked {
         let named: BTreeSet<Rank> = match cause {
             Error::PeerFailed { peer, .. } => [peer.rank].into(),
             Error::Desync { one, other, .. } => [one.rank, other.rank].into(),
             other => self.all().filter(|rank| *other == raised(*rank)).collect(),
         };
-        // Where the world has failed, ranks leave when they have nothing more to do in their groups.
+        // If the world has failed, ranks leave when they have nothing more to do in their groups.
         let has_to_leave = |rank: &Rank| {
             let mut failures = self.failures.iter();
             channel != ChannelId::WORLD
@@ -102,7 +102,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What rank 0 calls a channel.
+    /// Rank 0's name of a channel.
     fn name_of(&self, channel: ChannelId) -> String {
         if channel == ChannelId::WORLD {
             return String::new();
@@ -112,14 +112,14 @@ impl Ledger {
         format!(" in the group of ranks {}", members.join(" "))
     }
 
-    /// When one of these ranks, or one for which one of them waits, and so on, last moved something.
+    /// Latest movement of these ranks, or of a rank for which one of them waits, and so on.
     fn last_movement(
         &self,
         ranks: &BTreeSet<Rank>,
         now: Duration,
         connected: Connected<'_>,
     ) -> Option<Duration> {
-        // What fails at the same moment was waited for until now.
+        // An exchange that fails at the same moment was waited for until now.
         let is_waited_for = |channel| {
             let lane = self.lanes.get(&channel);
             lane.is_some_and(|lane| lane.aborted_at.is_none_or(|at| at == now))
@@ -143,21 +143,21 @@ impl Ledger {
             .max()
     }
 
-    /// Whom an exchange waits for.
+    /// Ranks that an exchange waits for.
     fn missing(&self, step: Step, exchange: &Exchange, connected: Connected<'_>) -> BTreeSet<Rank> {
         let members = self.members(step.channel).iter().copied();
         let missing: BTreeSet<Rank> = members
             .filter(|rank| !exchange.arrived.contains(rank))
             .collect();
         if missing.is_empty() {
-            // The end of a group waits for those who read.
+            // The end of a group waits for its readers.
             return self.readers_of(step.channel, connected);
         }
         missing
     }
 
-    /// A time-out comes exactly when nothing has moved for as long as timeout lasts, and names exactly
-    /// those who are missing.
+    /// Checks that a time-out happens exactly when nothing has moved for as long as the time-out lasts, and names exactly
+    /// the ranks that are missing.
     fn check_timeout(
         &self,
         channel: ChannelId,
@@ -179,7 +179,7 @@ impl Ledger {
             (missing, self.closing)
         } else {
             let name = self.name_of(channel);
-            // Whoever came first says where in the program.
+            // The first rank that arrived determines the place in the program.
             let is_it = |step: Step, call: &Call| {
                 let text = text_of(step, call) + &name;
                 during == format!("{text} at {}", call.site)
@@ -202,14 +202,14 @@ impl Ledger {
             "P7: {during} timed out for {named:?}, missing are {missing:?}"
         );
         let after = |since: Duration| since + Duration::from_secs(TIME_LIMIT);
-        // What is told late has happened before, and what has moved after that made no difference to it.
+        // A failure that is reported late has happened before, and later movement made no difference to it.
         let is_late_news = since.map(after) < Some(now)
             && self.lanes.get(&channel).is_some_and(|lane| lane.is_unheard);
-        // Whoever waits for a rank that gets on with something else is not stuck.
+        // A rank that waits for one with progress elsewhere is not stuck.
         let since = since.max(self.last_movement(&missing, now, connected));
         let due = since.map(after);
-        // In between it may have waited for others in turn, and what they moved counted as well. That takes
-        // something else that ranks wait in: another group, a call that was started before, the end.
+        // In between it may have waited for others in turn, and their movement counted as well. That takes something else
+        // that ranks wait in: another group, a call that was started before, the end.
         let mut undecided = self.exchanges.values();
         let is_one_of_several = self.lanes.len() > 1
             || during == "close"
@@ -230,7 +230,7 @@ impl Ledger {
     }
 }
 
-/// What rank 0 calls a step in a time-out, but for its group.
+/// Rank 0's name of a step in a time-out, except for its group.
 fn text_of(step: Step, call: &Call) -> String {
     if step.round == Round::VERDICT {
         call.operation.numbered(call.number)

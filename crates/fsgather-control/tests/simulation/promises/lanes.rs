@@ -6,23 +6,23 @@ use fsgather_core::{ChannelId, Error, Rank, Step, Ticket};
 
 use super::{Checked, Connected, Ledger, promise};
 
-/// Who takes part in a channel, and whether it has failed.
+/// The members of a channel, and whether it has failed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lane {
     /// In the order of the communicator.
     pub(super) members: Vec<Rank>,
-    /// Who has come to it and has not left, as far as rank 0 knows.
+    /// Members that have arrived in it and have not left, as far as rank 0 knows.
     pub(super) here: BTreeSet<Rank>,
-    /// Who has left it, as far as rank 0 knows.
+    /// Members that have left it, as far as rank 0 knows.
     pub(super) left: BTreeSet<Rank>,
-    /// Whether something has happened after which it must have failed.
+    /// True if something has happened after which it must have failed.
     pub(super) has_to_fail: bool,
     /// The reason why it has failed.
     pub(super) abort: Option<Error>,
     pub(super) aborted_at: Option<Duration>,
-    /// Whether it may have failed when nobody was there to be told.
+    /// True if it may have failed when no member was there to receive that.
     pub(super) is_unheard: bool,
-    /// Who has been sent the abort and has not answered it.
+    /// Members that were sent the abort and have not answered it.
     pub(super) untold: BTreeSet<Rank>,
 }
 
@@ -36,19 +36,19 @@ impl Lane {
         }
     }
 
-    /// Who can be told something.
+    /// Members that can receive a message.
     pub(super) fn listeners(&self, connected: Connected<'_>) -> Vec<Rank> {
         let here = self.here.iter().copied();
         here.filter(|rank| connected(*rank)).collect()
     }
 
-    /// Who has not left, has not gone, and may still come.
+    /// Returns true if a member has not left, is connected, and may still come.
     fn remains(&self, connected: Connected<'_>) -> bool {
         let mut members = self.members.iter();
         members.any(|rank| connected(*rank) && !self.left.contains(rank))
     }
 
-    /// Whether `rank` takes part or may still come.
+    /// Returns true if `rank` takes part or may still come.
     pub(super) fn needs(&self, rank: Rank) -> bool {
         self.members.contains(&rank) && !self.left.contains(&rank)
     }
@@ -82,11 +82,11 @@ impl Ledger {
         lane.is_unheard |= !lane.members.is_empty() && lane.listeners(connected).is_empty();
         lane.members = members.to_vec();
         lane.here.insert(from);
-        // Who makes no more calls does not come.
+        // A rank that makes no more calls does not come.
         let stayed = members.iter().filter(|rank| self.stayed.contains_key(rank));
         lane.left.extend(stayed);
         if lane.abort.is_some() {
-            // It has to be told now what the others have been told.
+            // It must get the error now that the others have received.
             lane.untold.insert(from);
         }
     }
@@ -105,19 +105,19 @@ impl Ledger {
         }
     }
 
-    /// A rank does not want to know any more what comes of a call.
+    /// Notes that a rank does not want the result of a call any more.
     pub(crate) fn abandons(&mut self, rank: Rank, ticket: &Ticket) {
         self.abandoned_calls
             .insert((rank, ticket.channel, ticket.epoch));
     }
 
-    /// Whether its machine goes on for a rank that has abandoned a call.
+    /// Returns true if its machine continues for a rank that has abandoned a call.
     pub(super) fn is_abandoned(&self, rank: Rank, step: Step) -> bool {
         let call = (rank, step.channel, step.epoch);
         self.abandoned_calls.contains(&call)
     }
 
-    /// What has happened to each channel has had its consequences, and those that nobody needs are gone.
+    /// Checks that events of each channel have had their consequences, and that channels that are not needed are gone.
     pub(super) fn check_lanes(
         &self,
         all_told: bool,

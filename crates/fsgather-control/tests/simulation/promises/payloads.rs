@@ -1,4 +1,4 @@
-//! Checks how long payloads stay, and who removes them.
+//! Checks how long payloads stay, and which rank removes them.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -10,23 +10,23 @@ use crate::script::TIME_LIMIT;
 /// A call within its channel.
 pub(super) type CallId = (ChannelId, Epoch);
 
-/// Payloads of a decided call that somebody may still read.
+/// Payloads of a decided call that ranks may still read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Payloads {
     pub(super) owners: BTreeSet<Rank>,
-    /// Whose payload is gone with its process.
+    /// Ranks whose payload is gone with their process.
     pub(super) keepers: BTreeSet<Rank>,
-    /// Who gets them.
+    /// Ranks that receive them.
     pub(super) recipients: BTreeSet<Rank>,
-    /// Whose payload is to be removed, or is removed by rank 0.
+    /// Ranks whose payload is to be removed, or is removed by rank 0.
     pub(super) reclaimed: BTreeSet<Rank>,
-    /// Whose payload is not there any more.
+    /// Ranks whose payload is not there any more.
     pub(super) removed: BTreeSet<Rank>,
     pub(super) done: BTreeSet<Rank>,
 }
 
 impl Ledger {
-    /// Whether rank 0 waits for this rank to say that it has read something.
+    /// Returns true if rank 0 waits for this rank to report that it has read a payload.
     pub(super) fn reads(&self, rank: Rank, connected: Connected<'_>) -> bool {
         let calls = self.payloads.keys();
         calls
@@ -34,7 +34,7 @@ impl Ledger {
             .any(|call| self.readers(*call, connected).contains(&rank))
     }
 
-    /// Who reads something of a channel.
+    /// Ranks that read a payload of a channel.
     pub(super) fn readers_of(
         &self,
         channel: ChannelId,
@@ -46,7 +46,7 @@ impl Ledger {
             .collect()
     }
 
-    /// Whether something of a channel is being read.
+    /// Returns true if a payload of a channel is being read.
     pub(super) fn is_read(&self, channel: ChannelId, connected: Connected<'_>) -> bool {
         !self.readers_of(channel, connected).is_empty()
     }
@@ -58,7 +58,7 @@ impl Ledger {
         connected: Connected<'_>,
     ) -> Checked {
         if !self.is_released(call) {
-            // Of an abort that nobody is left to hear this is the only sign: nothing may be released after it.
+            // If no rank is left to receive an abort, this is its only sign: nothing may be released after it.
             self.given_up.insert(call);
             return self.check_left(call, owner);
         }
@@ -85,7 +85,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A payload whose owner is gone is reclaimed by rank 0.
+    /// Notes that rank 0 removes the payload of an owner that is gone.
     pub(crate) fn reclaims_for(
         &mut self,
         call: CallId,
@@ -101,7 +101,7 @@ impl Ledger {
         self.removes(owner, call)
     }
 
-    /// Whether a call has not succeeded, and never will.
+    /// Returns true if a call has not succeeded, and never will.
     fn has_failed(&self, call: CallId) -> bool {
         let is_over = self.abort_of(call.0).is_some()
             || !self.goodbyes.is_empty()
@@ -119,7 +119,7 @@ impl Ledger {
         exchange.is_some_and(|exchange| exchange.released)
     }
 
-    /// A payload of a call that has failed is nobody's business but its owner's, who has handed it in.
+    /// Checks that a payload of a call that has failed was contributed by its owner; it concerns no other rank.
     fn check_left(&self, (channel, epoch): CallId, owner: Rank) -> Checked {
         let step = Step {
             channel,
@@ -135,7 +135,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A payload is removed, by its owner unless that is gone.
+    /// Notes that a payload is removed, by its owner unless that is gone.
     pub(crate) fn removes(&mut self, owner: Rank, call: CallId) -> Checked {
         if self.has_failed(call) {
             return self.check_left(call, owner);
@@ -159,7 +159,7 @@ impl Ledger {
             .collect()
     }
 
-    /// Who reads something that is gone with `keeper`: with rank 0, which removes everything, all that there is.
+    /// Ranks that read a payload that is gone with `keeper`; for rank 0, which removes everything, any payload.
     fn readers_of_keeper(&self, keeper: Rank, connected: Connected<'_>) -> BTreeSet<Rank> {
         let calls = self.payloads.iter();
         let kept = calls
@@ -171,7 +171,7 @@ impl Ledger {
         readers
     }
 
-    /// A rank makes no more calls and stays for those who read what it keeps.
+    /// Notes that a rank makes no more calls and stays until its payloads have been read.
     pub(super) fn stays_on(&mut self, rank: Rank, connected: Connected<'_>) {
         let channels: Vec<ChannelId> = self.lanes.keys().copied().collect();
         for channel in channels {
@@ -183,7 +183,7 @@ impl Ledger {
         self.stayed.insert(rank, is_read);
     }
 
-    /// Rank 0 tells a rank that it may go: what it keeps has been read, unless those who read it do not get on.
+    /// Checks that rank 0 lets a rank go only when its payloads have been read, or their readers make no progress.
     pub(super) fn may_go(
         &mut self,
         rank: Rank,
@@ -206,7 +206,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Who still reads payloads of a call.
+    /// Ranks that still read payloads of a call.
     pub(super) fn readers(&self, call: CallId, connected: Connected<'_>) -> Vec<Rank> {
         let (Some(payloads), Some(lane)) = (self.payloads.get(&call), self.lanes.get(&call.0))
         else {

@@ -1,4 +1,4 @@
-//! Checks what is released: when, to whom, and what is in it.
+//! Checks releases: their time, their recipients, and their contents.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +60,7 @@ impl Ledger {
             acknowledge == expected,
             "P4: {step:?} is released with acknowledge {acknowledge}"
         );
-        // Whoever could not hear rank 0 may have failed by itself.
+        // A rank that could not hear rank 0 may have failed by itself.
         let failures = self.failures.iter();
         let failed = failures
             .filter(|((rank, _), failed)| failed.step == Some(step) && !self.excused.contains(rank))

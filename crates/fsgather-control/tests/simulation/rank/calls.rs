@@ -131,7 +131,7 @@ impl Process {
         Ok(())
     }
 
-    /// Whether the contribution is on its way.
+    /// Returns true if the contribution is on its way.
     pub(super) fn hand_in(
         &mut self,
         current: &Current,
@@ -246,7 +246,7 @@ impl Process {
         };
     }
 
-    /// Goes on working; the work that is left, or the failure that makes it useless.
+    /// Continues the work, and returns the rest of it, or the failure that makes it useless.
     pub(super) fn work(
         &mut self,
         current: &Current,
@@ -258,7 +258,7 @@ impl Process {
         }
         work.reports += 1;
         work.next_report = clock.now + REPORT_EVERY;
-        // Without bytes, only another activity is worth a message; so it says something every time.
+        // Without bytes, only another activity is worth a message; so it reports another one every time.
         let (phase, bytes) = match (work.moving, work.reports % 2) {
             (true, _) => (Phase::Publishing, 1 << 20),
             (false, 0) => (Phase::Publishing, 0),
@@ -270,7 +270,7 @@ impl Process {
         Ok(Some(work))
     }
 
-    /// Drops what it has started, but for calls in which it has more to hand over.
+    /// Drops the calls that it has started, except those in which it has more to hand over.
     pub(super) fn abandon(&mut self, clock: Clock, ledger: &mut Ledger) {
         for current in mem::take(&mut self.pending) {
             if current.further_rounds > 0 {

@@ -10,8 +10,7 @@ use crate::{
 };
 
 impl Process {
-    /// Channel, own number and size of the communicator that calls of this slot are made on, if there still
-    /// is one.
+    /// Channel, own number and size of the communicator that calls of this slot are made on, if it still exists.
     pub(super) fn place(&self, slot: Slot) -> Option<(ChannelId, Rank, u32)> {
         let Some(line) = slot else {
             let place = (ChannelId::WORLD, self.rank, self.ranks);
@@ -76,7 +75,7 @@ impl Process {
         }
     }
 
-    /// Whether it has waited for everything that it has started, or does not want it.
+    /// Returns true if it has waited for every call that it has started, or does not want it.
     pub(crate) fn has_settled(&self) -> bool {
         self.pending.is_empty() && self.way != Way::Left
     }

@@ -1,6 +1,6 @@
 //! One simulated rank: [`Process`] runs its program against its member's machine, as a caller would.
 //!
-//! What `RankExchange` does for callers who may block is done here step by step, since nothing may block.
+//! It does step by step what `RankExchange` does for callers that may block, since nothing may block here.
 
 mod calls;
 mod groups;
@@ -28,7 +28,7 @@ const FAILURE_LIMIT: Duration = Duration::from_secs(10);
 /// Time for which rank 0 waits for the others when it leaves: after a failure, and otherwise.
 const DEPARTURE_LIMITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// Interval at which a rank at work says so.
+/// Interval between reports of a rank at work.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// Virtual time, and how much of it one process has slept through.
@@ -40,24 +40,24 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// What time it is for the machines of that process.
+    /// The time of that process's machines.
     pub(crate) fn instant(self) -> Instant {
         self.base + self.now.saturating_sub(self.asleep)
     }
 
-    /// When it will be that time for them.
+    /// The moment at which the machines have that time.
     pub(crate) fn moment(self, at: Instant) -> Duration {
         at.saturating_duration_since(self.base) + self.asleep
     }
 }
 
-/// Of the time in which a process was stopped this much counts at most.
+/// Maximum part of the time in which a process was stopped that counts.
 const COUNTED: Duration = Duration::from_secs(2);
 
-/// After a stop a process judges nothing for so long.
+/// Time after a stop in which a process decides nothing.
 pub(crate) const HEARING: Duration = Duration::from_millis(500);
 
-/// What keeps a process from running.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Running,
@@ -65,14 +65,14 @@ pub(crate) enum Health {
     Dead,
 }
 
-/// What a rank's user makes of it.
+/// The course of a rank's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// It goes on with its program.
+    /// It continues with its program.
     On,
-    /// It is to end.
+    /// It has to end.
     Interrupted,
-    /// It has left before the end, with whatever it had not waited for.
+    /// It has left before the end, with calls that it had not waited for.
     Left,
 }
 
@@ -82,28 +82,28 @@ pub(crate) struct Process {
     pub(crate) rank: Rank,
     pub(crate) member: Member,
     pub(crate) health: Health,
-    /// How much time does not count for its machines.
+    /// Time that does not count for its machines.
     pub(crate) asleep: Duration,
-    /// Until when it judges nothing, as it was stopped before.
+    /// Time until which it decides nothing, because it was stopped before.
     pub(crate) hears_until: Duration,
-    /// Since when it could do something and has not.
+    /// Time since which it could do something and has not.
     pub(crate) ready_since: Option<Duration>,
-    /// Since when it waits for others, if it does.
+    /// Time since which it waits for others, if it does.
     pub(crate) blocked_since: Option<Duration>,
     ranks: u32,
     program: VecDeque<Task>,
     pending: Vec<Current>,
     /// Its groups by the line that made them.
     groups: BTreeMap<usize, Group>,
-    /// Whether the world has failed for it, so that it goes on with its groups only.
+    /// True if the world has failed for it, so that it continues only with its groups.
     world_failed: bool,
     way: Way,
     doing: Doing,
-    /// Whether something has happened to its member that it has not looked at.
+    /// True if something has happened to its member that it has not looked at.
     awake: bool,
 }
 
-/// Where a simulated rank runs.
+/// The process of a simulated rank.
 pub(crate) fn peer(rank: Rank) -> Peer {
     Peer {
         rank,
@@ -158,7 +158,7 @@ impl Process {
         matches!(self.doing, Doing::Departing { .. })
     }
 
-    /// What it is doing, for messages.
+    /// Its activity, for messages.
     pub(crate) fn doing(&self) -> String {
         format!("{:?}", self.doing)
     }
@@ -167,7 +167,7 @@ impl Process {
         self.awake = true;
     }
 
-    /// Goes on after it was stopped.
+    /// Continues after it was stopped.
     pub(crate) fn resume(&mut self, now: Duration) {
         if let Health::Stopped { since, .. } = self.health {
             let stopped = now.saturating_sub(since);
@@ -180,13 +180,13 @@ impl Process {
         self.wake();
     }
 
-    /// Ends what waits for others.
+    /// Ends the process even if it waits for others.
     pub(crate) fn end(&mut self) {
         self.doing = Doing::Ended;
         self.blocked_since = None;
     }
 
-    /// When it will do something of its own accord.
+    /// Time at which it will do something of its own accord.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         match &self.doing {
             Doing::Computing { until }
@@ -203,7 +203,7 @@ impl Process {
         }
     }
 
-    /// Whether it would do something now.
+    /// Returns true if it would do something now.
     pub(crate) fn is_ready(&self, now: Duration) -> bool {
         let due = self.next_due().is_some_and(|due| due <= now);
         match &self.doing {
@@ -233,7 +233,7 @@ impl Process {
             },
             Doing::Waiting(current) => self.look_for_verdict(current, clock, ledger)?,
             Doing::Reading(current, work) => match self.work(&current, work, clock) {
-                // What was decided stays readable; the failure is met at the next call.
+                // A decided call stays readable; the failure appears at the next call.
                 Ok(None) | Err(_) => self.finish_reading(&current, clock, ledger),
                 Ok(Some(work)) => self.doing = Doing::Reading(current, work),
             },
@@ -276,7 +276,7 @@ impl Process {
 
     fn next_task(&mut self, clock: Clock, ledger: &mut Ledger) -> Checked {
         match self.program.pop_front() {
-            // Only a world that has not failed has an end that all come to.
+            // Only a world that has not failed has an end that all reach.
             None | Some(Task::Close) if self.world_failed => self.leave(None, clock),
             None => self.doing = Doing::Ended,
             Some(Task::Compute(seconds)) => {
@@ -344,8 +344,7 @@ impl Process {
         Ok(())
     }
 
-    /// Takes note of a failure, looks what became of the other calls of that channel, and goes on with other
-    /// channels, if it has any.
+    /// Notes a failure, checks the other calls of that channel, and continues with other channels, if it has any.
     fn failed(
         &mut self,
         channel: ChannelId,
@@ -409,7 +408,7 @@ impl Process {
         }
     }
 
-    /// Stays as long as others read what it keeps.
+    /// Stays as long as others read its payloads.
     fn look_for_readers(&mut self, failed: bool, clock: Clock) {
         if self.member.is_needed() {
             self.doing = Doing::Staying { failed };

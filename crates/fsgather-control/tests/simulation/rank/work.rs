@@ -70,7 +70,7 @@ pub(super) enum Doing {
         until: Duration,
     },
     Closing,
-    /// Makes no more calls, and stays for those who read what it keeps.
+    /// Makes no more calls, and stays until its payloads have been read.
     Staying {
         failed: bool,
     },

@@ -1,10 +1,10 @@
-//! Every order in which a small world can be asked for: [`Gathering`].
+//! Every order of requests to join a small world: [`Gathering`].
 
 use fsgather_testkit::explorer::Explored;
 
 use crate::meeting::{Event, Run, Told};
 
-/// A meeting, and how often each of these can still happen.
+/// A meeting, and how often each of these events can still happen.
 #[derive(Clone, Debug)]
 pub(super) struct Gathering {
     run: Run,
@@ -12,8 +12,9 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    /// One of so many ranks, each of which asks up to `asks` times. A second process asks to be the last rank, and one of a world of another
-    /// size to be one, one connection ends in each way, and time passes up to `waits` times.
+    /// A world of `ranks` ranks, each of which asks up to `asks` times. A second process asks to be the last rank, and a
+    /// process of a world of another size to be a rank, one connection ends in each way, and time passes up to `waits`
+    /// times.
     pub(super) fn new(ranks: u32, asks: u8, waits: u8) -> Result<Self, String> {
         let last = ranks - 1;
         let ask = |rank, nonce| Event::Join {
@@ -54,7 +55,7 @@ impl Explored for Gathering {
         if let Some((_, left)) = left {
             *left -= 1;
         }
-        // Whatever has happened by now, the world works or says why not.
+        // After any events, the world works or reports why not.
         let taken = self
             .run
             .happen(step)

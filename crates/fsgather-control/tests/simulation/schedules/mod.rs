@@ -1,16 +1,15 @@
-//! Every schedule of small worlds: what [`network`](crate::network) can do with two and three ranks, all of it.
+//! Every schedule of small worlds: all that [`network`](crate::network) can do with two and three ranks.
 //!
-//! `trials` says what is tried, `small` is the state of such a world, `meetings` that of one that forms. The explorer
-//! is our own: `stateright` asks for `Hash` and `Eq` on all that is in a state, errors included, where a `Debug` text
-//! and `Clone` are enough here, it judges single states where the ledger judges what happens between them, and its
-//! `eventually` passes over cycles, while that everybody ends is what matters most here. What is left for it to do
-//! is a queue and a set.
+//! `trials` has the trials, `small` is the state of such a world, `meetings` that of one that forms. The explorer is our
+//! own: `stateright` asks for `Hash` and `Eq` on all parts of a state, errors included, where a `Debug` text and `Clone`
+//! are enough here, it judges single states where the ledger judges the steps between them, and its `eventually` passes
+//! over cycles, while it matters most here that every rank ends. Only a queue and a set would be left for it to do.
 //!
-//! Nothing is left out but what changes no promise: time passes when nothing else can happen, and up to `delays` times
-//! before, each time to the next moment at which something is due or has to happen; so every timer fires as soon and
-//! as late as it may, in every order with what is due at the same time. Of frames that are on their way when a process dies
-//! each number arrives. Without `SCHEDULES` a small part runs; `scripts/prove simulate --schedules` runs all, or those that it is given
-//! some words of the name of.
+//! Only events that change no promise are left out: time passes when nothing else can happen, and up to `delays` times
+//! before, each time to the next moment at which something is due or has to happen; so every timer fires as soon and as
+//! late as it may, in every order with other events that are due at the same time. If a process dies, every number of its
+//! frames on their way arrives in some schedule. Without `SCHEDULES` a small part runs; `scripts/prove simulate
+//! --schedules` runs all, or those whose names have the given words.
 
 #![expect(
     clippy::print_stdout,
@@ -38,7 +37,7 @@ use crate::{
     script::{Harm, Line},
 };
 
-/// Explores all that follows from a first state, and says by which way a broken promise was found.
+/// Explores all states that follow from a first one, and reports the way to a broken promise.
 fn explore_all(name: &str, first: impl Explored) -> Result<Counts, String> {
     explore(first.clone()).map_err(|found| {
         let (told, _) = follow(first, &found.way);
@@ -51,7 +50,7 @@ fn try_out(trial: &Trial) -> Result<Counts, String> {
     explore_all(&trial.to_string(), first)
 }
 
-/// Tries them all, says what that came to, and fails with everything that was found.
+/// Tries them all, prints the counts, and fails with everything that was found.
 fn try_all(name: &str, trials: Vec<Trial>) -> Counts {
     let mut counts = Counts::default();
     let mut found = Vec::new();
@@ -72,7 +71,7 @@ fn try_all(name: &str, trials: Vec<Trial>) -> Counts {
     counts
 }
 
-/// Whether what has this name is to be tried besides the small part: `SCHEDULES` is `all`, or some of the name's words.
+/// Returns true if trials of this name are run besides the small part: `SCHEDULES` is `all`, or some of the name's words.
 #[expect(clippy::disallowed_methods, reason = "it is for this program alone")]
 fn is_asked_for(name: &str) -> bool {
     std::env::var("SCHEDULES").is_ok_and(|asked| asked == "all" || name.contains(&asked))
@@ -85,7 +84,7 @@ fn try_in_full(counts: &mut Counts, name: &str, trials: impl FnOnce() -> Vec<Tri
     }
 }
 
-/// Tries them all as well, where that is asked for.
+/// Tries them all as well, if that is asked for.
 fn try_besides(counts: &mut Counts, name: &str, trials: impl FnOnce() -> Vec<Trial>) {
     if is_asked_for(name) {
         counts.add(&try_all(name, trials()));
@@ -158,7 +157,7 @@ fn every_schedule_with_a_loss_at_any_point_keeps_all_promises() {
     is_reached(&counts, &ends);
 }
 
-/// Each program with each thing that a rank can do differently.
+/// Each program with each deviation of a rank.
 fn all_twisted(ranks: u32, programs: &[Vec<Line>]) -> Vec<Trial> {
     let trials = programs.iter().flat_map(|program| twisted(ranks, program));
     trials.collect()
@@ -173,7 +172,7 @@ fn every_schedule_with_a_rank_that_goes_its_own_way_keeps_all_promises() {
         groups().into_iter().next(),
     ];
     let few: Vec<Vec<Line>> = few.into_iter().flatten().collect();
-    // Of groups, whose worlds have by far the most states, some.
+    // Only some programs with groups, whose worlds have by far the most states.
     let some = all_twisted(2, &few[..3])
         .into_iter()
         .step_by(cases(5, 1))
@@ -237,7 +236,7 @@ fn every_order_of_a_meeting_opens_the_world_or_says_why_not() {
     );
 }
 
-/// Without this, an explorer that sees nothing would find nothing.
+/// Without this test, an explorer that sees nothing would find nothing.
 #[test]
 fn every_lie_is_found() {
     let twists = || twisted(2, &pairs()[0]);

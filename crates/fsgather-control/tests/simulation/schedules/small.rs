@@ -1,4 +1,4 @@
-//! A small world of which every schedule is tried: [`Small`].
+//! A small world whose schedules are all tried: [`Small`].
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use crate::{
     script::{Harm, Line, Script, Twist},
 };
 
-/// What is tried: a program, what its ranks do differently, and what may befall them.
+/// A trial: a program, the deviations of its ranks, and the possible faults.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trial {
     pub(super) ranks: u32,
     pub(super) program: Vec<Line>,
     pub(super) twists: Vec<Twist>,
-    /// What may befall a rank, at any moment.
+    /// Faults that may happen to a rank, at any moment.
     pub(super) harms: &'static [Harm],
-    /// How often at most.
+    /// Maximum number of faults.
     pub(super) misfortunes: u8,
-    /// How often at most time passes although something else could happen before.
+    /// Maximum number of times that time passes although another event could happen before.
     pub(super) delays: u8,
     pub(super) lie: Option<Lie>,
 }
@@ -44,7 +44,7 @@ impl Trial {
             harms: self.harms,
             misfortunes: self.misfortunes,
             delays: self.delays,
-            // Without both all is to go well.
+            // Without both no rank may fail.
             is_peaceful: self.twists.is_empty() && self.misfortunes == 0,
         })
     }
@@ -82,9 +82,9 @@ pub(super) struct Small {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Happens(Event),
-    /// Time passes although something else could happen.
+    /// Time passes although another event could happen.
     Delay(Event),
-    /// Of the frames that are on their way, `kept` says how many arrive.
+    /// `kept` is the number of frames on their way that arrive.
     Harm {
         rank: usize,
         harm: Harm,

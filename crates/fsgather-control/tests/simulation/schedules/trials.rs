@@ -1,10 +1,9 @@
-//! The small worlds of which every schedule is tried: programs that have each kind of call, and what is different in
-//! each.
+//! The small worlds whose schedules are all tried: programs that have each kind of call, and the deviations in each.
 
 use super::small::Trial;
 use crate::script::{Harm, Line, Parting, Twist, Verb, What};
 
-/// What may befall a rank while it lives.
+/// Faults that may happen to a rank while it lives.
 pub(super) const HARMS: &[Harm] = &[
     Harm::Crash,
     Harm::HiddenCrash,
@@ -13,10 +12,10 @@ pub(super) const HARMS: &[Harm] = &[
     Harm::Reset,
 ];
 
-/// A process that is stopped for less long than anybody waits, and for longer.
+/// A process that is stopped for less long than any rank waits, and for longer.
 pub(super) const STOPS: &[Harm] = &[Harm::Stop(20), Harm::Stop(100)];
 
-/// Everything that one rank may do differently.
+/// All deviations of one rank.
 const TWISTS: [What; 12] = [
     What::Fail,
     What::FailReading,
@@ -121,12 +120,12 @@ pub(super) fn groups() -> Vec<Vec<Line>> {
     ]
 }
 
-/// All of them.
+/// All programs.
 pub(super) fn programs() -> Vec<Vec<Line>> {
     [calls(), pairs(), started(), groups()].concat()
 }
 
-/// The same program with each thing that one of its ranks can do differently, in each place.
+/// The same program with each deviation of one of its ranks, in each place.
 pub(super) fn twisted(ranks: u32, program: &[Line]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for rank in 0..ranks {
@@ -144,7 +143,7 @@ pub(super) fn twisted(ranks: u32, program: &[Line]) -> Vec<Trial> {
     trials
 }
 
-/// Programs in which nothing happens to anybody, or up to so many `misfortunes` do.
+/// Programs without faults, or with up to `misfortunes` of them.
 pub(super) fn plain(
     ranks: u32,
     programs: Vec<Vec<Line>>,
@@ -161,7 +160,7 @@ pub(super) fn plain(
     programs.into_iter().map(trial).collect()
 }
 
-/// The same world, in which something befalls a rank.
+/// The same world, in which a fault happens to a rank.
 pub(super) fn harmed(trial: Trial) -> Trial {
     Trial {
         harms: HARMS,
@@ -170,7 +169,7 @@ pub(super) fn harmed(trial: Trial) -> Trial {
     }
 }
 
-/// The same worlds, in which time may pass up to so many times before it has to.
+/// The same worlds, in which time may pass up to `delays` times before it has to.
 pub(super) fn delayed(trials: Vec<Trial>, delays: u8) -> Vec<Trial> {
     let delayed = |trial| Trial { delays, ..trial };
     trials.into_iter().map(delayed).collect()
