@@ -1,5 +1,5 @@
-//! Measures how much memory it takes to write and read a large compressed payload as a stream. Alone in its process,
-//! since it looks at the most that the whole process has ever had.
+//! Measures the memory for writing and reading a large compressed payload as a stream. Alone in its process,
+//! because it reads the peak memory of the whole process.
 #![expect(clippy::unwrap_used, reason = "helpers of a test fail it by panicking")]
 
 use std::{
@@ -16,7 +16,7 @@ use uuid::Uuid;
 const MIB: u64 = 1 << 20;
 const PAYLOAD: u64 = 192 * MIB;
 
-/// A directory that the test makes for itself.
+/// Makes a gather directory for the test.
 fn gather_dir(place: &std::path::Path) -> GatherDir {
     let gather = GatherId::new(SystemTime::now(), Salt::from_random(7));
     let owner = OwnerRecord {
@@ -34,7 +34,7 @@ fn gather_dir(place: &std::path::Path) -> GatherDir {
     GatherDir::create(place, 0o700, &owner, own).unwrap()
 }
 
-/// The most memory that this process has had, in bytes.
+/// Returns the peak memory of this process in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mut lines = status.lines();
@@ -50,7 +50,7 @@ fn a_large_compressed_payload_is_streamed_in_little_memory() {
     let lines = (0..20_000).map(|line| format!("{{\"id\": {}}}\n", line * 7919));
     let piece = lines.collect::<String>().into_bytes();
     let settings = [CompressionSetting::None, CompressionSetting::Zstd];
-    // Those of this build.
+    // Only settings that this build supports.
     for setting in settings
         .into_iter()
         .filter(|its| fsgather_store::check_compression(*its).is_ok())

@@ -107,7 +107,7 @@ impl Question {
         self.rendezvous.join(name.to_string())
     }
 
-    /// Returns the paths of all answers, whoever owns them.
+    /// Returns the paths of all answers, of any owner.
     fn answers(&self) -> Vec<PathBuf> {
         // The listing bypasses a client's cache of the directory.
         let is_one = |name: &str| name.starts_with(layout::ANSWER_STEM);

@@ -27,7 +27,7 @@ fn a_directory_that_was_made_for_calls_alone_goes_with_the_last_of_them() {
     remove_unused_rendezvous(&rendezvous, before);
     assert!(path.exists());
     remove(&path);
-    // One that is older belongs to others.
+    // An older directory belongs to others.
     let later = SystemTime::now() + Duration::from_secs(1);
     remove_unused_rendezvous(&rendezvous, later);
     assert!(rendezvous.exists());
@@ -36,7 +36,7 @@ fn a_directory_that_was_made_for_calls_alone_goes_with_the_last_of_them() {
         .and_then(listing::examine_open)
         .is_ok_and(|made| made.born.is_some());
     assert_eq!(rendezvous.exists(), !is_told);
-    // Whoever comes then finds it made again.
+    // The next rank makes it again.
     let (_, path) = create(
         &rendezvous,
         &header(0, crate::this_process().unwrap()),
@@ -129,7 +129,7 @@ fn what_the_same_process_has_made_is_opened_and_nothing_else() {
 #[test]
 fn what_is_touched_is_kept_although_nothing_was_called_for_a_day() {
     let place = tempfile::tempdir().unwrap();
-    // One that runs here, which others do not see, and one that ran elsewhere.
+    // A process that runs here, invisible to others, and one that ran elsewhere.
     let me = crate::this_process().unwrap();
     let elsewhere = ProcessId {
         boot_id: "another".into(),

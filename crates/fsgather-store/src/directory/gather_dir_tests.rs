@@ -72,7 +72,7 @@ fn who_shares_is_the_group_of_the_directory_above_unless_somebody_else_owns_that
     }
     assert_eq!(made.sharing_group(made.path()).unwrap(), 77);
     assert_eq!(made.sharing_group(&made.payloads()).unwrap(), 78);
-    // Root's are trusted by all.
+    // Directories of root are trusted.
     assert_eq!(own.0, 0);
     made.own = OwnUid(5);
     assert_eq!(made.sharing_group(made.path()).unwrap(), 77);
@@ -90,7 +90,7 @@ fn a_gather_directory_costs_at_most_eight_inodes() {
     let made = GatherDir::create(place.path(), 0o700, &record(1), own).unwrap();
     made.mark_finished().unwrap();
     let inside = std::fs::read_dir(made.path()).unwrap().count();
-    // Itself, what is inside, two beats for a moment and the directory of nonces.
+    // The directory, its entries, two heartbeats at a time and the directory of nonces.
     assert_eq!(1 + inside + 2 + 1, 8);
 }
 
@@ -292,13 +292,13 @@ fn damaged_owner_records_are_told_apart_from_other_versions() {
 fn a_directory_whose_owner_record_cannot_be_written_does_not_stay() {
     let (place, own) = rendezvous();
     let mut owner = record(1);
-    // A record of another process already there is what a lost race looks like: it is left alone.
+    // The record of another process shows that a race was lost: it is left alone.
     let id = RendezvousEntry::Gather(owner.gather).to_string();
     std::fs::create_dir(place.path().join(&id)).unwrap();
     std::fs::write(place.path().join(&id).join(layout::OWNER), b"theirs").unwrap();
     assert!(GatherDir::create(place.path(), 0o700, &owner, own).is_err());
     assert!(place.path().join(&id).join(layout::OWNER).exists());
-    // Nothing can be made inside a directory without write permission; root may do so all the same.
+    // No file can be made in a directory without write permission, except by root.
     owner.gather = record(2).gather;
     let made = GatherDir::create(place.path(), 0o500, &owner, own);
     let left = place
@@ -326,7 +326,7 @@ fn the_last_one_to_leave_removes_what_rank_0_cannot() {
         )
         .unwrap()
     };
-    // What rank 0 was writing when it was lost: nobody will ever read it.
+    // Rank 0 was writing this payload when it was lost: no rank will ever read it.
     std::mem::forget(begin(0));
     let writing = begin(1);
     assert!(!made.remove_if_unused(Rank::ZERO), "rank 1 still writes");
@@ -362,7 +362,7 @@ fn a_directory_in_the_place_of_this_one_is_noticed_and_nothing_is_left_in_it() {
     for directory in [&made, &opened] {
         directory.check_place().unwrap();
     }
-    // One of this user's that is just like it, with numbers of its own.
+    // A similar directory of this user, with other inode numbers.
     let moved = place.path().join("moved");
     std::fs::rename(made.path(), &moved).unwrap();
     made.check_place().unwrap();
@@ -385,7 +385,7 @@ fn a_directory_in_the_place_of_this_one_is_noticed_and_nothing_is_left_in_it() {
     }
     assert!(!made.is_finished());
     assert_eq!(std::fs::read_dir(made.staging()).unwrap().count(), 0);
-    // A file system on which numbers do not last shows the same directory with another one.
+    // A file system without stable inode numbers shows the same directory with another number.
     let owner = made.path().join(layout::OWNER);
     std::fs::write(&owner, record(1).to_text()).unwrap();
     made.check_place().unwrap();
@@ -443,7 +443,7 @@ fn what_somebody_else_has_given_a_group_is_not_shared_with_that() {
     let rendezvous = named.path().join("rendezvous");
     std::fs::create_dir(&rendezvous).unwrap();
     let wanted = std::fs::metadata(named.path()).unwrap().gid();
-    // Only root can make one of somebody else.
+    // Only root can make a directory of another user.
     if std::os::unix::fs::chown(&rendezvous, Some(54_342), Some(54_399)).is_err() {
         return;
     }
@@ -453,7 +453,7 @@ fn what_somebody_else_has_given_a_group_is_not_shared_with_that() {
             assert_eq!(std::fs::metadata(path).unwrap().gid(), wanted);
         }
     }
-    // One of this user's own has the group that this user has given it.
+    // A directory of this user has the group that this user has given it.
     std::os::unix::fs::chown(&rendezvous, Some(own.0), None).unwrap();
     let made = GatherDir::create(&rendezvous, 0o750, &record(3), own).unwrap();
     assert_eq!(std::fs::metadata(made.payloads()).unwrap().gid(), 54_399);

@@ -190,7 +190,7 @@ pub fn check_writable(directory: &Path) -> Result<OwnUid, Error> {
 ///
 /// [`Error::Storage`] that names the directory, not the file, so that all ranks report the same: if no file can be written; if
 /// the directory belongs to a user other than this one and root and has no sticky bit, so that its owner and others can replace
-/// its entries; and if files in it are open to other users whatever their mode, unless `mode` is
+/// its entries; and if files in it are open to other users with any mode, unless `mode` is
 /// [`ANY_MODE`](fsgather_core::ANY_MODE).
 pub fn check_writing(directory: &Path, mode: u32) -> Result<(OwnUid, SystemTime), Error> {
     let tried = in_rendezvous(directory, || trial::try_writing(directory))

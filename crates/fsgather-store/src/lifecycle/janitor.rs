@@ -196,7 +196,7 @@ impl Care {
     /// Orders the removal of gather directories that earlier attempts at a job have left beside this one. It happens soon;
     /// directories that ranks may still read from are removed later.
     ///
-    /// This removes directories of this user whose owners are proved to be gone, whatever the attempt and world size. Failures
+    /// This removes directories of this user whose owners are proved to be gone, of any attempt and world size. Failures
     /// are logged.
     pub fn sweep(&self, job: Option<String>) {
         self.order(|number| Order::Sweep(number, job));
@@ -422,7 +422,7 @@ impl Work {
             let directory = self.directory.path().display();
             fsgather_core::warn!("cannot renew the heartbeat in {directory}: {error}");
         }
-        // Creating a file always reaches the server, whatever the client has cached.
+        // Creating a file always reaches the server, despite client caches.
         let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         !(is_gone(&error)
             && listing::examine_path(self.directory.path()).is_err_and(|error| is_gone(&error)))

@@ -49,7 +49,7 @@ fn the_table() {
     let (glance, watched) = (Same(Duration::ZERO), Same(Duration::from_secs(30)));
     // Owner, all ranks, marks (f: finished, a: aborted), beat, quiet for, payloads: state, removable.
     let rows = [
-        // An owner that is seen to run is live, whatever else is there; a stopped process counts as running.
+        // An owner that is seen to run is live, regardless of other evidence; a stopped process counts as running.
         (Running, Running, "", glance, old, 3, Live, No),
         (Running, Running, "a", watched, old, 0, Live, No),
         // If all ranks are proved to be gone, the directory goes at once.
@@ -85,7 +85,7 @@ fn the_table() {
         (Unseen, Unseen, "f", glance, young, 3, Finished, No),
         (Unseen, Unseen, "f", glance, old, 3, Finished, Yes),
         (Gone, Gone, "fa", glance, young, 3, Finished, Yes),
-        // Silence: age and a watched beat together.
+        // Silence: age and a watched heartbeat together.
         (Unseen, Unseen, "", Changed, old, 3, Live, No),
         (Unseen, Unseen, "", glance, young, 0, Unknown, No),
         (Unseen, Unseen, "", watched, young, 0, Unknown, No),
@@ -279,7 +279,7 @@ fn any_evidence() -> impl Strategy<Value = Evidence> {
                 finished,
                 aborted,
                 beat,
-                // A beat is a change.
+                // A heartbeat is a change.
                 last_beat: beaten
                     .filter(|_| quiet >= 0)
                     .map(|more| now() - seconds - Duration::from_secs(more)),

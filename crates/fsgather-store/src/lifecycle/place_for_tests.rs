@@ -71,7 +71,7 @@ pub(crate) fn age(path: &Path) {
             age(&entry.unwrap().path());
         }
     }
-    // Opening a pipe would wait for somebody to write into it.
+    // Opening a pipe would wait for a writer.
     if found.is_dir() || found.is_file() {
         let file = std::fs::File::open(path).unwrap();
         file.set_modified(hour_ago).unwrap();

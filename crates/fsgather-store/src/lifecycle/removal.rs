@@ -110,7 +110,7 @@ impl GatherDir {
         remove::unlink(&path).map_err(|error| Error::storage("remove", path, &error))
     }
 
-    /// Removes the payload of a rank in one call, whatever its attempt, when its owner has gone. It is no error if the payload
+    /// Removes the payload of a rank in one call, of any attempt, when its owner has gone. It is no error if the payload
     /// is already gone.
     ///
     /// # Errors

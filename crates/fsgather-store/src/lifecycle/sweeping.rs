@@ -35,7 +35,7 @@ const AT_LEAST_ENTRIES: usize = 100;
 /// time, the youngest first.
 ///
 /// Removes only directories whose owners are proved to be gone; for a job without an id, the owner's process itself must be
-/// gone, because a survivor's mark is not enough if jobs cannot be told apart. Empty items without an owner are removed too,
+/// gone, because a survivor's mark is not enough if jobs cannot be distinguished. Empty items without an owner are removed too,
 /// once nothing has changed in them for 10 minutes. Names show which gather directories may belong to the job: no others are
 /// examined, however many there are.
 pub(crate) struct Sweep {
@@ -169,7 +169,7 @@ impl Sweep {
     }
 }
 
-/// Removes the last-calls files of ranks that are long gone, whatever their job: they were of no use for so long. Those of a
+/// Removes the last-calls files of ranks that are long gone, of any job: they were of no use for so long. Those of a
 /// job that failed recently stay, even if the job is started again.
 pub fn sweep_calls(rendezvous: &Path, rules: Rules) {
     let Ok(found) = calls::list(rendezvous) else {

@@ -27,7 +27,7 @@ fn host(label: u64) -> ProcessId {
     }
 }
 
-/// One for each test: what a world leaves beside its place, in the private directory of this host, is found by its id.
+/// A new record for each test: messages in the private directory of this host are found by the id.
 fn fresh_record() -> OwnerRecord {
     record(fsgather_core::sys::random::fresh())
 }
@@ -97,7 +97,7 @@ fn what_was_read_is_not_read_again_when_its_directory_could_not_be_seen_for_a_wh
     fs::rename(member.outbox(), &aside).unwrap();
     assert!(root.receive(false).unwrap().is_empty());
     fs::rename(&aside, member.outbox()).unwrap();
-    // A client may list it for ever after it has been taken back, so that it could never be read.
+    // A client may list a removed message forever, although it can never be read.
     assert_eq!(bodies(&root.receive(false).unwrap()), [None; 0]);
     member.send(2, None, b"second").unwrap();
     let letters = root.receive(false).unwrap();
@@ -145,7 +145,7 @@ fn messages_that_were_moved_from_another_world_are_not_taken_for_those_of_this_o
     let (here, there) = (root(&directory), root(&another));
     let reader = member(&directory, 1);
     let (my_writer, its_writer) = (member(&directory, 2), member(&another, 2));
-    // The first is missing here: its number is what the reader waits for.
+    // Bulletin 1 is missing here, and the reader waits for that number.
     here.send(2, None, b"a verdict of here").unwrap();
     there.send(1, None, b"a verdict of there").unwrap();
     its_writer.send(1, None, b"a letter of there").unwrap();
@@ -159,7 +159,7 @@ fn messages_that_were_moved_from_another_world_are_not_taken_for_those_of_this_o
     let read = reader.receive(false).unwrap();
     assert_eq!(bodies(&read), [Some(&b"a verdict of here"[..])]);
     assert!(here.receive(true).unwrap().is_empty());
-    // Nor is one of here that got another number.
+    // A bulletin of this world under another number is rejected too.
     let renamed = |name: &str| match MarkerName::parse(name) {
         Some(MarkerName::Bulletin { to, nonce, .. }) => {
             let number = 3;
@@ -180,7 +180,7 @@ fn where_a_group_may_make_names_those_of_others_are_neither_counted_nor_an_error
     let place = tempfile::tempdir().unwrap();
     let own = check_writable(place.path()).unwrap();
     let made = GatherDir::create_for_messages(place.path(), 0o770, fresh_record(), own).unwrap();
-    // Everything there is another user's to this one.
+    // For this member, all files there belong to another user.
     let member = MessageDir::new(
         made.clone().owned_by(own.0 + 1),
         Role::Member {
@@ -195,7 +195,7 @@ fn where_a_group_may_make_names_those_of_others_are_neither_counted_nor_an_error
     root.send(2, Some(Rank::new(7)), b"one that is not opened")
         .unwrap();
     root.beat(b"all well").unwrap();
-    // A link is nobody's message, whoever has made it.
+    // A link is never a message, even of the right user.
     let name = MarkerName::Bulletin {
         number: 3,
         to: None,
@@ -230,7 +230,7 @@ fn a_bulletin_for_another_rank_is_counted_and_not_opened() {
     root.send(1, Some(Rank::new(7)), b"a large table").unwrap();
     root.send(2, Some(Rank::new(1)), b"for you").unwrap();
     root.send(3, None, b"for all").unwrap();
-    // Whoever opened it would find nonsense.
+    // A reader of this file would find nonsense.
     let first = files(&root.outbox())
         .into_iter()
         .find(|name| name.contains("-r00007-"))
@@ -367,7 +367,7 @@ fn where_time_stamps_are_coarse_the_writer_touches_its_directory_again() {
     let member = member(&network, 1);
     member.send(1, None, b"").unwrap();
     member.beat(b"").unwrap();
-    // Of its sign of life, too: who removes everything has to see it.
+    // That of its heartbeat too: the rank that removes the directory must see it.
     let both = [member.outbox(), member.live(member.host)];
     let old = SystemTime::now() - Duration::from_secs(3600);
     let set_back = || {
@@ -462,14 +462,14 @@ fn a_process_that_was_never_a_member_takes_back_only_what_is_its_own() {
     assert!(!directory.path().join(layout::ABORTED).exists());
 }
 
-/// Makes files until there can be no more; how many.
+/// Makes files until that fails, and returns their number.
 fn use_up_inodes(place: &Path) -> usize {
     (0..100_000)
         .take_while(|n| fs::write(place.join(format!("filler-{n}")), b"").is_ok())
         .count()
 }
 
-/// Does what needs a file whose room is free. A child that another test has just forked holds files open that are gone, and so their
+/// Repeats `act` until there is space for its file. A child that another test has just forked keeps removed files open, and so their
 /// inodes, until it runs its program.
 fn with_room(mut act: impl FnMut() -> Result<(), Error>) {
     let deadline = Instant::now() + patience();
@@ -505,7 +505,7 @@ fn messages_and_signs_of_life_go_on_where_no_file_can_be_made() {
                 Some(&letter.number.to_le_bytes()[..])
             );
         }
-        // What has been read makes room for what comes next.
+        // Messages that were read make space for the next ones.
         member.discard(*numbers.end(), &[]);
         with_room(|| member.beat(b"all well"));
     }
@@ -539,7 +539,7 @@ fn what_cannot_be_left_in_its_place_is_found_elsewhere_once_and_taken_back() {
     assert_eq!(bodies(&letters), [Some(&b"farewell"[..])]);
     root.look_around();
     assert!(root.receive(false).is_err(), "its place is gone");
-    // Neither a member nor another world takes it for a bulletin.
+    // Neither a member nor another world mistakes it for a bulletin.
     member.look_around();
     assert!(member.receive(false).unwrap().is_empty());
     let detours = || {

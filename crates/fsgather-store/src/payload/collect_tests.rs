@@ -59,7 +59,7 @@ pub(crate) fn at_once() -> CollectPolicy {
     }
 }
 
-/// The same directory, as if it lay on a network file system.
+/// The same directory, as if it were on a network file system.
 pub(crate) fn as_if_on_nfs(directory: &GatherDir) -> GatherDir {
     directory
         .clone()
@@ -313,7 +313,7 @@ fn links_are_not_followed_and_files_of_others_not_read() {
 
 #[test]
 fn a_missing_payload_on_one_host_is_an_error_at_once() {
-    // The temporary directory may be on a network.
+    // The temporary directory may be on a network file system.
     let (_place, directory) = gather_dir_in(tempfile::tempdir_in("/dev/shm").unwrap());
     assert_eq!(directory.file_system().class(), Class::Local);
     let locator = publish(&directory, 1, b"abc");

@@ -40,7 +40,7 @@ impl Mapping {
         // - It is at least `len` bytes long (checked above), and no file of the store is ever truncated
         //   or written again after it has been published; spill files have no name and one user; the
         //   documentation of `Payload::map_file` requires callers to leave their own files alone. No file
-        //   of the store is writable for any user except its owner, whatever the mode of its directory.
+        //   of the store is writable for any user except its owner, in directories of any mode.
         //   Other processes of the same user could still do so on purpose; the documented trust boundary
         //   includes them.
         // - The mapping is private, so that nothing is written through it, also once it is writable.

@@ -28,7 +28,7 @@ fn publish(directory: &GatherDir, rank: u32, setting: CompressionSetting, bytes:
     writer.publish().unwrap()
 }
 
-/// Takes payloads without checksums.
+/// A policy that accepts payloads without checksums.
 fn trusting() -> CollectPolicy {
     CollectPolicy {
         needs_checksums: false,
@@ -222,7 +222,7 @@ fn what_could_not_be_published_without_checksums_can_be_taken_back() {
         .create_payload(id(1), Encoding(3), CompressionSetting::None, |_| Ok(()))
         .unwrap()
         .without_checksums();
-    // A piece that is not a whole chunk, and one that goes to the file as it is.
+    // A piece that is not a whole chunk, and one that goes directly to the file.
     writer.write_all(&bytes[..CHUNK_LEN / 2]).unwrap();
     writer.write_all(&bytes[CHUNK_LEN / 2..]).unwrap();
     assert_eq!(writer.take_back(), Some(bytes));

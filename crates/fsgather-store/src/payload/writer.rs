@@ -292,7 +292,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
     /// Returns all bytes that the writer received before its file failed, read back from the file and verified; `None` if they
     /// cannot be read, or do not fit into memory. The file is removed.
     ///
-    /// With this, a payload that does not fit on a file system can go another way, whatever its source was.
+    /// With this, a payload that does not fit on a file system can go another way, independently of its source.
     pub fn take_back(self) -> Option<Vec<u8>> {
         let mut taken = room_for(self.written())?;
         let (entries, _) = self.table.as_chunks::<ENTRY_LEN>();

@@ -106,7 +106,7 @@ fn an_error_of_the_progress_hook_ends_the_writing_and_sticks() {
     assert!(names_in(&directory.payloads()).is_empty());
 }
 
-/// Bytes of which some chunks can be compressed and others not.
+/// Bytes with compressible and incompressible chunks.
 fn uneven(len: usize) -> Vec<u8> {
     let mut bytes = vec![7; len];
     StdRng::seed_from_u64(3).fill_bytes(&mut bytes[len / 3..len / 2]);
@@ -156,7 +156,7 @@ fn what_was_taken_before_the_file_failed_can_be_taken_back() {
                 .create_payload(id(), Encoding(0), setting, |_| Ok(()))
                 .unwrap();
             writer.write_all(&bytes[..before]).unwrap();
-            // A file that takes nothing more.
+            // A file that accepts no more data.
             writer.staged.file = Some(file::open(&writer.staged.path).unwrap());
             let mut at = before;
             let failed = loop {
@@ -197,7 +197,7 @@ fn what_is_not_in_the_file_any_more_is_not_taken_back() {
     assert!(names_in(&directory.staging()).is_empty());
 }
 
-/// Stops publishing after `step`, as a crash would, and returns what was announced, if anything.
+/// Stops publishing after `step`, as a crash would, and returns the announcement, if any.
 fn crash_after(directory: &GatherDir, step: Option<PublishStep>) -> Option<Locator> {
     let mut writer = directory
         .create_payload(id(), Encoding(0), CompressionSetting::None, |_| Ok(()))
@@ -210,7 +210,7 @@ fn crash_after(directory: &GatherDir, step: Option<PublishStep>) -> Option<Locat
             Ok(())
         }
     });
-    // A crash runs no destructor: whatever lies there stays there.
+    // A crash runs no destructor: the files stay.
     std::mem::forget(writer);
     announced.ok()
 }
@@ -242,7 +242,7 @@ fn a_crash_at_any_step_of_publishing_shows_all_or_nothing_and_leaves_nothing_unr
                     "{mode:?} {step:?}"
                 );
             }
-            // Whatever carries a final name once it is published is whole.
+            // A file with its final name is complete.
             if is_published {
                 let len = std::fs::metadata(directory.payloads().join(&visible[0]))
                     .unwrap()
@@ -337,7 +337,7 @@ fn a_full_disk_is_told_with_needed_and_free_bytes_and_frees_what_was_written() {
     second.write_all(&vec![7; 2 << 20]).unwrap();
     let second = second.publish().unwrap();
     directory.reclaim(second.name).unwrap();
-    // Random bytes, which cannot be compressed; how much others would take nobody knows beforehand.
+    // Random bytes, which cannot be compressed; the compressed length of others is unknown in advance.
     let mut noise = vec![0; 9 << 20];
     StdRng::seed_from_u64(7).fill_bytes(&mut noise);
     for setting in supported() {

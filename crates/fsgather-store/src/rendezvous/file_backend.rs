@@ -495,7 +495,7 @@ impl RendezvousBackend for FileBackend {
         found.into_iter().map(|(_, record)| record.body).collect()
     }
 
-    /// Removes records of the same job, whatever its size, and reports about them, if their poster is proved to be gone; also
+    /// Removes records of the same job, of any size, and reports about them, if their poster is proved to be gone; also
     /// removes refusals.
     fn sweep(&self) {
         let kinds = [RecordKind::Record, RecordKind::Unreachable];

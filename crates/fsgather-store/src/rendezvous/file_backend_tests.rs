@@ -148,7 +148,7 @@ fn a_record_that_is_there_and_cannot_be_read_is_named_to_whoever_waits_for_it() 
     poster.post(b"word").unwrap();
     let path = only_file(&place);
     let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-    // The system refuses to follow it: an error of opening like any other.
+    // The system refuses to follow the link, which is an error of opening like others.
     std::fs::remove_file(&path).unwrap();
     symlink("elsewhere", &path).unwrap();
     assert!(finder.records().unwrap().is_empty());
@@ -157,7 +157,7 @@ fn a_record_that_is_there_and_cannot_be_read_is_named_to_whoever_waits_for_it() 
         told.contains(&format!("where {name} cannot be read: ")),
         "{told}"
     );
-    // Who does not wait for it does not hear of it, nor does anybody of one that is torn, as one in the making is.
+    // A backend of another key does not report it. A torn record, like one that is being written, is not reported at all.
     let stranger = FileBackend::new(vec![place.clone()], key(1), this_process().unwrap());
     assert!(stranger.records().unwrap().is_empty());
     assert!(!stranger.place().contains("cannot be read"));
@@ -182,7 +182,7 @@ fn a_place_that_cannot_be_listed_is_an_error() {
         own: good.own,
     };
     assert!(backend(&file).records().is_err());
-    // Unless there is one that can.
+    // It is no error if another place can be listed.
     let both = FileBackend::new(vec![file, good], key(0), this_process().unwrap());
     assert!(both.records().unwrap().is_empty());
 }
@@ -240,10 +240,10 @@ fn names_of_other_users_are_looked_at_once() {
         finder.lock().foreign.names[&finder.places[0].directory].len(),
         1
     );
-    // Now it would be one that counts, and nobody looks.
+    // Now the record would count, but it is not examined again.
     finder.places = vec![place];
     assert!(finder.records().unwrap().is_empty());
-    // After a while it is looked at again: servers have moments.
+    // After a while it is examined again: servers have transient errors.
     finder.lock().foreign.since = Instant::now().checked_sub(foreign_names::KEPT);
     assert_eq!(finder.records().unwrap(), [b"word"]);
 }
@@ -317,7 +317,7 @@ fn a_refusal_stays_and_speaks_to_processes_that_ran_already() {
     poster.refuse(b"no world").unwrap();
     poster.take_down();
     drop(poster);
-    // As one that is started right now, give or take a tick.
+    // A process that starts right now, within a tick.
     let age = process::age(&me).unwrap();
     let late = ProcessId {
         start_time: me.start_time + u64::try_from(age.as_millis() / 10).unwrap(),
@@ -328,7 +328,7 @@ fn a_refusal_stays_and_speaks_to_processes_that_ran_already() {
     assert!(board_of(&late).records().unwrap().is_empty());
     assert_eq!(board_of(&late).earlier_refusals(), [b"no world"]);
     assert!(board_of(&old).earlier_refusals().is_empty());
-    // Another job leaves it alone, the next world of the same one removes it.
+    // Another job leaves it alone; the next world of the same job removes it.
     FileBackend::new(vec![place.clone()], key(1), me.clone()).sweep();
     only_file(&place);
     board_of(&late).sweep();
@@ -349,7 +349,7 @@ fn who_has_taken_down_all_makes_no_file_to_judge_a_refusal() {
     gives_up.refuse(b"no world").unwrap();
     assert!(ended.records().unwrap().is_empty());
     assert!(gives_up.records().unwrap().is_empty());
-    // There is a meeting again.
+    // A rendezvous begins again.
     ended.post(b"word").unwrap();
     assert_eq!(ended.records().unwrap().len(), 2);
 }

@@ -1,5 +1,5 @@
-//! Damages each kind of file that the store writes, in each way that a disk, a script or a stranger may, and reads it: what comes
-//! back is what was written, or an error that says what is wrong with which file, or nothing where files are passed over.
+//! Damages each kind of file that the store writes, as a disk, a script or another user might, and reads it. The result must be
+//! the original content, an error that names the file and its problem, or nothing for files that are ignored.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -16,7 +16,7 @@ mod stand_ins;
 
 use specimen::Specimen;
 
-/// Damages the contents of a file, and then puts other things in its place.
+/// Damages the contents of a file, and then puts other entries in its place.
 fn damage(specimen: &Specimen) {
     let (mut contents, mut places) = (0, 0);
     contents += specimen.cut_everywhere();

@@ -1,4 +1,4 @@
-//! Messages between ranks as files: letters, bulletins, signs of life.
+//! Messages between ranks as files: letters, bulletins, heartbeats.
 
 use std::{
     fs,
@@ -45,7 +45,7 @@ fn world() -> World {
     }
 }
 
-/// The file below a directory whose name begins like this.
+/// Returns the file below a directory whose name begins with `stem`.
 fn found(directory: &Path, stem: &str) -> PathBuf {
     let below = fs::read_dir(directory)
         .unwrap()
@@ -123,7 +123,7 @@ fn sign_of_life() -> Specimen {
         match beats {
             Err(error) => Reading::Refused(error),
             Ok(beats) => {
-                // That a beat was there is a sign in itself; what it says counts only whole.
+                // The existence of a heartbeat is a sign in itself; its content counts only if it is complete.
                 let said = beats
                     .into_iter()
                     .map(|beat| beat.body)

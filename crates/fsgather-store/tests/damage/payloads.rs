@@ -80,7 +80,7 @@ fn specimen(len: usize, setting: CompressionSetting) -> Specimen {
             .join(locator.name.to_string())
     };
     let path = path_in(&directory, &locator);
-    // Of the same length: another rank's, and that of the same rank in another job.
+    // Two payloads of the same length: of another rank, and of the same rank in another job.
     let mut other = expected.clone();
     if let Some(last) = other.last_mut() {
         *last ^= 1;
@@ -114,7 +114,7 @@ fn specimen(len: usize, setting: CompressionSetting) -> Specimen {
     }
 }
 
-/// Empty, short and of two chunks and a half; compressed in each way of this build, and not.
+/// Payloads that are empty, short, and of two and a half chunks; with each compression of this build, and without.
 pub(crate) fn all() -> Vec<Specimen> {
     let settings = [CompressionSetting::None, CompressionSetting::Zstd];
     let lengths = [0, 9, 5 * CHUNK_LEN / 2];

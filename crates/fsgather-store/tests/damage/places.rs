@@ -1,5 +1,5 @@
-//! Directories of jobs that have ended, in which something else is in the place of each file and directory: it stays there when they
-//! are looked at and cleaned, and leads nowhere.
+//! Directories of ended jobs in which each file and directory is replaced by something else: the replacement must survive
+//! surveying and cleaning, and must not lead elsewhere.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ const EAGER: Rules = Rules {
     readers: Duration::ZERO,
 };
 
-/// A rendezvous directory with everything that jobs of processes that have ended may leave.
+/// Makes a rendezvous directory with all kinds of leftovers of ended processes.
 fn left_behind() -> (Arc<tempfile::TempDir>, BackendDirectory) {
     let (place, directory) = rendezvous();
     let gone = ended();
@@ -57,7 +57,7 @@ fn left_behind() -> (Arc<tempfile::TempDir>, BackendDirectory) {
     backend.post(b"a word").unwrap();
     backend.report_unreachable(b"a word").unwrap();
     backend.refuse(b"a word").unwrap();
-    // As of a process that was killed.
+    // The process was killed, so nothing is taken down.
     std::mem::forget(backend);
     let id = record.gather;
     for (entry, text) in [
@@ -88,7 +88,7 @@ fn leave_messages(directory: &BackendDirectory) {
     member.send(1, None, b"a word").unwrap();
     member.beat(b"a word").unwrap();
     let path = PathBuf::from(root.place());
-    // What beats in the background has ended then, whether it has come to its first beat or not.
+    // The background thread has ended then, perhaps before its first heartbeat.
     root.retire(Retirement::InUse);
     fs::write(path.join(GatherEntry::Beat(0).to_string()), b"").unwrap();
     let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -97,7 +97,7 @@ fn leave_messages(directory: &BackendDirectory) {
     fs::write(directory.directory.join(detour), b"a word").unwrap();
 }
 
-/// All that is below a directory, as paths below it.
+/// Returns all relative paths below a directory.
 fn all_below(directory: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     let mut to_do = vec![PathBuf::new()];
@@ -115,7 +115,7 @@ fn all_below(directory: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Looks at a rendezvous directory, plans to clean it, and does so.
+/// Surveys a rendezvous directory, plans to clean it, and cleans it.
 fn look_and_clean(directory: &Path, what: &dyn std::fmt::Display) -> Cleaning {
     let directory = directory.to_owned();
     within(what, move || {
@@ -127,7 +127,7 @@ fn look_and_clean(directory: &Path, what: &dyn std::fmt::Display) -> Cleaning {
     })
 }
 
-/// Has everything be as if it had not changed for a while.
+/// Makes everything look as if it had not changed for a while.
 fn age(directory: &Path) {
     let ago = SystemTime::now() - Duration::from_secs(60);
     let seconds = ago
@@ -143,7 +143,7 @@ fn age(directory: &Path) {
         last_modification: then,
     };
     for below in all_below(directory).iter().rev() {
-        // What is opened may block, or be elsewhere.
+        // Opening an entry may block, or lead elsewhere.
         rustix::fs::utimensat(CWD, directory.join(below), &then, AtFlags::SYMLINK_NOFOLLOW)
             .unwrap();
     }
@@ -158,10 +158,10 @@ fn what_is_in_the_place_of_a_file_stays_and_leads_nowhere() {
     assert!(!whole.directory.exists(), "{done:?}");
     let mut count = 0;
     for number in 0..places.len() {
-        // In quick a third of them in each place.
+        // In quick runs, a third of them in each place.
         let first = cases(number % 3, 0);
         for stand_in in StandIn::ALL.into_iter().skip(first).step_by(cases(3, 1)) {
-            // Ids differ from one to the next; the order of names does not.
+            // Ids differ each time; the order of names does not.
             let (place, directory) = left_behind();
             let all = all_below(&directory.directory);
             let path = directory.directory.join(&all[number]);

@@ -18,7 +18,7 @@ use crate::specimen::{Answer, Reading, Specimen};
 
 type Place = Arc<tempfile::TempDir>;
 
-/// A meeting place.
+/// Makes a rendezvous directory.
 pub(crate) fn rendezvous() -> (Place, BackendDirectory) {
     let place = Arc::new(tempfile::tempdir().unwrap());
     let directory = make_rendezvous(place.path()).unwrap();
@@ -106,7 +106,7 @@ fn key(job: &str) -> KeyHash {
     key.hash()
 }
 
-/// That of a process that has run for a while.
+/// The backend of a process that has run for a while.
 pub(crate) fn backend(directory: &BackendDirectory, job: &str, process: &ProcessId) -> FileBackend {
     let me = ProcessId {
         start_time: process.start_time.saturating_sub(500),
@@ -140,7 +140,7 @@ fn record(
             words => Reading::of_listed(words, &WORD.to_vec()),
         }
     })
-    // Whose it is is part of every handshake.
+    // Every handshake checks the owner.
     .with_others(vec![other], true)
 }
 
@@ -158,13 +158,13 @@ fn nonce() -> Specimen {
         Reading::of_listed(&seen.unwrap().into_iter().collect::<Vec<_>>(), &right)
     });
     Specimen {
-        // Behind the nonce is for people.
+        // The bytes after the nonce are for people.
         meaningless_from: 32,
         ..specimen.with_others(vec![other], false)
     }
 }
 
-/// The mark that somebody is about to remove a directory, as it is documented: it lives for a moment only.
+/// The mark of a directory that is about to be removed, as documented: it is short-lived.
 fn removal_mark() -> Specimen {
     let (place, directory) = gather_dir(1, this());
     let id = directory.facts().id;
@@ -194,7 +194,7 @@ fn removal_mark() -> Specimen {
     );
     let whole = fs::read(&specimen.path).unwrap().len();
     Specimen {
-        // Who it was is for people; that the id's line has no end does not matter.
+        // The author is for people; a missing newline after the id does not matter.
         bytes: (len..whole).collect(),
         meaningless_from: whole - 1,
         ..specimen.with_others(vec![other], false)

@@ -1,4 +1,4 @@
-//! A file that the store has written, and how it is read and damaged: [`Specimen`].
+//! A file that the store has written, with the code that reads and damages it: [`Specimen`].
 
 use std::{
     fmt::Display,
@@ -13,27 +13,27 @@ use fsgather_testkit::pace::{cases, patience};
 
 use crate::stand_ins::{Outside, StandIn};
 
-/// Does something that must not take long.
+/// Runs `work`, which must not take long.
 pub(crate) fn within<T: Send + 'static>(
     what: &dyn Display,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
     let (tell, told) = mpsc::channel();
-    // A thread that nobody joins: one that blocks must not keep the test from saying so.
+    // The thread is never joined: if it blocks, the test must still be able to report that.
     std::thread::spawn(move || {
-        // Nobody listens any more where it was too slow.
+        // The receiver is gone if the work was too slow.
         let _ = tell.send(work());
     });
     told.recv_timeout(patience())
         .unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
-/// What reading a file has given.
+/// Result of reading a file.
 #[derive(Debug)]
 pub(crate) enum Reading {
-    /// What was written.
+    /// The written content.
     Right,
-    /// What was written in another file of the kind, whole.
+    /// The complete content of another file of the kind.
     Other,
     /// The file was passed over, or its contents do not count.
     Nothing,
@@ -44,7 +44,7 @@ pub(crate) enum Reading {
 }
 
 impl Reading {
-    /// That of something that is either told as it was written or not at all.
+    /// The result for items that are either returned as they were written or not at all.
     pub(crate) fn of_listed<T: PartialEq + std::fmt::Debug>(found: &[T], right: &T) -> Self {
         match found {
             [] => Self::Nothing,
@@ -54,12 +54,12 @@ impl Reading {
     }
 }
 
-/// What a reader says of a file that is damaged.
+/// Required response of a reader to a damaged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// An error that names it.
     Error,
-    /// Nothing: there may be others, or it may be seen before it is whole.
+    /// No item: there may be others, or the file may be visible before it is complete.
     Nothing,
 }
 
@@ -73,18 +73,18 @@ pub(crate) struct Specimen {
     pub(crate) lengths: Vec<usize>,
     /// The bytes of which each bit is flipped.
     pub(crate) bytes: Vec<usize>,
-    /// From where on bytes mean nothing.
+    /// Offset from which on bytes have no meaning.
     pub(crate) meaningless_from: usize,
     /// Other files of its kind.
     pub(crate) others: Vec<Vec<u8>>,
-    /// Whether one of those in its place is as good: what is in it says for whom it is, to those above the store.
+    /// True if another file in its place is accepted: its content names its receiver for the layers above the store.
     pub(crate) is_as_good: bool,
-    /// Keeps the directory.
+    /// Keeps the directory alive.
     pub(crate) place: Arc<tempfile::TempDir>,
 }
 
 impl Specimen {
-    /// One of which every length and every bit is tried.
+    /// A specimen of which every length and every bit is tried.
     pub(crate) fn small(
         name: &str,
         path: PathBuf,
@@ -116,7 +116,7 @@ impl Specimen {
         fs::read(&self.path).unwrap()
     }
 
-    /// Reads it, without waiting for what does not come.
+    /// Reads it, with a time limit.
     fn look(&self, after: &dyn Display) -> Reading {
         let read = Arc::clone(&self.read);
         within(&format_args!("{} {after}", self.name), move || read())
@@ -177,7 +177,7 @@ impl Specimen {
             let offset = at as u64;
             let mut byte = [0];
             file.read_exact_at(&mut byte, offset).unwrap();
-            // In quick one bit of each byte.
+            // In quick runs, one bit of each byte.
             for bit in (0..8).filter(|bit| *bit == at % 8 || cases(false, true)) {
                 file.write_all_at(&[byte[0] ^ (1 << bit)], offset).unwrap();
                 let after = format_args!("with bit {bit} of byte {at} flipped");

@@ -1,4 +1,4 @@
-//! Links, pipes, devices and the like in the place of a file: [`StandIn`].
+//! Links, pipes, devices and the like in place of a file: [`StandIn`].
 
 use std::{
     fs, io,
@@ -8,7 +8,7 @@ use std::{
 
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
-/// What is in the place of a file.
+/// An entry in place of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StandIn {
     /// A link to a file elsewhere, with the right contents.
@@ -23,7 +23,7 @@ pub(crate) enum StandIn {
     Directory,
     /// A directory with a file in it.
     FullDirectory,
-    /// A pipe that nobody writes to.
+    /// A pipe without a writer.
     Pipe,
     /// A socket.
     Socket,
@@ -44,7 +44,7 @@ impl StandIn {
         Self::Device,
     ];
 
-    /// Puts it there; whether that can be done here.
+    /// Puts it there, and returns true if that is possible here.
     pub(crate) fn put(self, path: &Path, outside: &Outside) -> bool {
         let made = match self {
             Self::LinkOutside => symlink(&outside.file, path),
@@ -62,7 +62,7 @@ impl StandIn {
         };
         match made {
             Ok(()) => true,
-            // Only root can make one, and so can a stranger.
+            // Only root can make a device, so another user cannot either.
             Err(error) if self == Self::Device => {
                 assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
                 false
@@ -71,7 +71,7 @@ impl StandIn {
         }
     }
 
-    /// Whether it is there.
+    /// Returns true if it is there.
     pub(crate) fn is_there(self, path: &Path) -> bool {
         fs::symlink_metadata(path).is_ok()
             && (self != Self::FullDirectory || path.join("thesis.tex").exists())
@@ -116,7 +116,7 @@ fn bind(path: &Path) -> io::Result<()> {
     fs::rename(short.path().join("s"), path.with_file_name(&*name))
 }
 
-/// What nobody may change, or remove.
+/// A directory and a file that must never be changed or removed.
 pub(crate) struct Outside {
     pub(crate) directory: tempfile::TempDir,
     pub(crate) file: PathBuf,

@@ -27,19 +27,19 @@ use crate::{
     },
 };
 
-/// What a chunk may consist of.
+/// Content of a chunk.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Cannot be compressed.
+    /// Incompressible bytes.
     Noise,
-    /// Can be, by every library.
+    /// Bytes that every library can compress.
     Text,
     /// One byte, over and over.
     Zeros,
 }
 
 impl Kind {
-    /// A chunk of this kind.
+    /// Returns a chunk of this kind.
     fn chunk(self) -> &'static [u8] {
         static CHUNKS: [OnceLock<Vec<u8>>; 3] = [const { OnceLock::new() }; 3];
         CHUNKS[self as usize].get_or_init(|| {
@@ -62,7 +62,7 @@ impl Kind {
     }
 }
 
-/// `len` bytes, of one kind after the other, a chunk each; no two chunks are the same.
+/// Returns `len` bytes in chunks of alternating kinds; no two chunks are the same.
 fn data(kinds: &[Kind], len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     let chunks = bytes.chunks_mut(CHUNK_LEN).zip(kinds.iter().cycle());
@@ -97,7 +97,7 @@ fn settings() -> impl Strategy<Value = CompressionSetting> {
     prop::sample::select(supported())
 }
 
-/// All but `None`; none in a build without libraries.
+/// All settings except `None`; none in a build without libraries.
 fn compressing() -> impl Iterator<Item = CompressionSetting> {
     let settings = supported().into_iter();
     settings.filter(|setting| *setting != CompressionSetting::None)
@@ -124,7 +124,7 @@ fn stream(directory: &GatherDir, locator: &Locator) -> (Vec<u8>, Result<(), Erro
     (bytes, outcome)
 }
 
-/// The payload by each way of reading it.
+/// Reads the payload in every possible way.
 fn all_ways(directory: &GatherDir, locator: &Locator) -> Vec<Result<Payload, Error>> {
     let network = as_if_on_nfs(directory);
     let spilling = CollectPolicy {
@@ -220,7 +220,7 @@ fn damage_of_any_byte_of_a_compressed_payload_is_found() {
             let error = collect(&directory, &locator).unwrap_err().to_string();
             let is_stored = (HEADER_LEN..HEADER_LEN + usize::try_from(locator.stored_len).unwrap())
                 .contains(&at);
-            // It is the stored bytes that are verified, before anything is decompressed.
+            // The stored bytes are verified before they are decompressed.
             assert_eq!(
                 error.contains("chunk 0 of 1 (at byte 0) has checksum"),
                 is_stored,
@@ -238,7 +238,7 @@ fn what_cannot_be_compressed_costs_no_bytes_and_is_mapped() {
     let plain = publish(&directory, CompressionSetting::None, &[&bytes]);
     for setting in compressing() {
         let locator = publish(&directory, setting, &[&bytes]);
-        // Not only 2 % at most, but nothing at all.
+        // The overhead is not just below 2 %, but zero.
         assert_eq!(locator.check(), plain.check(), "{setting}");
         let payload = collect(&directory, &locator).unwrap();
         assert_eq!(payload.is_mapped(), directory.file_system().is_mappable());
@@ -267,7 +267,7 @@ fn each_chunk_is_compressed_only_where_that_makes_it_shorter() {
     }
 }
 
-/// A file in which all checksums are right, whatever the chunks hold.
+/// Makes a file with arbitrary chunks and correct checksums.
 fn forge(
     directory: &GatherDir,
     compression: Compression,
@@ -303,7 +303,7 @@ fn forge(
     locator
 }
 
-/// Compresses `raw`, which gets shorter.
+/// Compresses `raw`, which must become shorter.
 fn compressed(setting: CompressionSetting, raw: &[u8]) -> Vec<u8> {
     let mut room = Vec::new();
     let len = Compression::from(setting).compress(raw, &mut room).unwrap();
@@ -369,7 +369,7 @@ fn lengths_in_the_table_that_no_writer_writes_are_refused() {
         let raw = vec![0; 3000];
         let packed = compressed(setting, &raw);
         let longer = [&packed[..], &[0; 3000]].concat();
-        // As long as what it holds, but compressed; empty; raw, but shorter; longer than what it holds.
+        // Compressed, but as long as its content; empty; raw, but shorter; longer than its content.
         let wrong: [(&[u8], bool); 4] = [
             (&longer[..3000], false),
             (&[], false),
@@ -429,7 +429,7 @@ fn progress_counts_every_raw_byte_once_even_where_it_was_read_again() {
         assert_eq!(writer.written(), bytes.len() as u64);
         let locator = writer.publish().unwrap();
         assert_eq!(counted.swap(0, Ordering::Relaxed), bytes.len() as u64);
-        // Old contents of the first or the last chunk are seen until the reader has waited once.
+        // The first or the last chunk has old contents until the reader has waited once.
         let path = path_of(&directory, &locator);
         let whole = std::fs::read(&path).unwrap();
         for at in [HEADER_LEN + 7, whole.len() - FOOTER_LEN - 6 * ENTRY_LEN - 1] {
