@@ -1,4 +1,4 @@
-//! Shared by the multi-process tests and their rank program: the bytes that a rank hands over.
+//! Shared by the multi-process tests and their rank program: the bytes that a rank sends.
 //!
 //! The tests themselves are in `tests/`, the rank program is `examples/rank.rs`.
 
@@ -7,10 +7,9 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// How long the payload of `rank` is when a script says `spec`; `None` for a wrong one.
+/// Length of the payload of `rank` for a `spec` in a script; `None` for an invalid one.
 ///
-/// `1000` is the same for all. `1000*` differs from rank to rank, and is nothing on ranks 0 and 4. `1000-`
-/// is nothing on rank 0.
+/// `1000` is the same for all. `1000*` differs from rank to rank, and is empty on ranks 0 and 4. `1000-` is empty on rank 0.
 ///
 /// ```
 /// use fsgather_tests::length;
@@ -34,16 +33,16 @@ pub fn length(spec: &str, rank: u32) -> Option<usize> {
     }
 }
 
-/// What all bytes of this process are drawn from besides ranks.
+/// The job whose bytes this process generates.
 static JOB: AtomicU64 = AtomicU64::new(0);
 
-/// Has all [`Generated`] from now on belong to a job, or to a group of one: no two of them hand over the same. 0 is what it begins
-/// with. What it was before.
+/// Makes all [`Generated`] from now on belong to a job, or to a group of one: no two of them generate the same bytes. 0 is the initial
+/// value. Returns the previous value.
 pub fn generate_for(job: u64) -> u64 {
     JOB.swap(job, Ordering::SeqCst)
 }
 
-/// What a group of a job is for [`generate_for`], by what its members are called; 0 in no job.
+/// The argument of [`generate_for`] for a group of a job, from the names of its members; 0 without a job.
 ///
 /// ```
 /// use fsgather_tests::group_of;
@@ -61,7 +60,7 @@ pub fn group_of(job: u64, members: &str) -> u64 {
     letters.fold(mixed(job), |group, letter| mixed(group ^ u64::from(letter)))
 }
 
-/// Numbers that are near each other come out far apart; 0 stays.
+/// Mixes a number, so that similar numbers give very different results; 0 stays 0.
 fn mixed(number: u64) -> u64 {
     let mut word = number;
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -69,7 +68,7 @@ fn mixed(number: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// The bytes of one rank: no two ranks hand over the same, and no two parts of a payload are alike.
+/// The bytes of one rank: those of any two ranks differ, and so do any two parts of a payload.
 ///
 /// ```
 /// use fsgather_tests::Generated;
@@ -84,7 +83,7 @@ fn mixed(number: u64) -> u64 {
 pub struct Generated {
     state: u64,
     left: usize,
-    /// What is left of the last word.
+    /// The last word, of which the first `used` bytes are used.
     word: [u8; 8],
     used: usize,
 }
@@ -101,7 +100,7 @@ impl Generated {
         }
     }
 
-    /// All of them.
+    /// All bytes.
     #[must_use]
     pub fn bytes(mut self) -> Vec<u8> {
         let mut bytes = vec![0; self.left];
@@ -109,7 +108,7 @@ impl Generated {
         bytes
     }
 
-    /// Whether `bytes` are exactly these, compared without a copy of them.
+    /// Returns true if `bytes` are exactly these, without copying them.
     #[must_use]
     pub fn matches(mut self, bytes: &[u8]) -> bool {
         let mut chunk = [0; 4096];
@@ -120,7 +119,7 @@ impl Generated {
             })
     }
 
-    /// As many of them as there are and fit.
+    /// Fills `buffer` with the next bytes, as many as there are; returns their number.
     fn fill(&mut self, buffer: &mut [u8]) -> usize {
         let wanted = buffer.len().min(self.left);
         let (rest_of_word, rest) =
@@ -140,7 +139,7 @@ impl Generated {
         wanted
     }
 
-    /// What is left of the last word, or the beginning of that.
+    /// Takes bytes from the rest of the last word.
     fn fill_from_word(&mut self, buffer: &mut [u8]) {
         let end = self.used + buffer.len();
         buffer.copy_from_slice(&self.word[self.used..end]);

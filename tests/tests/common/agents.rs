@@ -11,7 +11,7 @@ pub(crate) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// One whose ranks would wait for longer than any test.
+    /// A job whose ranks would wait for longer than any test.
     pub(crate) fn patient(directory: &'a Path) -> Self {
         Self {
             directory,
@@ -19,7 +19,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// A rank as its agent starts it after so many restarts that this agent has counted.
+    /// A rank as its agent starts it, after this agent has counted `restarts` restarts.
     pub(crate) fn rank(&self, rank: u32, restarts: u32, script: &str) -> Command {
         let mut command = Command::new(build::rank_program());
         command
@@ -45,10 +45,11 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The beginning of what a rank says that has found the running world of another attempt.
+/// The beginning of the message of a rank that has found the running world of another attempt.
 pub(crate) const MET: &str = "found a world that has formed without this rank";
 
-/// An earlier attempt's world that runs (ranks 0 and 1), and a rank 1 of an attempt after so many restarts that has found it.
+/// Starts the world of an earlier attempt (ranks 0 and 1), and a rank 1 of the attempt after `restarts` restarts, which has found that
+/// world.
 pub(crate) fn a_newcomer_to_a_running_world(job: &Job<'_>, restarts: u32) -> (Stage, usize) {
     let mut stage = Stage::new();
     for rank in 0..2 {

@@ -10,7 +10,7 @@ use std::{
 
 use fsgather_testkit::process;
 
-/// A build of everything on a machine that does other things too takes no longer.
+/// Maximum time of a complete build on a busy machine.
 const BUILDING: Duration = Duration::from_secs(1800);
 
 /// The directory of the profile that this test was built with.
@@ -96,7 +96,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|found| found.modified()).ok()
 }
 
-/// When anything below was last changed.
+/// The time of the last change below a path.
 fn latest(path: &Path) -> SystemTime {
     let Ok(entries) = fs::read_dir(path) else {
         return modified(path).unwrap_or(SystemTime::UNIX_EPOCH);

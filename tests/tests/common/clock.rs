@@ -1,4 +1,4 @@
-//! A clock that can be set, for some ranks alone: [`Clock`].
+//! A clock that can be set for some ranks only: [`Clock`].
 
 use std::{fs, path::Path, process::Command};
 
@@ -6,13 +6,13 @@ use fsgather_testkit::process;
 
 use super::{World, place};
 
-/// The library that shifts a clock, and the file that says how far.
+/// The library that shifts a clock, and the file with the shift.
 pub(crate) struct Clock {
     place: tempfile::TempDir,
 }
 
 impl Clock {
-    /// One that is right.
+    /// A clock without a shift.
     pub(crate) fn new() -> Self {
         let place = place();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/beds/clock.c");
@@ -25,12 +25,12 @@ impl Clock {
         Self { place }
     }
 
-    /// Puts it so many seconds ahead, or behind, from now on.
+    /// Shifts it by `seconds`, ahead or behind, from now on.
     pub(crate) fn set(&self, seconds: i64) {
         fs::write(self.place.path().join("shift"), seconds.to_string()).expect("a file");
     }
 
-    /// Has ranks go by it.
+    /// Makes ranks use this clock.
     pub(crate) fn on(&self, world: World) -> World {
         let path = |name: &str| {
             self.place

@@ -8,13 +8,13 @@ use super::{End, Stage, build::command_line_tool};
 
 pub(crate) const USABLE: i32 = 0;
 
-/// A stage whose time begins when the tool is there: building it does not count.
+/// A stage whose time begins when the tool exists: building it does not count.
 pub(crate) fn stage() -> Stage {
     command_line_tool();
     Stage::new()
 }
 
-/// What one process alone says under these variables.
+/// The end of a single process with these variables.
 pub(crate) fn alone(arguments: &[&str], variables: &[(&str, &str)]) -> End {
     let mut command = Command::new(command_line_tool());
     command
@@ -28,7 +28,7 @@ pub(crate) fn alone(arguments: &[&str], variables: &[(&str, &str)]) -> End {
     stage.end(0)
 }
 
-/// What ranks of a world say, each its end.
+/// The ends of the ranks of a world.
 pub(crate) fn ranks(stage: &mut Stage, code: i32) -> Vec<End> {
     let ends = stage.end_all(0..2);
     for end in &ends {

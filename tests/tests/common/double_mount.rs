@@ -1,4 +1,4 @@
-//! A directory that two hosts mount each for itself, with caches and faults of their own: [`DoubleMount`].
+//! A directory that two hosts mount separately, with caches and faults of their own: [`DoubleMount`].
 
 use std::{
     path::{Path, PathBuf},
@@ -12,7 +12,7 @@ use super::{Stage, World};
 
 /// Two mounts of one directory through FUSE, each seen at the same path by the processes of one host.
 ///
-/// The mounts end with this value.
+/// The mounts end when this is dropped.
 pub(crate) struct DoubleMount {
     place: tempfile::TempDir,
     /// Holds one process for each host, which has mounts of its own.
@@ -25,7 +25,7 @@ impl DoubleMount {
         Self::with("", 30)
     }
 
-    /// Mounts with these options of `scripts/beds/cachefs.c`, and caches that are trusted for some seconds.
+    /// Mounts with these options of `scripts/beds/cachefs.c`, and caches that are trusted for `cache_seconds`.
     pub(crate) fn with(options: &str, cache_seconds: u32) -> Self {
         let place = super::place();
         std::fs::create_dir(place.path().join("shared")).expect("a directory");
@@ -81,7 +81,7 @@ impl DoubleMount {
         world.rank_behind(&self.prefix(rank), rank, script)
     }
 
-    /// The same, that runs the command-line tool.
+    /// The same, running the command-line tool.
     pub(crate) fn tool(&self, world: &World, rank: u32, arguments: &[&str]) -> Command {
         world.tool_behind(&self.prefix(rank), rank, arguments)
     }
@@ -91,7 +91,7 @@ impl DoubleMount {
         ["nsenter", "--mount", "--target", &holder].map(str::to_owned)
     }
 
-    /// What happens from now on to calls of a host, 1 or 2: one rule a line.
+    /// Sets the rules for calls of a host, 1 or 2, from now on: one rule per line.
     pub(crate) fn rules(&self, host: u32, rules: &str) {
         self.run(script().args(["rules", &host.to_string(), rules]));
     }

@@ -1,4 +1,4 @@
-//! Hosts made of namespaces, on a network that nobody else is on: [`Hosts`]. Only root can make them; the network is made by `ip`.
+//! Hosts made of namespaces, on a network without other hosts: [`Hosts`]. Only root can make them; `ip` makes the network.
 
 use std::{
     fs,
@@ -10,19 +10,19 @@ use fsgather_testkit::process;
 
 use super::{Stage, World, mounts::need_root};
 
-/// Hosts `node1`, `node2`, ... each with a name, addresses, a boot id and mounts of its own. They see the
-/// files of this machine. Host 1 has the addresses `10.77.0.1` and `fd77::1`.
+/// Hosts `node1`, `node2`, ... each with a name, addresses, a boot id and mounts of its own. They see the files of this machine. Host 1 has
+/// the addresses `10.77.0.1` and `fd77::1`.
 ///
-/// They end with this value.
+/// They end when this is dropped.
 pub(crate) struct Hosts {
     /// Holds one process for the network, and one for each host after it.
     holders: Stage,
-    /// Keeps the files that are mounted on hosts, and how a [slow network](Self::far_apart) is to be.
+    /// Keeps the files that are mounted on hosts, and the state of a [slow network](Self::far_apart).
     place: tempfile::TempDir,
     count: u32,
 }
 
-/// What connects the hosts.
+/// The connection between the hosts.
 #[derive(Clone, Copy, PartialEq)]
 enum Switch {
     /// The kernel, at full speed.
@@ -31,7 +31,7 @@ enum Switch {
     Link,
 }
 
-/// What a host does first; `$1` is its number, `$2` its files, `$3` what is done before it has a network.
+/// The first commands of a host; `$1` is its number, `$2` the directory of its files, `$3` the commands before it has a network.
 const HOST: &str = "
     hostname node$1
     ip link set lo up
@@ -67,18 +67,18 @@ const BOTH_FAMILIES: &str = "
 ";
 
 impl Hosts {
-    /// So many hosts.
+    /// Makes `count` hosts.
     pub(crate) fn new(count: u32) -> Self {
         Self::with(count, "true", BOTH_FAMILIES)
     }
 
-    /// Hosts that run the commands of `before`, then get a network card `eth0`, then run those of
-    /// `addresses`. `$1` is a host's number.
+    /// Makes hosts that run the commands of `before`, then get a network card `eth0`, then run those of `addresses`. `$1` is a host's
+    /// number.
     pub(crate) fn with(count: u32, before: &str, addresses: &str) -> Self {
         Self::connected_by(Switch::Bridge, count, before, addresses)
     }
 
-    /// Hosts on a network that can be [as bad](Self::distort) as networks are; it is as they are by default at first.
+    /// Makes hosts on a network that can be [distorted](Self::distort) like real networks; at first it is not.
     pub(crate) fn far_apart(count: u32) -> Self {
         Self::connected_by(Switch::Link, count, "true", BOTH_FAMILIES)
     }
@@ -144,8 +144,7 @@ impl Hosts {
         self.place.path().join("distortions")
     }
 
-    /// How hosts that are [far apart](Self::far_apart) hear each other from now on, in the words of
-    /// `scripts/beds/link.py`.
+    /// Sets the behaviour of the network between hosts that are [far apart](Self::far_apart), in the language of `scripts/beds/link.py`.
     pub(crate) fn distort(&self, how: &str) {
         let new = self.place.path().join("distortions.new");
         fs::write(&new, how).expect("a file");
@@ -157,7 +156,7 @@ impl Hosts {
         1..=self.count
     }
 
-    /// How many there are.
+    /// Number of hosts.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
@@ -178,35 +177,35 @@ impl Hosts {
         }
     }
 
-    /// Runs shell commands where the network is that connects the hosts.
+    /// Runs shell commands in the network namespace of the switch.
     pub(crate) fn switch(&self, script: &str) {
         let pid = self.holders.pid(0).to_string();
         run(&nsenter(&["--net", "--target", &pid]), script, 0);
     }
 
-    /// Pulls the cable of a host: packets vanish.
+    /// Cuts a host off: its packets vanish.
     pub(crate) fn cut(&self, host: u32) {
         self.switch(&format!("ip link set port{host} down"));
     }
 
-    /// Plugs it in again.
+    /// Connects it again.
     pub(crate) fn mend(&self, host: u32) {
         self.switch(&format!("ip link set port{host} up"));
     }
 
-    /// Lets no more than so many megabits a second leave each host.
+    /// Limits the outgoing traffic of each host to `megabits` per second.
     pub(crate) fn slow_down(&self, megabits: u32) {
         self.on_all(&format!(
             "tc qdisc add dev eth0 root tbf rate {megabits}mbit burst 128kb latency 200ms"
         ));
     }
 
-    /// Number of bytes that have left a host by its network card.
+    /// Number of bytes that a host has sent over its network card.
     pub(crate) fn sent_by(&self, host: u32) -> u64 {
         self.sent_over(host, "eth0:")
     }
 
-    /// Number of bytes that have gone from a host to itself.
+    /// Number of bytes that a host has sent to itself.
     pub(crate) fn looped_by(&self, host: u32) -> u64 {
         self.sent_over(host, "lo:")
     }
@@ -220,7 +219,7 @@ impl Hosts {
         sent.and_then(|sent| sent.parse().ok()).expect("a count")
     }
 
-    /// A command where the network is that connects the hosts.
+    /// A command in the network namespace of the switch.
     pub(crate) fn beside_the_switch(&self, program: &Path) -> Command {
         let pid = self.holders.pid(0).to_string();
         let mut command = Command::new("nsenter");
@@ -233,7 +232,7 @@ impl Hosts {
         world.rank_behind(&self.enter(host), rank, script)
     }
 
-    /// What puts a command on a host when it is put before it; the command replaces it.
+    /// The words before a command that run it on a host; the command replaces them.
     pub(crate) fn enter(&self, host: u32) -> Vec<String> {
         let pid = self.pid(host).to_string();
         nsenter(&["--net", "--uts", "--mount", "--target", &pid])
@@ -245,7 +244,7 @@ impl Hosts {
         self.on_all(&format!("mount -t tmpfs -o mode=0700 none {directory}"));
     }
 
-    /// What a host sees at this path.
+    /// The path at which this process sees a path of a host.
     pub(crate) fn seen_from(&self, host: u32, path: &Path) -> PathBuf {
         let path = path.strip_prefix("/").expect("absolute");
         Path::new(&format!("/proc/{}/root", self.pid(host))).join(path)

@@ -1,4 +1,4 @@
-//! Processes that may have so much memory and no more: [`MemoryLimit`].
+//! Processes with a memory limit: [`MemoryLimit`].
 
 use std::{
     fs,
@@ -6,14 +6,14 @@ use std::{
     thread,
 };
 
-/// A control group, which ends with this value; no process may be in it then.
+/// A control group, which is removed on drop; it must have no process by then.
 pub(crate) struct MemoryLimit {
     group: PathBuf,
     peak: &'static str,
 }
 
 impl MemoryLimit {
-    /// A group of this name with so many bytes.
+    /// Makes a group of this name with a limit in bytes.
     pub(crate) fn new(name: &str, bytes: u64) -> Self {
         let name = format!("fsgather-test-{}-{name}", std::process::id());
         let kinds = [
@@ -26,7 +26,7 @@ impl MemoryLimit {
         ];
         for (root, limit, peak) in kinds {
             let group = Path::new(root).join(&name);
-            // In what is no control group nothing is there of itself.
+            // A directory that is not a control group gets no files on its own.
             if !Path::new(root).join("cgroup.procs").exists() || fs::create_dir(&group).is_err() {
                 continue;
             }
@@ -39,14 +39,14 @@ impl MemoryLimit {
         panic!("needs control groups that limit memory");
     }
 
-    /// What puts a command into the group when it is put before it; the command replaces it.
+    /// The words before a command that put it into the group; the command replaces them.
     pub(crate) fn enter(&self) -> Vec<String> {
         let group = self.group.join("cgroup.procs");
         let enter = format!("echo $$ >{} && exec \"$0\" \"$@\"", group.display());
         vec!["sh".into(), "-c".into(), enter]
     }
 
-    /// The most bytes that were used, where that is known.
+    /// Maximum number of bytes that were used, if known.
     pub(crate) fn peak(&self) -> u64 {
         let peak = fs::read_to_string(self.group.join(self.peak)).unwrap_or_default();
         peak.trim().parse().unwrap_or_default()

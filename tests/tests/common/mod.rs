@@ -1,4 +1,4 @@
-//! Real rank processes that a test starts, stops at exact points, and outlives: [`Stage`].
+//! Real rank processes that a test starts, stops at exact points, and ends: [`Stage`].
 #![allow(
     dead_code,
     clippy::expect_used,
@@ -50,7 +50,7 @@ pub(crate) const CORRUPT: i32 = 13;
 pub(crate) const DESYNC: i32 = 14;
 pub(crate) const RENDEZVOUS: i32 = 15;
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
     /// Its exit code; 128 + n for signal n.
@@ -61,14 +61,14 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// The line with which a rank says why it failed.
+    /// The line on which a rank reports its failure.
     pub(crate) fn error(&self) -> &str {
         let errors = self.stderr.iter();
         let mut errors = errors.filter_map(|line| line.strip_prefix("error: "));
         errors.next().unwrap_or_default()
     }
 
-    /// What kind of error that was.
+    /// The kind of that error.
     pub(crate) fn kind(&self) -> &str {
         let mut kinds = self.stderr.iter();
         let kind = kinds.find_map(|line| line.strip_prefix("kind: "));
@@ -89,10 +89,10 @@ impl End {
     }
 }
 
-/// The processes of one test, and everything that they have said.
+/// The processes of one test, and all their output.
 ///
-/// Whatever the test waits for comes within [`TIME_LIMIT`] of its start, or it fails with the transcript. All
-/// processes end with it.
+/// Each event that the test waits for must happen within [`TIME_LIMIT`] of its start, or the test fails with the transcript. All processes
+/// end when this is dropped.
 pub(crate) struct Stage {
     processes: Vec<Process>,
     events: Receiver<Event>,
@@ -114,7 +114,7 @@ impl Stage {
         }
     }
 
-    /// Starts a process; its number on this stage.
+    /// Starts a process; returns its number on this stage.
     pub(crate) fn start(&mut self, command: &mut Command) -> usize {
         let index = self.processes.len();
         self.processes
@@ -122,7 +122,7 @@ impl Stage {
         index
     }
 
-    /// Starts a rank that runs, but joins only when it is let go, so that something can happen to the meeting before.
+    /// Starts a rank that runs, but joins only after [`Stage::go`], so that the meeting can be changed before.
     pub(crate) fn start_late(&mut self, world: &World, rank: u32) -> usize {
         let index = self.start(&mut world.rank(rank, "at:late join close"));
         self.wait_at([index], "late");
@@ -130,39 +130,38 @@ impl Stage {
         index
     }
 
-    /// Waits until all processes are older than whatever fails from now on: the error of a meeting is for processes that started before it,
+    /// Waits until all processes are older than any failure from now on: the error of a meeting is for processes that started before it,
     /// and start times count in ticks of the kernel.
     pub(crate) fn age_processes(&mut self) {
         self.let_pass(Duration::from_millis(100));
     }
 
-    /// Starts all ranks of a world, each with the steps that `script` says. Where it is the first world
-    /// on the stage, ranks have their own numbers.
+    /// Starts all ranks of a world, each with the steps of `script`. If it is the first world on the stage, ranks have their own numbers.
     pub(crate) fn start_all(&mut self, world: &World, script: impl Fn(u32) -> String) {
         for rank in 0..world.ranks {
             self.start(&mut world.rank(rank, &script(rank)));
         }
     }
 
-    /// Waits until a process has said a line on its standard output.
+    /// Waits until a process has printed a line on its standard output.
     pub(crate) fn wait_for(&mut self, index: usize, line: &str) {
         self.wait_for_where(index, line, |said| said == line);
     }
 
-    /// Waits until all these processes stand `at` a place in their scripts.
+    /// Waits until all these processes have stopped `at` a place in their scripts.
     pub(crate) fn wait_at(&mut self, all: impl IntoIterator<Item = usize>, place: &str) {
         for index in all {
             self.wait_for(index, &format!("at {place}"));
         }
     }
 
-    /// Waits until a rank knows that rank 0 knows of it, while the world forms.
+    /// Waits until a rank has learned that rank 0 has accepted it, while the world forms.
     pub(crate) fn wait_until_taken_in(&mut self, index: usize) {
         const SAYS: &str = "has accepted this rank";
         self.wait_for_where(index, SAYS, |line| line.contains(SAYS));
     }
 
-    /// Waits for a line that fits, on either stream, that was not waited for before.
+    /// Waits for a line that fits, on either stream, and was not waited for before.
     pub(crate) fn wait_for_where(
         &mut self,
         index: usize,
@@ -182,14 +181,14 @@ impl Stage {
         }
     }
 
-    /// Lets a process that stands at a place go on.
+    /// Lets a process that has stopped at a place continue.
     pub(crate) fn go(&mut self, index: usize) {
         let process = &mut self.processes[index];
         let stdin = process.stdin.as_mut().expect("a pipe");
         writeln!(stdin).expect("a process that reads");
     }
 
-    /// The same for a process that may have ended before it came to its place.
+    /// The same for a process that may have ended before it reached the place.
     pub(crate) fn go_if_it_is_there(&mut self, index: usize) {
         let stdin = self.processes[index].stdin.as_mut().expect("a pipe");
         if let Err(error) = writeln!(stdin) {
@@ -203,12 +202,12 @@ impl Stage {
         }
     }
 
-    /// Ends a process's standard input.
+    /// Closes the standard input of a process.
     pub(crate) fn end_input(&mut self, index: usize) {
         self.processes[index].stdin = None;
     }
 
-    /// Memory that a process has mapped that others share, in bytes.
+    /// Shared memory that a process has mapped, in bytes.
     pub(crate) fn shared_by(&self, index: usize) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid(index)));
         let status = status.unwrap_or_default();
@@ -222,7 +221,7 @@ impl Stage {
         self.processes[index].pid
     }
 
-    /// Sends a signal; the time just before.
+    /// Sends a signal; returns the time just before.
     pub(crate) fn signal(&self, index: usize, signal: Signal) -> Instant {
         let now = Instant::now();
         self.processes[index].signal(signal);
@@ -233,7 +232,7 @@ impl Stage {
         self.signal(index, Signal::KILL)
     }
 
-    /// Whether a process is still there.
+    /// Returns true if a process is running.
     pub(crate) fn runs(&mut self, index: usize) -> bool {
         while let Ok(event) = self.events.try_recv() {
             self.record(event);
@@ -241,7 +240,7 @@ impl Stage {
         self.processes[index].ended.is_none()
     }
 
-    /// When a process wrote its first line that fits, which is waited for.
+    /// The time when a process wrote its first line that fits; waits for that.
     pub(crate) fn time_of(
         &mut self,
         index: usize,
@@ -268,7 +267,7 @@ impl Stage {
         all.into_iter().map(|index| self.end(index)).collect()
     }
 
-    /// Waits until all these have ended well.
+    /// Waits until all these processes have succeeded.
     pub(crate) fn succeed(&mut self, all: impl IntoIterator<Item = usize>) {
         for index in all {
             let end = self.end(index);
@@ -276,7 +275,7 @@ impl Stage {
         }
     }
 
-    /// Waits until all these have ended with one code; what they say, which is the same for all.
+    /// Waits until all these processes have ended with one code; returns their error, which must be the same for all, and their ends.
     pub(crate) fn fail_alike(
         &mut self,
         all: impl IntoIterator<Item = usize>,
@@ -292,7 +291,7 @@ impl Stage {
         (error, ends)
     }
 
-    /// Everything that was said, for messages.
+    /// All output, for messages.
     pub(crate) fn transcript(&self) -> String {
         let mut text = String::new();
         for (index, process) in self.processes.iter().enumerate() {
@@ -305,7 +304,7 @@ impl Stage {
         text
     }
 
-    /// Waits for something that only looking can tell.
+    /// Waits for a condition that can only be polled.
     pub(crate) fn wait_until(&mut self, what: &str, is_so: impl Fn() -> bool) {
         while !is_so() {
             let left = TIME_LIMIT.saturating_sub(self.started.elapsed());
@@ -316,8 +315,8 @@ impl Stage {
         }
     }
 
-    /// Waits until no process has anything to do: all threads sleep, in several looks in a row. Everything that these processes have sent to
-    /// each other over connections has been received by then. Processes that wait for files also sleep, between two looks at them.
+    /// Waits until no process has work to do: all threads sleep, in several checks in a row. All data that these processes have sent to
+    /// each other over connections has been received by then. Processes that poll for files also sleep, between two checks.
     pub(crate) fn settle(&mut self) {
         const LOOKS: u32 = 10;
         let pids: Vec<u32> = self.processes.iter().map(|process| process.pid).collect();
@@ -329,7 +328,7 @@ impl Stage {
         });
     }
 
-    /// Lets time pass, where the promise is about time.
+    /// Lets time pass, for promises about time.
     pub(crate) fn let_pass(&mut self, time: Duration) {
         let since = Instant::now();
         self.wait_until("time to pass", || since.elapsed() > time);
@@ -337,7 +336,7 @@ impl Stage {
 
     fn pump(&mut self, what: &str) {
         let left = TIME_LIMIT.saturating_sub(self.started.elapsed());
-        // This stage keeps a sender, so there is one reason only for nothing to come.
+        // This stage keeps a sender, so that only the time-out can end the wait without an event.
         let Ok(event) = self.events.recv_timeout(left) else {
             panic!("{what} did not come\n{}", self.transcript());
         };
@@ -354,7 +353,7 @@ impl Stage {
     }
 }
 
-/// Whether this copy of the tests runs its worlds over marker files.
+/// True if this copy of the tests runs its worlds over marker files.
 pub(crate) const OVER_MARKERS: bool = is_text(env!("CARGO_CRATE_NAME"), "over_markers");
 
 const fn is_text(text: &str, other: &str) -> bool {
@@ -366,7 +365,7 @@ const fn is_text(text: &str, other: &str) -> bool {
     at == text.len() && at == other.len()
 }
 
-/// A world of ranks that meet in one directory, if not said otherwise.
+/// A world of ranks that meet in one directory, by default.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) ranks: u32,
@@ -381,7 +380,7 @@ impl World {
         }
         .with("FSGATHER_DIR", directory.to_str().expect("text"))
         .with("FSGATHER_WORLD_SIZE", &ranks.to_string())
-        // Ranks stand for ranks of several hosts, whichever way their payloads go.
+        // Ranks stand for ranks of several hosts, with any transport.
         .with("FSGATHER_SHARED_MEMORY", "0");
         if OVER_MARKERS {
             world.with("FSGATHER_CONTROL", "markers")
@@ -395,31 +394,31 @@ impl World {
         self
     }
 
-    /// Ranks of one host, which share memory as they do if nothing is said.
+    /// Ranks of one host, which share memory as they do by default.
     pub(crate) fn sharing_memory(self) -> Self {
         self.with("FSGATHER_SHARED_MEMORY", "256MiB")
     }
 
-    /// One rank, that takes the steps of `script`.
+    /// One rank, which takes the steps of `script`.
     pub(crate) fn rank(&self, rank: u32, script: &str) -> Command {
         self.set_up(Command::new(build::rank_program()), rank, script)
     }
 
-    /// The same behind another command, which must turn into it.
+    /// The same behind another command, which must exec it.
     pub(crate) fn rank_behind(&self, prefix: &[String], rank: u32, script: &str) -> Command {
         let mut command = Command::new(&prefix[0]);
         command.args(&prefix[1..]).arg(build::rank_program());
         self.set_up(command, rank, script)
     }
 
-    /// One rank, that runs the command-line tool.
+    /// One rank, which runs the command-line tool.
     pub(crate) fn tool(&self, rank: u32, arguments: &[&str]) -> Command {
         let mut command = self.set_up(Command::new(build::command_line_tool()), rank, "");
         command.args(arguments);
         command
     }
 
-    /// One rank, that runs the command-line tool behind another command, which must turn into it.
+    /// One rank, which runs the command-line tool behind another command, which must exec it.
     pub(crate) fn tool_behind(&self, prefix: &[String], rank: u32, arguments: &[&str]) -> Command {
         let mut command = Command::new(&prefix[0]);
         command.args(&prefix[1..]).arg(build::command_line_tool());
@@ -428,7 +427,7 @@ impl World {
         command
     }
 
-    /// What a rank needs to know, given to any command that becomes one.
+    /// Sets the arguments and variables of a rank on a command.
     pub(crate) fn set_up(&self, mut command: Command, rank: u32, script: &str) -> Command {
         command
             .args(
@@ -444,7 +443,7 @@ impl World {
     }
 }
 
-/// Stands for a space in a step, where a space ends it.
+/// Stands for a space in a step: a real space would end the step.
 const SPACE: char = '\u{1f}';
 
 /// A path as a part of a step.
@@ -459,7 +458,7 @@ pub(crate) fn place() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-/// The refusals that failed meetings have left for ranks that come later; they stay on purpose.
+/// The refusals that failed meetings have left for later ranks; they stay on purpose.
 pub(crate) fn refusals_in(directory: &Path) -> Vec<PathBuf> {
     let mut found = list(&directory.join("all_gather_via_filesys"));
     found.retain(|path| is_refusal(path));
@@ -476,7 +475,7 @@ fn is_refusal(path: &Path) -> bool {
         .is_some_and(|name| name.to_string_lossy().starts_with("refusal-"))
 }
 
-/// What is left in a directory that was gathered through, but for refusals, and the last calls of ranks whose job has failed.
+/// The files left in a directory after a gather, except refusals, and the last calls of ranks whose job has failed.
 pub(crate) fn left_in(directory: &Path) -> Vec<PathBuf> {
     let rendezvous = directory.join("all_gather_via_filesys");
     let mut left = list(directory);
@@ -517,7 +516,7 @@ fn list(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// How messages name a rank's process.
+/// The name of a rank's process in messages.
 pub(crate) fn name_of(rank: u32, pid: u32) -> String {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("a host name");
     name_on(host.trim(), rank as usize, pid)
@@ -528,7 +527,7 @@ pub(crate) fn name_on(host: &str, rank: usize, pid: u32) -> String {
     format!("rank {rank} on {host} (pid {pid})")
 }
 
-/// All ranks but one, as numbers on the stage.
+/// All ranks except one, as numbers on the stage.
 pub(crate) fn others(ranks: u32, but: usize) -> Vec<usize> {
     (0..ranks as usize).filter(|rank| *rank != but).collect()
 }
@@ -538,8 +537,8 @@ pub(crate) fn everybody(ranks: u32) -> std::ops::Range<usize> {
     0..ranks as usize
 }
 
-/// Copies a program that is to be run. By a process of its own: while this one had it open to be written, a child that another test
-/// starts at that moment would have it open as well, and what is open to be written cannot be run.
+/// Copies a program that the test will run. A process of its own does that: while this process had the copy open for writing, a child that
+/// another test starts at that moment would inherit it, and a file that is open for writing cannot be run.
 pub(crate) fn copy_program(from: &Path, to: &Path) {
     let mut command = Command::new("cp");
     let copied = fsgather_testkit::process::output(command.arg(from).arg(to)).expect("cp");

@@ -1,4 +1,4 @@
-//! File systems that only some processes see: [`Mounted`]. Only root can mount.
+//! File systems that only some processes see: [`Mounted`]. Only root can mount them.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,7 +7,7 @@ use std::{
 
 use super::{Stage, World};
 
-/// A process with mounts of its own, that others can be started beside.
+/// A process with mounts of its own; other processes can be started with the same mounts.
 pub(crate) struct Mounted {
     /// Holds the process.
     stage: Stage,

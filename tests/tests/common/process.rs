@@ -1,4 +1,4 @@
-//! One process, watched by threads that tell what it says and when it ends.
+//! One process, watched by threads that report its output and its end.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use std::{
 use fsgather_testkit::process;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// What happened to a process, by its number.
+/// An event of a process, by its number.
 pub(crate) type Event = (usize, What);
 
 pub(crate) enum What {
@@ -29,7 +29,7 @@ pub(crate) struct Line {
     /// 1 for standard output, 2 for standard error.
     pub(crate) stream: u8,
     pub(crate) text: String,
-    /// When it was read.
+    /// The time when it was read.
     pub(crate) at: Instant,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Process {
     handle: OwnedFd,
     pub(crate) stdin: Option<ChildStdin>,
     pub(crate) lines: Vec<Line>,
-    /// Which lines have been waited for.
+    /// True for each line that has been waited for.
     seen: Vec<bool>,
     pub(crate) silent_streams: u8,
     pub(crate) ended: Option<(i32, Instant)>,
@@ -92,7 +92,7 @@ impl Process {
         }
     }
 
-    /// The first line that fits and was not found before.
+    /// The first line that fits and was not returned before.
     pub(crate) fn find(&mut self, fits: impl Fn(&str) -> bool) -> Option<String> {
         self.seen.resize(self.lines.len(), false);
         let lines = self.lines.iter().zip(&mut self.seen);
@@ -105,7 +105,7 @@ impl Process {
         None
     }
 
-    /// Whether everything that it has said is here.
+    /// Returns true if all its output has been received.
     pub(crate) fn is_silent(&self) -> bool {
         self.silent_streams == 2
     }
@@ -125,7 +125,7 @@ impl Process {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        // One that has just ended needs none.
+        // A process that has just ended needs none.
         let _ = pidfd_send_signal(&self.handle, signal);
     }
 }
@@ -136,7 +136,7 @@ impl Drop for Process {
     }
 }
 
-/// Whether every thread of a process sleeps, is stopped or has ended.
+/// Returns true if every thread of a process sleeps, is stopped or has ended.
 pub(crate) fn sleeps(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task"));
     threads.into_iter().flatten().flatten().all(|thread| {

@@ -1,10 +1,10 @@
-//! One line for people about each thing that was tried: [`tell`].
+//! Prints a line for the reader about each experiment: [`tell`].
 
 use std::time::Instant;
 
 use super::End;
 
-/// Prints what was done, what came of it on each rank, and how long the last of them took; `cargo test` shows it with `--nocapture`.
+/// Prints the experiment, its outcome on each rank, and the time until the last of them; `cargo test` shows it with `--nocapture`.
 #[expect(
     clippy::print_stdout,
     reason = "the harness keeps it to itself unless it is wanted"

@@ -13,7 +13,7 @@ use super::{
 /// Number of ranks of these jobs.
 pub(crate) const RANKS: u32 = 3;
 
-/// Runs a shell script on every rank by `fsgather run`: `fsgather` is in its path, `$WORK` is the working directory.
+/// Runs a shell script on every rank by `fsgather run`: `fsgather` is in its `PATH`, `$WORK` is the working directory.
 pub(crate) fn run(directory: &Path, work: &Path, script: &str) -> End {
     let mut command = Command::new(command_line_tool());
     let mut stage = Stage::new();
@@ -36,7 +36,7 @@ pub(crate) fn run(directory: &Path, work: &Path, script: &str) -> End {
     end
 }
 
-/// The path of these scripts, with the tool's directory first.
+/// The `PATH` of these scripts, with the tool's directory first.
 fn path() -> OsString {
     let mut path = command_line_tool()
         .parent()
@@ -142,7 +142,7 @@ pub(crate) fn ended_by(signal: Signal, name: &str, code: i32, rank: usize) {
     let said = own.stderr.join("\n");
     assert!(said.contains(&format!("ended by {name}")), "{said}");
     told_of(&mut stage, 1 - rank, rank, name);
-    // The third still waits for its input.
+    // The third rank still waits for its input.
     told_of(&mut stage, 2, rank, name);
     assert_nothing_left(directory.path());
     assert!(!work.path().join("got").exists());

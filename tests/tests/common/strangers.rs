@@ -1,4 +1,4 @@
-//! Processes that are no ranks: at ranks' ports, or in the place of a program's own channel.
+//! Processes that are not ranks: at ports of ranks, or in place of a program's own channel.
 
 use std::{
     collections::hash_map::RandomState,
@@ -17,7 +17,7 @@ use std::{
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// A port that nobody uses at the moment, and that the kernel gives to nobody who asks for any: it stays free until it is used.
+/// A free port outside the range from which the kernel assigns ports, so that it stays free until it is used.
 pub(crate) fn free_port() -> u16 {
     const BELOW_THOSE_OF_THE_KERNEL: Range<u16> = 10_000..32_768;
     let range = BELOW_THOSE_OF_THE_KERNEL;
@@ -30,14 +30,14 @@ pub(crate) fn free_port() -> u16 {
     ports.find(is_free).expect("a port")
 }
 
-/// The ports at which a process listens; those of several addresses once for each.
+/// The ports at which a process listens, once for each address.
 pub(crate) fn ports_of(pid: u32) -> Vec<u16> {
     let ports: Vec<u16> = listening(pid).iter().map(SocketAddr::port).collect();
     assert!(!ports.is_empty(), "process {pid} listens nowhere");
     ports
 }
 
-/// Where a process listens.
+/// The addresses at which a process listens.
 pub(crate) fn listening(pid: u32) -> Vec<SocketAddr> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).expect("a running process");
     let sockets: Vec<String> = descriptors
@@ -65,7 +65,7 @@ pub(crate) fn listening(pid: u32) -> Vec<SocketAddr> {
     addresses
 }
 
-/// As the kernel shows it: words of the address in the order of this machine, each in hexadecimal, and the port.
+/// Parses an address of the kernel: words of the address in the byte order of this machine, each in hexadecimal, and the port.
 fn address_of(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -82,7 +82,7 @@ fn address_of(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// A server that keeps the latest thing it was told, and tells it to who says nothing; its port. It ends with the test.
+/// Starts a server that stores the last message, and sends it to each client that sends none; returns its port. It ends with the test.
 pub(crate) fn store() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -106,7 +106,7 @@ fn connect(port: u16) -> TcpStream {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody who listens")
 }
 
-/// Says things that no rank would say: text, zeros, large lengths, a long stream of noise.
+/// Sends data that no rank would send: text, zeros, large lengths, a long stream of noise.
 pub(crate) fn say_nonsense(port: u16) {
     let noise = fsgather_tests::Generated::new(99, 1 << 20).bytes();
     let things: [&[u8]; 5] = [
@@ -118,19 +118,19 @@ pub(crate) fn say_nonsense(port: u16) {
     ];
     for thing in things {
         let mut stream = connect(port);
-        // Being cut off is what should happen.
+        // The connection should be closed.
         let _ = stream.write_all(thing);
         let _ = stream.set_read_timeout(Some(Duration::from_millis(50)));
         let _ = stream.read(&mut [0; 16]);
     }
 }
 
-/// Connections that say nothing as long as they are held.
+/// Opens connections that send nothing while they are held.
 pub(crate) fn stay_silent(port: u16, count: usize) -> Vec<TcpStream> {
     (0..count).map(|_| connect(port)).collect()
 }
 
-/// Connections that go as soon as they have come, a hundred at a time.
+/// Opens connections and closes them at once, a hundred at a time.
 pub(crate) fn come_and_go(port: u16, count: usize) {
     const AT_ONCE: usize = 100;
     for _ in 0..count / AT_ONCE {
@@ -138,7 +138,7 @@ pub(crate) fn come_and_go(port: u16, count: usize) {
     }
 }
 
-/// Number of connections that this process may hold, once its limit is as high as it may make it.
+/// Number of connections that this process may hold, after it has raised its limit as far as possible.
 pub(crate) fn room_for_connections() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -147,7 +147,7 @@ pub(crate) fn room_for_connections() -> usize {
     usize::try_from(room).unwrap_or(usize::MAX)
 }
 
-/// Connections that say a byte of what could be a beginning five times a second, and come again when they are sent away.
+/// Connections that send a possible first byte five times a second, and reconnect when they are closed.
 pub(crate) struct Dripping {
     is_over: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<usize>>,
@@ -177,7 +177,7 @@ impl Dripping {
         Self { is_over, threads }
     }
 
-    /// Ends them; how often they came.
+    /// Ends them; returns the number of connections.
     pub(crate) fn end(self) -> usize {
         self.is_over.store(true, Ordering::SeqCst);
         let came = self.threads.into_iter().map(thread::JoinHandle::join);

@@ -1,8 +1,8 @@
-//! Commands at a terminal that a test has made for them.
+//! Runs commands on a terminal of their own.
 
 use std::{path::Path, process::Command};
 
-/// Runs its arguments at a new terminal of as many columns as the first one says, and passes on what they write there.
+/// Runs a command on a new terminal with the number of columns in the first argument, and passes on its output.
 const AT_TERMINAL: &str = "
 import fcntl, os, pty, struct, sys, termios
 pid, terminal = pty.fork()
@@ -19,7 +19,7 @@ while True:
 sys.exit(os.WEXITSTATUS(os.waitpid(pid, 0)[1]))
 ";
 
-/// A program with these variables and `TERM` at a terminal with this number of columns.
+/// A program with these variables and `TERM` on a terminal with this number of columns.
 pub(crate) fn at_terminal(
     columns: u32,
     program: &Path,

@@ -1,4 +1,4 @@
-//! Last calls of ranks, and what `ps` and `trace` show of them.
+//! Last calls of ranks, and the output of `ps` and `trace` about them.
 
 use std::{
     fs,
@@ -22,14 +22,14 @@ pub(crate) fn tool(arguments: &[&str], directory: &Path) -> Command {
     command
 }
 
-/// Returns what it writes to its standard output.
+/// Returns the standard output of the command.
 pub(crate) fn said(arguments: &[&str], directory: &Path) -> String {
     let output = process::output(&mut tool(arguments, directory)).expect("a program");
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Returns the document that it prints.
+/// Returns the document that the command prints.
 pub(crate) fn document(arguments: &[&str], directory: &Path) -> Value {
     serde_json::from_str(&said(arguments, directory)).expect("JSON")
 }
@@ -45,7 +45,7 @@ pub(crate) fn calls_in(directory: &Path) -> Vec<PathBuf> {
     calls
 }
 
-/// Starts a world of three ranks, of which rank 1 waits in its program between two barriers.
+/// Starts a world of three ranks, in which rank 1 waits in its program between two barriers.
 pub(crate) fn with_one_late(stage: &mut Stage, world: &World) {
     for rank in 0..3 {
         let script = if rank == 1 {

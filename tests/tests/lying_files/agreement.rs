@@ -1,4 +1,4 @@
-//! Small programs that run on the model and on a real file system: what is seen there has to be something that the model permits.
+//! Small programs that run on the model and on a real file system: the model must permit everything that they see on the real one.
 
 use std::{
     collections::BTreeSet,
@@ -22,10 +22,10 @@ use crate::{
     profile::Profile,
 };
 
-/// What one host does in a directory, and what it sees.
+/// A step of one host in a directory; returns its observation.
 type Step = (usize, fn(&Path) -> String);
 
-/// Programs: their steps follow each other.
+/// Programs, each a sequence of steps.
 const PROGRAMS: [(&str, &[Step]); 6] = [
     (
         "what one host publishes another one lists and reads",
@@ -109,7 +109,7 @@ fn list(place: &Path) -> String {
         let mut names = BTreeSet::new();
         files::list(&opened, &mut |name| {
             let name = name.to_string_lossy();
-            // Under which name a client hides a file is its business.
+            // The name under which a client hides a file does not matter.
             let is_hidden = name.starts_with(".nfs") || name.starts_with(".fuse_hidden");
             names.insert(if is_hidden {
                 "hidden".into()
@@ -182,7 +182,7 @@ fn remove_directories(place: &Path) -> String {
         .join(", ")
 }
 
-/// What is seen on the model.
+/// The observations on the model.
 fn on_the_model(steps: &[Step], profile: Profile, seed: u64) -> Vec<String> {
     let mut dice = Dice::new(seed, 30);
     let profile = profile.draw(&mut dice);
@@ -200,19 +200,19 @@ fn on_the_model(steps: &[Step], profile: Profile, seed: u64) -> Vec<String> {
     std::mem::take(&mut *lock(&seen))
 }
 
-/// What is seen where the hosts have these directories, which are one.
+/// The observations on real files, if these directories of the hosts are one.
 fn on_real_files(steps: &[Step], hosts: &[PathBuf; 2]) -> Vec<String> {
     let mut seen = Vec::new();
     for (host, step) in steps {
         seen.push(step(&hosts[*host]));
-        // A bed with caches shows what it remembers, and what happens at once it shows at once.
+        // A bed with caches shows cached state, and steps without a pause would be seen as simultaneous.
         #[expect(clippy::disallowed_methods, reason = "there is nothing to wait for")]
         thread::sleep(Duration::from_millis(20));
     }
     seen
 }
 
-/// Fails where something was seen that the model does not permit.
+/// Fails if an observation is not permitted by the model.
 pub(crate) fn check(profile: Profile, hosts: &[PathBuf; 2]) {
     for (name, steps) in PROGRAMS {
         let within = |host: &PathBuf| host.join(name.replace(' ', "-"));

@@ -1,4 +1,4 @@
-//! The calls of the project's code, answered by a [`Machine`].
+//! The system calls of the project's code, answered by a [`Machine`].
 
 use std::{
     ffi::{CStr, CString},
@@ -68,7 +68,7 @@ impl System for Machine {
 }
 
 impl Machine {
-    /// Shows a call, to who looks into a failing seed.
+    /// Prints a call, for debugging a failing seed.
     fn show<R: std::fmt::Debug>(
         &self,
         what: &str,
@@ -87,7 +87,7 @@ impl Machine {
         self.inner().files.is_shared(directory, path)
     }
 
-    /// Brings what was written to the server, perhaps in two parts.
+    /// Sends written data to the server, perhaps in two parts.
     fn flush(&self, file: RawFd, effect: Effect) -> Result<()> {
         let Some((_, whole, part)) = self.inner().files.flushing(file) else {
             return Ok(());
@@ -178,7 +178,7 @@ impl Files for Machine {
         if flushed.is_err()
             && let Some(handle) = inner.files.handles.get_mut(&opened)
         {
-            // What the server has refused is not tried again.
+            // Data that the server has refused is not sent again.
             handle.written = None;
         }
         inner.files.closed(opened, now);
@@ -187,7 +187,7 @@ impl Files for Machine {
 
     fn duplicate(&self, file: BorrowedFd<'_>) -> Result<OwnedFd> {
         let file = number(file);
-        // Closing it brings to the server what was written, as closing any descriptor does; so does this.
+        // Closing any descriptor sends written data to the server; closing the duplicate would, and so does this.
         self.flush(file, Effect::Writes)?;
         let (fresh, identity) = descriptors::fresh()?;
         let opened = number(std::os::fd::AsFd::as_fd(&fresh));

@@ -10,7 +10,7 @@ use crate::{
     server::{Body, Inode, Moment, Server},
 };
 
-/// Where a name was found to lead.
+/// A cached target of a name.
 #[derive(Clone, Copy, Debug)]
 struct KnownName {
     leads_to: Option<Inode>,
@@ -32,19 +32,19 @@ struct KnownListing {
     until: Moment,
 }
 
-/// A host's memory.
+/// The cache of a host.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     profile: Profile,
     dice: Dice,
     names: BTreeMap<(Inode, String), KnownName>,
     files: BTreeMap<Inode, KnownFile>,
-    /// The state that each directory is believed to be in.
+    /// The state that each directory seems to have.
     changes: BTreeMap<Inode, u64>,
     /// How long that is believed without asking.
     believed: BTreeMap<Inode, Moment>,
     listings: BTreeMap<Inode, KnownListing>,
-    /// Data as it was read, and in which state the file was.
+    /// Data that was read, and the state of the file at that time.
     pages: BTreeMap<Inode, (u64, Vec<u8>)>,
 }
 
@@ -62,7 +62,7 @@ impl Client {
         }
     }
 
-    /// Forgets everything, as a host that was booted.
+    /// Forgets everything, like a host that has booted.
     pub(crate) fn forget(&mut self) {
         let fresh = Self::new(self.profile, self.dice.clone());
         *self = fresh;
@@ -72,7 +72,7 @@ impl Client {
         server.node(inode).mount == 0
     }
 
-    /// Time for which something will be remembered, `worst` at most.
+    /// The time until which an entry will be cached, `worst` at most.
     fn until(&mut self, worst: std::time::Duration, now: Moment) -> Moment {
         let worst = worst.as_nanos() as u64;
         let kept = if self.dice.one_in(2) {
@@ -83,7 +83,7 @@ impl Client {
         now + kept
     }
 
-    /// Learns in which state a directory or file is.
+    /// Fetches the state of a directory or file.
     pub(crate) fn ask(&mut self, server: &Server, inode: Inode, now: Moment) -> Result<()> {
         if !Self::is_shared(server, inode) {
             return Ok(());
@@ -108,7 +108,7 @@ impl Client {
         Ok(())
     }
 
-    /// Where a name leads, as this host sees it.
+    /// The target of a name, as this host sees it.
     pub(crate) fn look_up(
         &mut self,
         server: &Server,
@@ -142,7 +142,7 @@ impl Client {
             };
         }
         let leads_to = server.child(directory, name)?;
-        // The answer tells of the directory as well.
+        // The answer includes the state of the directory.
         self.ask(server, directory, now)?;
         let worst = match leads_to {
             Some(_) => self.profile.names,
@@ -153,7 +153,7 @@ impl Client {
         Ok(leads_to)
     }
 
-    /// Takes note of what this host has done to a name itself, in a directory that was in the state `before`.
+    /// Records a change of a name by this host itself, in a directory that was in the state `before`.
     pub(crate) fn has_done(
         &mut self,
         server: &Server,
@@ -173,7 +173,7 @@ impl Client {
         let known = KnownName { leads_to, until };
         self.names.insert((directory, name.to_owned()), known);
         let after = server.change_of(directory);
-        // It takes the change for its own, and what others have done meanwhile with it.
+        // It takes the change for its own, and with it any changes by others meanwhile.
         if self.changes.get(&directory) == Some(&before) {
             self.changes.insert(directory, after);
         }
@@ -226,7 +226,7 @@ impl Client {
         Ok(names)
     }
 
-    /// The length of a file, as this host believes it.
+    /// The length of a file, as this host sees it.
     pub(crate) fn len(
         &mut self,
         server: &Server,
@@ -247,7 +247,7 @@ impl Client {
         Ok(self.files.get(&inode).map_or(0, |known| known.len))
     }
 
-    /// What a file holds, as this host believes it.
+    /// The contents of a file, as this host sees them.
     pub(crate) fn data(&mut self, server: &Server, inode: Inode) -> Vec<u8> {
         if !Self::is_shared(server, inode) {
             return server.data(inode).to_vec();
@@ -267,7 +267,7 @@ impl Client {
         pages
     }
 
-    /// Notes what this host has written itself.
+    /// Records data that this host has written itself.
     pub(crate) fn has_written(&mut self, server: &Server, inode: Inode, now: Moment) {
         self.pages.remove(&inode);
         let _ = self.ask(server, inode, now);

@@ -1,4 +1,4 @@
-//! Threads of a model, all on one real thread: [`Coroutine`], the one file here with code that the compiler cannot check.
+//! Threads of a model, all on one real thread: [`Coroutine`]. No other file here has code that the compiler cannot check.
 #![expect(unsafe_code, reason = "the argument stands beside each")]
 
 use std::{cell::Cell, ptr::NonNull};
@@ -6,13 +6,13 @@ use std::{cell::Cell, ptr::NonNull};
 use corosensei::{CoroutineResult, Yielder, stack::DefaultStack};
 
 thread_local! {
-    /// How the coroutine that runs gives way.
+    /// Suspends the running coroutine.
     static YIELDER: Cell<Option<NonNull<Yielder<(), ()>>>> = const { Cell::new(None) };
-    /// Stacks to be used again.
+    /// Stacks for reuse.
     static STACKS: Cell<Vec<DefaultStack>> = const { Cell::new(Vec::new()) };
 }
 
-/// Room for the deepest calls of a debug build.
+/// Enough for the deepest calls of a debug build.
 const STACK: usize = 1 << 20;
 
 /// A thread of the model.
@@ -32,7 +32,7 @@ impl Coroutine {
         Self(Some(corosensei::Coroutine::with_stack(stack, body)))
     }
 
-    /// Lets it run until it gives way; whether it has come to its end.
+    /// Runs it until it yields; returns true if it has ended.
     pub(crate) fn run(&mut self) -> bool {
         let Some(coroutine) = &mut self.0 else {
             return true;
@@ -49,14 +49,14 @@ impl Coroutine {
         }
     }
 
-    /// Ends it where it stands, as the kernel ends a thread: nothing that it holds is given back.
+    /// Ends it at its current position, as the kernel ends a thread: nothing that it holds is released.
     pub(crate) fn end(&mut self) {
         let Some(mut coroutine) = self.0.take() else {
             return;
         };
         if !coroutine.done() {
-            // SAFETY: nothing on its stack is used from elsewhere. What a thread of the model is given is its own (`'static`), it
-            // starts no scoped threads, and it links nothing on its stack into lists of others. What it owns on the heap is leaked.
+            // SAFETY: nothing else refers to its stack. All values of a thread of the model are its own (`'static`), it starts no scoped
+            // threads, and it links nothing on its stack into lists of others. Its heap memory is leaked.
             unsafe { coroutine.force_reset() };
         }
         let mut kept = STACKS.take();
@@ -71,11 +71,10 @@ impl Drop for Coroutine {
     }
 }
 
-/// Gives way from within a coroutine, until it is run again.
+/// Yields from within a coroutine, until it is run again.
 pub(crate) fn give_way() {
     let yielder = YIELDER.get().expect("only a coroutine gives way");
-    // SAFETY: a coroutine sets it when it begins and when it goes on, and it lives as long as the coroutine's stack, which is the
-    // one that this runs on.
+    // SAFETY: a coroutine sets it when it begins and when it continues, and it lives as long as the coroutine's stack, on which this runs.
     unsafe { yielder.as_ref() }.suspend(());
     YIELDER.set(Some(yielder));
 }

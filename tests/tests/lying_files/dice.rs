@@ -1,6 +1,6 @@
-//! All that a seed decides: [`Dice`].
+//! Random decisions of a seed: [`Dice`].
 
-/// A generator of numbers for one purpose, so that drawing more for one thing changes nothing for others.
+/// A generator of random numbers for one purpose, so that more draws for one purpose change nothing for others.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 

@@ -1,4 +1,4 @@
-//! Ends of open files, of processes and of hosts, as the kernel and the server see to them.
+//! Ends of open files, of processes and of hosts, as the kernel and the server handle them.
 
 use std::os::fd::RawFd;
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl FileWorld {
-    /// Notes that a descriptor was closed; a hidden file that nobody has open any more goes.
+    /// Records that a descriptor was closed; a hidden file that no process has open any more is removed.
     pub(crate) fn closed(&mut self, file: RawFd, now: Moment) {
         let Some(handle) = self.handles.remove(&file) else {
             return;
@@ -33,7 +33,7 @@ impl FileWorld {
                 .any(|handle| handle.inode == inode && handle.host == host)
     }
 
-    /// Removes hidden files that nobody has open any more.
+    /// Removes hidden files that no process has open any more.
     pub(crate) fn reap(&mut self, now: Moment) {
         self.closing.retain(|(.., until)| *until > now);
         let hidden = std::mem::take(&mut self.hidden);
@@ -46,19 +46,20 @@ impl FileWorld {
         }
     }
 
-    /// Lets everything come that needs nobody any more: a daemon learns of what the last process had open only after its end.
+    /// Completes all delayed effects: a daemon learns only after the end of the last process which files it had open.
     pub(crate) fn settle(&mut self) {
         self.reap(Moment::MAX);
     }
 
-    /// Notes what a new descriptor stands for. One of its number was closed, which its process is asked about at its next call.
+    /// Records the file of a new descriptor. If an old descriptor had its number, that one was closed, which is handled at the next call of
+    /// its process.
     pub(crate) fn opened(&mut self, file: RawFd, handle: Handle) {
         if let Some(before) = self.handles.insert(file, handle) {
             self.handles.insert(-2 - before.opened as RawFd, before);
         }
     }
 
-    /// Notes that a descriptor was closed without a word.
+    /// Records that a descriptor was closed without a call.
     pub(crate) fn dropped(&mut self, file: RawFd, now: Moment) {
         if let Some((_, whole, _)) = self.flushing(file) {
             self.store(file, &whole, true, false, now);
@@ -66,7 +67,7 @@ impl FileWorld {
         self.closed(file, now);
     }
 
-    /// Notes which descriptors of a process were closed without a word since its last call.
+    /// Finds the descriptors of a process that were closed without a call since its last call.
     pub(crate) fn notice_closed(&mut self, process: usize, now: Moment) {
         let mut gone: Vec<(u64, RawFd)> = self
             .handles

@@ -1,4 +1,4 @@
-//! Faults, and the calls that they come at: [`Fault`].
+//! Faults, and the calls that they happen at: [`Fault`].
 
 use std::time::Duration;
 
@@ -6,53 +6,53 @@ use rustix::io::Errno;
 
 use crate::dice::Dice;
 
-/// What goes wrong at one call.
+/// A fault of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It fails and nothing was done.
+    /// The call fails without an effect.
     Fails(Errno),
-    /// The reply is lost after the deed; the client asks again, and its own deed is in the way.
+    /// The reply is lost after the effect; the client retries, and its own effect is in the way.
     LosesReply,
-    /// It takes long.
+    /// The call takes this long.
     Hangs(Duration),
-    /// Calls of that host that make or write something fail for that long.
+    /// Calls of that host that create or write files fail for this long.
     NoRoom(Errno, Duration),
-    /// All calls of that host fail for that long.
+    /// All calls of that host fail for this long.
     Medium(Errno, Duration),
-    /// The process ends there.
+    /// The process ends at this call.
     EndsProcess,
-    /// The host ends there, and what was not flushed with it.
+    /// The host ends at this call, and loses data that was not flushed.
     EndsHost,
-    /// The server goes and comes back after that long, without what was not synced.
+    /// The server disappears and returns after this long, without data that was not synced.
     RestartsServer(Duration),
 }
 
-/// A fault and the call that it comes at, counted from the beginning.
+/// A fault and its call, counted from the beginning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planned {
     pub(crate) at: u64,
-    /// Whether it comes at the next call after that which writes.
+    /// True if it happens at the next write from that call on.
     pub(crate) is_at_write: bool,
     pub(crate) fault: Fault,
 }
 
-/// How bad it may become.
+/// The severity of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
-    /// Nothing but caches.
+    /// No faults, only caches.
     Nothing,
-    /// What the project promises to survive.
+    /// Faults that the project promises to survive.
     Survivable,
-    /// In a world that has formed and whose payloads travel with the messages, errors that pass within seconds.
+    /// Errors that pass within seconds, in a world that has formed and whose payloads travel with the messages.
     Passing,
-    /// Anything.
+    /// Any fault.
     Anything,
 }
 
-/// Calls in which faults come, about as many as a job of some ranks makes.
+/// Number of calls among which faults happen, about as many as a job of some ranks makes.
 const CALLS: u64 = 3000;
 
-/// Draws what goes wrong in one world.
+/// Draws the faults of one world.
 pub(crate) fn draw(severity: Severity, dice: &mut Dice) -> Vec<Planned> {
     let count = match severity {
         Severity::Nothing => 0,
@@ -84,7 +84,7 @@ fn survivable(dice: &mut Dice) -> Fault {
     }
 }
 
-/// Shorter than messages are tried again for.
+/// Draws a fault that is shorter than the retries of messages.
 fn passing(dice: &mut Dice) -> Fault {
     let errno = dice.pick(&[Errno::IO, Errno::STALE]);
     let full = dice.pick(&[Errno::NOSPC, Errno::DQUOT]);

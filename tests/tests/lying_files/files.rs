@@ -1,4 +1,4 @@
-//! Calls about files, as a host with a memory and a server that is far away answer them: [`FileWorld`].
+//! Calls about files, answered like a host with caches and a remote server: [`FileWorld`].
 
 use std::{collections::BTreeMap, os::fd::RawFd, path::Path, time::Duration};
 
@@ -15,61 +15,61 @@ use crate::{
     server::{Body, Inode, Moment, Server},
 };
 
-/// What a descriptor stands for.
+/// The file of a descriptor.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     pub(crate) inode: Inode,
     pub(crate) host: usize,
     pub(crate) process: usize,
-    /// What tells its descriptor from a later one of its number.
+    /// Distinguishes its descriptor from a later one with the same number.
     pub(crate) identity: u64,
-    /// How many were opened before.
+    /// Number of files that were opened before.
     pub(crate) opened: u64,
-    /// What was written and is not with the server, where this was opened for writing.
+    /// The contents with the written data that the server does not have yet, if this was opened for writing.
     pub(crate) written: Option<Vec<u8>>,
     pub(crate) is_dirty: bool,
     pub(crate) at: usize,
 }
 
-/// When the model begins, by the calendar.
+/// The date at which the model begins.
 const EPOCH: Duration = Duration::from_secs(1_800_000_000);
 
-/// All file systems, the hosts' memories, and what is open.
+/// All file systems, the caches of the hosts, and the open files.
 pub(crate) struct FileWorld {
     pub(crate) profile: Profile,
     pub(crate) server: Server,
     pub(crate) clients: Vec<Client>,
     pub(crate) handles: BTreeMap<RawFd, Handle>,
     opened: u64,
-    /// Files that their own host has removed while they were open, and where they are kept.
+    /// Files that their own host has removed while they were open, and their places.
     pub(crate) hidden: Vec<(Inode, usize, Inode, String)>,
-    /// When files were closed that their client does not know to be closed.
+    /// Files that were closed, with the time at which their client learns that.
     pub(crate) closing: Vec<(Inode, usize, Moment)>,
     pub(crate) dice: Dice,
     pub(crate) uid: u32,
-    /// By how much the server's clock is ahead of the model's beginning.
+    /// The offset of the server's clock from the beginning of the model.
     pub(crate) epoch: Duration,
-    /// By how much the hosts' clocks are ahead of the server's.
+    /// The offsets of the hosts' clocks from the server's.
     pub(crate) skews: Vec<Duration>,
     pub(crate) breaks: Breaks,
 }
 
-/// Ways of breaking the rules on purpose, to show that it is noticed.
+/// Deliberate violations of the rules, to test that they are detected.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Breaks {
-    /// A file is shown under its name with a part of what was written, and stays so.
+    /// A file is shown under its name with a part of the written data, and stays like that.
     pub(crate) loses_the_end_of_files: bool,
-    /// Nobody has a client ask the server, as a program that trusts it.
+    /// Clients never ask the server, as if programs trusted their caches.
     pub(crate) asks_never: bool,
-    /// Nobody touches a directory again after a change.
+    /// Directories are not touched again after a change.
     pub(crate) touches_nothing: bool,
-    /// Removing a file does nothing, and says that it has.
+    /// Removing a file does nothing, and reports success.
     pub(crate) shows_removed_files: bool,
-    /// Threads that wait are not woken, as if each had missed what it waits for.
+    /// Waiting threads are not woken, as if each had missed the event.
     pub(crate) wakes_nobody: bool,
 }
 
-/// The name and place of something that may not be there.
+/// The name and place of an entry that may not exist.
 type Target = (Inode, String);
 
 impl FileWorld {
@@ -101,7 +101,7 @@ impl FileWorld {
         }
     }
 
-    /// Whether a path or descriptor is on the shared file system.
+    /// Returns true if a path or descriptor is on the shared file system.
     pub(crate) fn is_shared(&self, directory: RawFd, path: &Path) -> bool {
         if path.is_absolute() || !self.handles.contains_key(&directory) {
             return path.starts_with("/shared");
@@ -144,7 +144,7 @@ impl FileWorld {
         Ok((here, last))
     }
 
-    /// What a path leads to.
+    /// The inode of a path.
     fn find(&mut self, host: usize, directory: RawFd, path: &Path, now: Moment) -> Result<Inode> {
         match self.walk(host, directory, path, now)? {
             (here, None) => Ok(here),
@@ -166,7 +166,7 @@ impl FileWorld {
         Ok((here, name.ok_or(Errno::EXIST)?))
     }
 
-    /// Opens something; what the new descriptor stands for.
+    /// Opens a file or directory; returns the state of the new descriptor.
     pub(crate) fn open(
         &mut self,
         (host, process): (usize, usize),
@@ -222,7 +222,7 @@ impl FileWorld {
         self.handles.get_mut(&file).ok_or(Errno::BADF)
     }
 
-    /// Whether a removed file can still be read by who has it open.
+    /// Returns true if a removed file cannot be read any more, even by a process that has it open.
     fn is_gone(&self, inode: Inode) -> bool {
         let node = self.server.node(inode);
         node.links == 0 && node.mount == 0 && self.profile.magic == 0x6969
@@ -247,7 +247,7 @@ impl FileWorld {
         Ok(count)
     }
 
-    /// Writes into the host's memory.
+    /// Writes into the cache of the host.
     pub(crate) fn write(&mut self, file: RawFd, bytes: &[u8]) -> Result<usize> {
         let is_short = bytes.len() > 1 && self.dice.one_in(50);
         let count = if is_short {
@@ -276,7 +276,7 @@ impl FileWorld {
         Ok(())
     }
 
-    /// What a file has to be flushed, if anything, and a part of it that may be seen first.
+    /// The contents of a file that must be flushed, if any, and a part of them that may be visible first.
     pub(crate) fn flushing(&mut self, file: RawFd) -> Option<(Inode, Vec<u8>, Option<Vec<u8>>)> {
         let handle = self.handles.get(&file)?;
         let whole = handle.written.clone().filter(|_| handle.is_dirty)?;
@@ -288,7 +288,7 @@ impl FileWorld {
         Some((inode, whole, part))
     }
 
-    /// Stores what a file was given at the server.
+    /// Stores written contents at the server.
     pub(crate) fn store(
         &mut self,
         file: RawFd,
@@ -316,7 +316,7 @@ impl FileWorld {
         self.clients[host].has_written(&self.server, inode, now);
     }
 
-    /// Marks what is with the server as synced.
+    /// Marks the contents at the server as synced.
     pub(crate) fn mark_synced(&mut self, file: RawFd) {
         if let Some(handle) = self.handles.get(&file)
             && let Body::File { is_synced, .. } = &mut self.server.node_mut(handle.inode).body
@@ -446,7 +446,7 @@ impl FileWorld {
     ) -> Result<()> {
         self.reap(now);
         let (here, name) = self.target(host, directory, name, now)?;
-        // What the client knows not to be there it does not ask about.
+        // The client does not ask about names that it knows to be absent.
         let found = self.clients[host].look_up(&self.server, here, &name, now)?;
         let found = found.ok_or(Errno::NOENT)?;
         let before = self.server.change_of(here);
@@ -494,7 +494,7 @@ impl FileWorld {
         self.clients[host].ask(&self.server, inode, now)
     }
 
-    /// The kind of file system that something is on.
+    /// The type of the file system of a path.
     pub(crate) fn kind(
         &mut self,
         host: usize,

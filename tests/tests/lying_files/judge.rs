@@ -1,4 +1,4 @@
-//! The judge of how a world went: [`judge`].
+//! Judges the history of a world: [`judge`].
 
 use bytes::Bytes;
 use fsgather_core::Rank;
@@ -10,7 +10,7 @@ use crate::{
     world::{Came, World},
 };
 
-/// What is wrong with how a world went; nothing, where all promises were kept.
+/// The broken promises of a world; empty if all were kept.
 pub(crate) fn judge(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     if let Outcome::Stuck(threads) = &world.outcome {
@@ -34,7 +34,7 @@ pub(crate) fn judge(world: &World) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with what ranks got of one call.
+/// The errors in the results of one call.
 fn wrong_in_call(world: &World, call: u32) -> Vec<String> {
     let script = &world.script;
     let bodies: Vec<Bytes> = (0..script.ranks)
@@ -43,7 +43,7 @@ fn wrong_in_call(world: &World, call: u32) -> Vec<String> {
     let came = |rank: usize| world.stories[rank].calls.get(call as usize);
     let parts = || {
         bodies.iter().enumerate().map(|(rank, body)| {
-            // A rank may have been killed after it had handed its body in.
+            // A rank may have been killed after it had contributed its body.
             let has_come = came(rank).is_some() || world.killed[rank];
             if has_come {
                 Part::Contributed(body)
@@ -63,7 +63,7 @@ fn wrong_in_call(world: &World, call: u32) -> Vec<String> {
             Came::Failed(_) => None,
         })
         .collect();
-    // Where anything may go wrong, a rank may fail alone.
+    // If any fault may happen, a rank may fail alone.
     if world.is_survivable() {
         let succeeded = ranks().filter(|(_, came)| matches!(came, Came::Result(_)));
         let failed = ranks().filter_map(|(rank, came)| match came {
@@ -79,7 +79,7 @@ fn wrong_in_call(world: &World, call: u32) -> Vec<String> {
         .collect()
 }
 
-/// Calls that were over for all only long after the last rank had come to them, although nothing went wrong: somebody was not told.
+/// Calls that ended for all ranks only long after the last rank had reached them, although no fault happened: a rank has missed an event.
 fn late(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     for call in 0..world.script.calls as usize {
@@ -100,7 +100,7 @@ fn late(world: &World) -> Vec<String> {
     wrong
 }
 
-/// What has failed although nothing came that may make it fail.
+/// Failures that no fault explains.
 fn survived(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     for (rank, story) in world.stories.iter().enumerate() {
@@ -115,7 +115,7 @@ fn survived(world: &World) -> Vec<String> {
         }
         match &story.closed {
             Some(Ok(())) => {}
-            // The last words may be the ones that are lost.
+            // The message of the close may be the one that is lost.
             _ if !world.is_tidy() => {}
             other => wrong.push(format!("rank {rank} has not closed: {other:?}")),
         }
@@ -123,7 +123,7 @@ fn survived(world: &World) -> Vec<String> {
     wrong
 }
 
-/// What is still there although nothing may be.
+/// Leftovers that should not exist.
 fn left_behind(world: &World) -> Vec<String> {
     let is_allowed = |path: &&String| {
         matches!(path.as_str(), "all_gather_via_filesys/")

@@ -19,10 +19,10 @@ use crate::{
     server::Moment,
 };
 
-/// All hosts of a world, and what their processes are doing.
+/// All hosts of a world, and their processes.
 pub(crate) struct Machine {
     inner: RefCell<Inner>,
-    /// What virtual time counts from.
+    /// The origin of virtual time.
     base: Instant,
 }
 
@@ -34,29 +34,29 @@ pub(crate) struct Inner {
     pub(crate) files: FileWorld,
     dice: Dice,
     random: Dice,
-    /// At which locks threads are stopped, and for how long.
+    /// Draws the locks at which threads pause, and the durations.
     stopping: Dice,
-    /// One time in how many; never if 0.
+    /// Threads pause at one lock in this many; never if 0.
     stops: u64,
     planned: Vec<Planned>,
-    /// Up to which call no fault comes.
+    /// No faults come up to this call.
     peace: u64,
-    /// Faults that have come, as a failing seed shows them.
+    /// Faults that have come, for the output of a failing seed.
     pub(crate) happened: Vec<(Moment, usize, String)>,
     windows: Vec<Window>,
     server_is_back: Moment,
     pub(crate) calls: u64,
-    /// Stands for the whole course of events: two runs of a seed have the same.
+    /// A hash of all events: two runs of a seed have the same.
     pub(crate) digest: u64,
 }
 
-/// A time in which calls of a host fail.
+/// A period in which calls of a host fail.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     host: usize,
     until: Moment,
     errno: Errno,
-    /// Whether only what takes room fails.
+    /// True if only calls that need space fail.
     is_for_room: bool,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Process {
     pub(crate) host: usize,
     pub(crate) pid: u32,
     pub(crate) is_running: bool,
-    /// Whether it was ended by a fault.
+    /// True if a fault has ended it.
     pub(crate) was_killed: bool,
 }
 
@@ -79,7 +79,7 @@ struct Thread {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It goes on at this moment at the latest, or when something is woken at this place.
+    /// It continues at this moment at the latest, or when `on` is woken.
     Waits {
         on: usize,
         until: Option<Moment>,
@@ -87,22 +87,22 @@ enum State {
     Done,
 }
 
-/// How often threads are stopped before they take a lock: never, or one time in so many.
+/// The possible values of [`Inner::stops`].
 const STOPS: [u64; 4] = [0, 2, 10, 50];
 
-/// Where the end of a thread is waited for.
+/// The first number to wait on for the end of a thread.
 const ENDS: usize = 1;
 
-/// How a world has ended.
+/// The end of a world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// All processes have ended, at this moment.
     Over(Moment),
-    /// These threads wait, and nothing would ever happen; or the limit was reached.
+    /// These threads wait, and no event would ever wake them; or the limit was reached.
     Stuck(Vec<String>),
 }
 
-/// What kind of call it is, for the faults that it may meet.
+/// The kind of a call, which determines its faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Looks,
@@ -126,7 +126,7 @@ impl Machine {
             planned,
             ..Inner::nothing()
         };
-        // A model is there for good; the world in it is replaced.
+        // A model is never freed; only the world in it is replaced.
         thread_local! {
             static MACHINE: &'static Machine = Box::leak(Box::new(Machine {
                 inner: RefCell::new(Inner::nothing()),
@@ -143,7 +143,7 @@ impl Machine {
         self.inner.borrow_mut()
     }
 
-    /// Starts a process on a host, at some moment; its number.
+    /// Starts a process on a host, at some moment; returns its number.
     pub(crate) fn process(
         &'static self,
         host: usize,
@@ -172,7 +172,7 @@ impl Machine {
         number
     }
 
-    /// Lets everything happen, until all processes have ended.
+    /// Runs the world, until all processes have ended.
     pub(crate) fn run(&'static self, limit: Moment) -> Outcome {
         loop {
             let next = {
@@ -242,7 +242,7 @@ impl Machine {
         }
     }
 
-    /// Has faults that wait for a world that has formed come from now on.
+    /// Enables the faults that only come after the world has formed.
     pub(crate) fn let_faults_come(&self, severity: Severity) {
         let mut inner = self.inner();
         if severity == Severity::Passing && inner.peace == u64::MAX {
@@ -250,7 +250,7 @@ impl Machine {
         }
     }
 
-    /// Has no faults come until a call of all ranks has succeeded.
+    /// Disables faults until a call of all ranks has succeeded.
     pub(crate) fn keep_faults_back(&self) {
         self.inner().peace = u64::MAX;
     }
@@ -269,13 +269,13 @@ impl Machine {
         UNIX_EPOCH + inner.files.epoch + skew + Duration::from_nanos(inner.now)
     }
 
-    /// Has the current thread wait.
+    /// Makes the current thread wait.
     pub(crate) fn wait_on(&self, on: usize, limit: Option<Duration>) {
         {
             let mut inner = self.inner();
             let until = limit.map(|limit| {
                 let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-                // Nobody is woken at once.
+                // A wait takes some time at least.
                 inner
                     .now
                     .saturating_add(limit.max(1))
@@ -287,8 +287,8 @@ impl Machine {
         give_way();
     }
 
-    /// Lets others act before a lock is taken: now and then, for a moment or for long, in worlds whose threads are stopped where they
-    /// stand; always where another thread has it.
+    /// Lets other threads run before a lock is taken: always if another thread holds it; otherwise now and then, for a short or a long
+    /// time, in worlds whose threads pause at locks.
     pub(crate) fn give_way_at_lock(&self, is_taken: bool) {
         let pause = {
             let mut inner = self.inner();
@@ -348,7 +348,7 @@ impl Machine {
         found.map(|process| u64::from(process.pid))
     }
 
-    /// Lets the time of one call pass, with what goes wrong at it: then `act` does it, at the server and in the host's memory.
+    /// Spends the time of one call, with its faults: then `act` changes the server and the host's memory.
     pub(crate) fn call<R>(
         &self,
         is_shared: bool,
@@ -536,7 +536,7 @@ impl Inner {
         self.windows.push(window);
     }
 
-    /// The error of a call in a time in which calls fail.
+    /// The error of a call in a period in which calls fail.
     fn closed_window(&self, effect: Effect) -> Option<Errno> {
         let takes_room = matches!(effect, Effect::Makes | Effect::Writes | Effect::Syncs);
         let found = self.windows.iter().find(|window| {
@@ -576,14 +576,14 @@ impl Inner {
         for thread in &mut self.threads {
             if processes.contains(&thread.process) {
                 thread.state = State::Done;
-                // The one that runs is ended when it gives way.
+                // The running thread ends when it yields.
                 drop(thread.coroutine.take());
             }
         }
     }
 }
 
-/// Closes the descriptors of a process that has ended: who had them was ended where it stood.
+/// Closes the descriptors of a process that has ended: their owners were ended without running any more code.
 fn close_all(open: &[(RawFd, u64)]) {
     for (file, identity) in open {
         descriptors::close_leaked(*file, *identity);

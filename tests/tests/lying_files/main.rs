@@ -1,15 +1,17 @@
 //! The project's own code over a file system that lies as real ones do, on hosts whose time is virtual: a seed decides everything.
 //!
-//! Below the calls of the system (`fsgather_core::sys`) everything is a model, above them nothing is: ranks meet by their records,
-//! leave and find marker files, show signs of life, exchange and part.
+//! Below the system calls (`fsgather_core::sys`) everything is a model, above them nothing is: ranks meet by their records, write and find
+//! marker files, send heartbeats, exchange data and leave.
 //!
-//! - `profile`: how badly a kind of file system may lie; `server`: what is really there; `client`: what a host believes.
-//! - `files`: calls about files, answered from both; `endings`: what is open and ends; `faults`: what goes wrong, and when.
-//! - `machine`: hosts, processes and their threads; `coroutines`, `descriptors`: what stands for threads and files.
+//! - `profile`: the worst behaviour of a kind of file system; `server`: the true state; `client`: the view of a host.
+//! - `files`: calls about files, answered from both; `endings`: ends of open files; `faults`: faults and their times.
+//! - `machine`: hosts, processes and their threads; `coroutines`, `descriptors`: stand-ins for threads and files.
 //! - `samples`: results by name on a file system that hangs or is full.
-//! - `agreement`: what the model permits and what real file systems show. `calls`: the calls of the project's code. `world`: a job; `payloads`: its files; `judge`: whether all promises were kept.
+//! - `agreement`: compares the model with real file systems. `calls`: the system calls of the project's code. `world`: a job; `payloads`:
+//! its files; `judge`: checks all promises.
 //!
-//! `scripts/prove lying-files` plays many seeds; a failing one prints how to play it again. `LYING_TRACE=1` shows each call of it.
+//! `scripts/prove lying-files` plays many seeds; a failing one prints the command to play it again. `LYING_TRACE=1` shows each of its
+//! calls.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -58,16 +60,16 @@ use machine::{Machine, Outcome};
 use profile::Profile;
 use world::Script;
 
-/// Number of seeds that are played, if `LYING_SEEDS` does not say.
+/// Number of seeds that are played, if `LYING_SEEDS` is not set.
 const SEEDS: u64 = 400;
 
-/// The same in quick.
+/// The same in quick tests.
 const QUICK_SEEDS: u64 = 100;
 
-/// So many failing seeds are enough to look into.
+/// Number of failing seeds after which the search ends.
 const ENOUGH: usize = 5;
 
-/// What is wrong with how a script goes.
+/// The broken promises of a script.
 fn play(script: Script) -> Vec<String> {
     match panic::catch_unwind(AssertUnwindSafe(|| script.play())) {
         Ok(world) => {
@@ -96,7 +98,7 @@ fn severity(name: &str) -> Severity {
     }
 }
 
-/// Plays these seeds on as many threads as there are cores; what is wrong with those that fail.
+/// Plays these seeds on all cores; returns the broken promises of those that fail.
 fn failures(first: u64, count: u64, script: impl Fn(u64) -> Script + Sync) -> Vec<String> {
     let next = AtomicU64::new(first);
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -167,20 +169,21 @@ fn a_seed_goes_the_same_way_twice() {
     }
 }
 
-/// Seeds that have shown a defect, and on what. They show it as long as nobody changes what is drawn.
+/// Seeds that have shown a defect. They show it as long as the draws do not change.
 const KEPT: [(u64, &str, Severity); 7] = [
-    // The reply to the making of a file was lost.
+    // The reply to the creation of a file was lost.
     (147, "nfs-nocto", Severity::Survivable),
-    // A sign of life was left within a tick of its directory.
+    // A heartbeat was written within a tick of its directory.
     (365, "worst", Severity::Survivable),
-    // A letter could neither be written nor removed for 141 and 705 ms, and 90 s later the job ended for that.
+    // A request file could neither be written nor removed for 141 and 705 ms, and 90 s later the job ended for that.
     (210, "gluster", Severity::Passing),
     (243, "gluster", Severity::Passing),
     // The same; the removal met a stale handle, which was taken for success.
     (99, "gluster", Severity::Passing),
-    // Of the model itself: it was judged what was left before the daemon had learned of the end of who had a removed file open.
+    // A defect of the model itself: leftovers were judged before the daemon had learned of the end of the process that had a removed file
+    // open.
     (20_232_069, "gluster", Severity::Survivable),
-    // A server was away for longer than meeting may take, and time was looked at before rank 0 had joined its own world.
+    // A server was away for longer than meeting may take, and the time was checked before rank 0 had joined its own world.
     (5_000_399, "nfs3", Severity::Anything),
 ];
 
@@ -196,7 +199,7 @@ fn seeds_that_have_failed_once_go_well() {
     }
 }
 
-/// Whether one of these seeds shows that something is broken.
+/// Returns true if one of these seeds shows the defect.
 fn is_found(profile: &str, seeds: u64, breaks: Breaks) -> bool {
     let profile = Profile::named(profile);
     (1..=seeds).any(|seed| {
@@ -205,7 +208,7 @@ fn is_found(profile: &str, seeds: u64, breaks: Breaks) -> bool {
     })
 }
 
-/// What two threads that count to two come to, if each looks and writes under one lock, or under a lock each time.
+/// The result of two threads that count to two, if each reads and writes under one lock, or under two locks one after the other.
 fn counted(seed: u64, together: bool) -> u32 {
     let mut dice = Dice::new(seed, 40);
     let files = FileWorld::new(Profile::named("local"), 1, &mut dice, Breaks::default());

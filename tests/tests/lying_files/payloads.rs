@@ -1,4 +1,4 @@
-//! Payloads of a job in files: [`Payloads`], what the library does with the store's parts.
+//! Payloads of a job in files: [`Payloads`], which uses the store as the library does.
 
 use std::{io::Write, path::Path, sync::Arc};
 
@@ -27,7 +27,7 @@ fn decoded<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 }
 
 impl Payloads {
-    /// Has rank 0 make the directory, and the others open it; all agree that they have it.
+    /// Makes the directory on rank 0, and opens it on the others; all ranks agree that they have it.
     pub(crate) fn set_up(
         exchange: &dyn Exchange,
         rendezvous: &Path,
@@ -70,7 +70,7 @@ impl Payloads {
         Ok(Self { directory, care })
     }
 
-    /// Hands over what each rank has, through a file.
+    /// Exchanges the bodies of all ranks, through files.
     pub(crate) fn all_gather(
         &self,
         exchange: &dyn Exchange,
@@ -129,9 +129,9 @@ impl Payloads {
         writer.publish()
     }
 
-    /// Ends it, when the rank has left: rank 0 removes the directory if nobody reads in it any more.
+    /// Ends it after the rank has left: rank 0 removes the directory if no rank reads in it any more.
     pub(crate) fn end(self, rank: Rank, is_closed: bool, departure: &Departure) {
-        // What the sink holds is gone with the exchange.
+        // The sink was dropped with the exchange.
         if let Some(care) = Arc::into_inner(self.care) {
             let _ = care.finish();
         }

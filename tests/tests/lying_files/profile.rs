@@ -1,42 +1,42 @@
-//! Kinds of file systems, and how badly each may lie: [`Profile`].
+//! Kinds of file systems, and the worst behaviour of each: [`Profile`].
 
 use std::time::Duration;
 
 use crate::dice::Dice;
 
-/// The worst that a client and its server may do, as measured or documented.
+/// The worst behaviour of a client and its server, as measured or documented.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Profile {
     pub(crate) name: &'static str,
-    /// The number by which the system tells its type.
+    /// The number by which the system identifies the type.
     pub(crate) magic: u32,
-    /// Time that a call takes, in microseconds, at least and at most.
+    /// The minimum and the maximum duration of a call, in microseconds.
     pub(crate) latency: (u64, u64),
-    /// Time for which a client remembers what a file is like.
+    /// Time for which a client caches the attributes of a file.
     pub(crate) attributes: Duration,
-    /// Time for which it remembers where a name leads, and that it leads nowhere.
+    /// Time for which it caches the target of a name, and the absence of a name.
     pub(crate) names: Duration,
     pub(crate) missing_names: Duration,
-    /// Time for which a listing is handed out again although the directory has changed.
+    /// Time for which a cached listing is returned although the directory has changed.
     pub(crate) listings: Duration,
-    /// Whether opening a file or directory asks the server what it is like.
+    /// True if opening a file or directory fetches its attributes from the server.
     pub(crate) is_asked_at_open: bool,
-    /// Whether a listing is handed out again as long as the directory is believed to be as it was.
+    /// True if a cached listing is returned as long as the directory seems unchanged.
     pub(crate) keeps_listings: bool,
-    /// Whether what is remembered of a file is taken for what has its name now.
+    /// True if cached attributes of a file are used for the file that has its name now.
     pub(crate) goes_by_names: bool,
-    /// Whether what is found out of a directory's change ends the memory of missing names in it.
+    /// True if a noticed change of a directory ends the memory of missing names in it.
     pub(crate) changes_are_news: bool,
-    /// The tick of the time stamps by which changes of a directory are noticed; zero where changes are counted.
+    /// The granularity of the time stamps that show changes of a directory; zero if changes are counted.
     pub(crate) tick: Duration,
-    /// Whether an open file that its own host removes stays under another name.
+    /// True if an open file that its own host removes stays under another name.
     pub(crate) hides_open_files: bool,
-    /// Whether a call that is sent twice finds its own deed.
+    /// True if a call that is sent twice may find its own effect.
     pub(crate) loses_replies: bool,
-    /// Whether written data that was not synced goes with a restart of the server.
+    /// True if a restart of the server loses written data that was not synced.
     pub(crate) restart_forgets: bool,
     pub(crate) has_links: bool,
-    /// Maximum time that a call may take after the last rank has come to it, where nothing goes wrong: at least twice what any of 2,500 seeds took.
+    /// Maximum time that a call may take after the last rank has reached it, without faults: at least twice the maximum of 2,500 seeds.
     pub(crate) promptness: Duration,
 }
 
@@ -115,7 +115,7 @@ const FUSE: Profile = Profile {
     ..GLUSTER
 };
 
-/// All at once, with stamps of two seconds.
+/// All bad properties at once, with time stamps of two seconds.
 const WORST: Profile = Profile {
     name: "worst",
     magic: 0x6573_5546,
@@ -140,7 +140,7 @@ const WORST: Profile = Profile {
 pub(crate) const ALL: [Profile; 7] = [LOCAL, NFS3, NFS4, NFS_NOCTO, GLUSTER, FUSE, WORST];
 
 impl Profile {
-    /// The kind of this name.
+    /// The profile of this name.
     pub(crate) fn named(name: &str) -> Self {
         let found = ALL.iter().find(|profile| profile.name == name);
         *found.expect("a profile of that name")
@@ -150,7 +150,7 @@ impl Profile {
         self.magic == LOCAL.magic
     }
 
-    /// A file system of this kind: nobody uses the worst of everything all the time.
+    /// Draws a file system of this kind, since real ones do not show the worst of everything all the time.
     pub(crate) fn draw(mut self, dice: &mut Dice) -> Self {
         let mut shorter = |worst: &mut Duration| {
             if !dice.one_in(3) {

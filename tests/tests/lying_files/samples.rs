@@ -22,14 +22,14 @@ use crate::{
 };
 
 const RESULTS: u32 = 16;
-/// Length of results of which 64 MiB have no room for all.
+/// Length of results that do not all fit into 64 MiB.
 const LARGE_BYTES: usize = 4 << 20;
 const SMALL_BYTES: usize = 100;
 
-/// How results were added.
+/// The history of results that were added.
 #[derive(Default)]
 struct Run {
-    /// When each had been added, and when all were on disk, in virtual time from the beginning.
+    /// The times at which each result had been added, and at which all were on disk, in virtual time from the beginning.
     times: Vec<Duration>,
     /// Time until the first warning of a waiting caller.
     warned: Option<Duration>,
@@ -54,7 +54,7 @@ impl io::Write for Log {
     }
 }
 
-/// Adds results of a length by a process whose first write of a result meets a fault.
+/// Adds results of a length by a process whose first write of a result hits a fault.
 fn add_results(result_bytes: usize, fault: Fault) -> Run {
     let log = Log::default();
     let writer = log.clone();
@@ -132,7 +132,7 @@ fn add_and_read(machine: &'static Machine, result_bytes: usize, log: &Log) -> Re
     Ok(run)
 }
 
-/// Has a process on each of two hosts open three attempts, one after the other, and returns their numbers.
+/// Lets a process on each of two hosts open three attempts, one after the other, and returns their numbers.
 fn attempts_of_two_hosts(profile: &str, seed: u64) -> Vec<u32> {
     let mut dice = Dice::new(seed, 40);
     let files = FileWorld::new(Profile::named(profile), 2, &mut dice, Breaks::default());

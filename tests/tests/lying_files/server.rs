@@ -1,4 +1,4 @@
-//! The truth: [`Server`].
+//! The true state of the files: [`Server`].
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,7 +10,7 @@ pub(crate) type Inode = u64;
 /// A moment, in nanoseconds since the model began.
 pub(crate) type Moment = u64;
 
-/// What is under a number.
+/// The contents of an inode.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     File { data: Vec<u8>, is_synced: bool },
@@ -25,19 +25,19 @@ pub(crate) struct Node {
     pub(crate) links: u64,
     /// Counts changes of the contents.
     pub(crate) version: u64,
-    /// The time stamp of the last one.
+    /// The time stamp of the last change.
     pub(crate) stamp: Moment,
     pub(crate) made: Moment,
-    /// Which file system it is on.
+    /// The number of its file system.
     pub(crate) mount: usize,
 }
 
-/// Several file systems: number 0 is the shared one, the others are each on a host.
+/// Several file systems: number 0 is the shared one, each of the others belongs to a host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Server {
     pub(crate) nodes: Vec<Node>,
     pub(crate) roots: Vec<Inode>,
-    /// The tick of the stamps of the shared one.
+    /// The granularity of the time stamps of the shared one.
     pub(crate) tick: Duration,
     pub(crate) has_links: bool,
 }
@@ -88,7 +88,7 @@ impl Server {
         &mut self.nodes[inode as usize]
     }
 
-    /// Notes that the contents have changed.
+    /// Records that the contents have changed.
     pub(crate) fn change(&mut self, inode: Inode, now: Moment) {
         let stamp = self.stamp(self.node(inode).mount, now);
         let node = self.node_mut(inode);
@@ -96,7 +96,7 @@ impl Server {
         node.stamp = stamp;
     }
 
-    /// What tells clients that a directory or file has changed.
+    /// The value by which clients notice that a directory or file has changed.
     pub(crate) fn change_of(&self, inode: Inode) -> u64 {
         let node = self.node(inode);
         if node.mount == 0 && !self.tick.is_zero() {
@@ -133,7 +133,7 @@ impl Server {
         Ok(())
     }
 
-    /// Makes a file or directory that is not there.
+    /// Makes a file or directory that does not exist yet.
     pub(crate) fn make(
         &mut self,
         directory: Inode,
@@ -186,7 +186,7 @@ impl Server {
         Ok(())
     }
 
-    /// Gives what has one name another; what has that goes.
+    /// Renames an entry, and replaces an existing one of the new name.
     pub(crate) fn rename(
         &mut self,
         (from, old): (Inode, &str),
@@ -225,7 +225,7 @@ impl Server {
         Ok(linked)
     }
 
-    /// Stores what a file has now.
+    /// Stores the new contents of a file.
     pub(crate) fn store(&mut self, inode: Inode, contents: &[u8], is_whole: bool, now: Moment) {
         if let Body::File { data, is_synced } = &mut self.node_mut(inode).body {
             if data == contents {
@@ -245,7 +245,7 @@ impl Server {
         }
     }
 
-    /// Loses what nobody has had brought to where it lasts.
+    /// Loses data that was not synced.
     pub(crate) fn forget_unsynced(&mut self, now: Moment) {
         for inode in 0..self.nodes.len() as Inode {
             let node = self.node_mut(inode);

@@ -1,4 +1,4 @@
-//! A job over the model: ranks that meet, exchange and part, and what became of it: [`World`].
+//! A job over the model: ranks that meet, exchange data and leave, and their fates: [`World`].
 
 use std::{
     sync::{Arc, Mutex},
@@ -25,7 +25,7 @@ use crate::{
     server::Moment,
 };
 
-/// What a seed and a few words decide.
+/// The parameters of a run, which a seed determines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Script {
     pub(crate) seed: u64,
@@ -37,10 +37,10 @@ pub(crate) struct Script {
     pub(crate) breaks: Breaks,
 }
 
-/// What one call of a rank has come to.
+/// The outcome of one call of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Came {
-    /// What it got; nothing, where only others get something.
+    /// The result; none if only other ranks receive one.
     Result(Option<Vec<Bytes>>),
     Failed(String),
 }
@@ -55,36 +55,36 @@ enum Kind {
     Files,
 }
 
-/// What a rank has told.
+/// The history of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Story {
     pub(crate) joined: Option<Result<(), String>>,
     pub(crate) calls: Vec<Came>,
-    /// When it came to each call, and when that was over for it.
+    /// The times at which it began each call, and at which the call ended for it.
     pub(crate) times: Vec<(Moment, Moment)>,
     pub(crate) closed: Option<Result<(), String>>,
     pub(crate) ended: Option<Moment>,
 }
 
-/// How a world went.
+/// The history of a world.
 pub(crate) struct World {
     pub(crate) script: Script,
     pub(crate) outcome: Outcome,
     pub(crate) stories: Vec<Story>,
-    /// Which ranks were ended by a fault.
+    /// True for ranks that a fault has ended.
     pub(crate) killed: Vec<bool>,
-    /// What lies on the shared file system at the end, and on each host.
+    /// The files that are left at the end, on the shared file system and on each host.
     pub(crate) left: Vec<Vec<String>>,
     pub(crate) happened: Vec<(Moment, usize, String)>,
     pub(crate) calls: u64,
     pub(crate) digest: u64,
 }
 
-/// The longest that a world may take.
+/// Maximum duration of a world.
 const LIMIT: Duration = Duration::from_secs(1800);
 
 impl Script {
-    /// What a seed stands for, where nothing else is said.
+    /// The script of a seed, with these parameters if they are given.
     pub(crate) fn of(seed: u64, profile: Option<Profile>, severity: Option<Severity>) -> Self {
         let mut dice = Dice::new(seed, 20);
         let drawn = dice.pick(&crate::profile::ALL);
@@ -113,7 +113,7 @@ impl Script {
         }
     }
 
-    /// Plays it.
+    /// Runs the script.
     pub(crate) fn play(self) -> World {
         let mut dice = Dice::new(self.seed, 21);
         let mut files = FileWorld::new(self.profile, self.hosts, &mut dice, self.breaks);
@@ -178,7 +178,7 @@ impl Script {
         }
     }
 
-    /// The life of one rank.
+    /// Runs one rank.
     fn live(self, rank: u32, machine: &'static Machine, stories: &Mutex<Vec<Story>>) {
         let tell = |tell: &dyn Fn(&mut Story)| tell(&mut lock(stories)[rank as usize]);
         let joined = self.join(rank);
@@ -222,11 +222,11 @@ impl Script {
         tell(&|story| story.ended = Some(now));
     }
 
-    /// Computes for a while between two calls, all ranks for about as long.
+    /// Computes for a while between two calls, on all ranks for about as long.
     fn think(&self, rank: u32, call: u32) {
         let mut dice = Dice::new(self.seed ^ u64::from(call) << 32, 23);
         let together = match self.severity {
-            // What an error has left behind shows after a while only.
+            // The consequences of an error may show only after a while.
             Severity::Passing if dice.one_in(3) => dice.below(120_000),
             _ if dice.one_in(4) => dice.any_size(40_000),
             _ => 0,
@@ -282,7 +282,7 @@ impl Script {
         Ok((join::join_over_files(&config)?.exchange, place))
     }
 
-    /// What a rank hands in.
+    /// The contribution of a rank.
     pub(crate) fn body(&self, rank: u32, call: u32) -> Bytes {
         let mut dice = Dice::new(
             self.seed ^ u64::from(call) << 32 ^ u64::from(rank) << 16,
@@ -298,7 +298,7 @@ impl Script {
         body.into()
     }
 
-    /// Whether a rank gets the bodies of all ranks of a call.
+    /// Returns true if a rank gets the bodies of all ranks of a call.
     pub(crate) fn receives(&self, rank: u32, call: u32) -> bool {
         match self.kind(call) {
             Kind::AllGather | Kind::Files => true,
@@ -307,7 +307,7 @@ impl Script {
         }
     }
 
-    /// What is called.
+    /// The kind of a call.
     fn kind(&self, call: u32) -> Kind {
         let mut dice = Dice::new(self.seed ^ u64::from(call) << 32, 25);
         let kinds = [Kind::AllGather, Kind::Barrier, Kind::Gather, Kind::Files];
@@ -372,12 +372,12 @@ impl Script {
 }
 
 impl World {
-    /// Whether all that came is what the project promises to survive.
+    /// Returns true if the project promises to survive all faults of this world.
     pub(crate) fn is_survivable(&self) -> bool {
         self.script.severity != Severity::Anything
     }
 
-    /// Whether nothing may be left behind.
+    /// Returns true if nothing may be left behind.
     pub(crate) fn is_tidy(&self) -> bool {
         matches!(
             self.script.severity,
