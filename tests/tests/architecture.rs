@@ -1,7 +1,6 @@
-//! Tests what holds for the repository as a whole: who depends on whom, and where effects live.
+//! Tests rules for the whole repository: the dependencies between crates, and the places of effects.
 //!
-//! Each rule names its exceptions with their reasons; an exception that is not needed any more fails as
-//! well, so that the lists stay true.
+//! Each rule lists its exceptions with their reasons; an exception that is not needed any more fails as well, so that the lists stay true.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -33,13 +32,13 @@ use source::{SourceFile, all_files, functions, lines_with, root, rust_files};
 /// The only crate that talks to the terminal and decides how the process ends.
 const PROGRAM: &str = "fsgather-cli";
 
-/// Never a part of what users get.
+/// Never a part of the released programs.
 const TEST_SUPPORT: &str = "fsgather-testkit";
 
-/// Measures parts of the others, and is never published.
+/// Measures parts of the other crates, and is never published.
 const MEASUREMENTS: &str = "fsgather-bench";
 
-/// The longest file, in lines.
+/// Maximum length of a file, in lines.
 const LONGEST: usize = 600;
 
 fn members() -> Vec<Package> {
@@ -51,7 +50,7 @@ fn members() -> Vec<Package> {
     metadata.packages
 }
 
-/// The crates of the workspace that `package` uses, in one way of using them.
+/// The crates of the workspace that `package` uses, by one kind of dependency.
 fn uses(package: &Package, ours: &BTreeSet<String>, kind: DependencyKind) -> BTreeSet<String> {
     let dependencies = package.dependencies.iter();
     dependencies
@@ -130,10 +129,10 @@ fn every_crate_takes_the_workspaces_lints() {
     }
 }
 
-/// A file in which a rule does not hold, and why.
+/// A file that is exempt from a rule, and the reason.
 type Exception = (&'static str, &'static str);
 
-/// Fails with all findings, each a path and what is wrong there, in files that are no exceptions.
+/// Fails with all findings, each a path and the violation, in files that are no exceptions.
 fn judge(rule: &str, findings: &[(String, String)], exceptions: &[Exception]) {
     let mut wrong = String::new();
     for (path, what) in findings {
@@ -149,7 +148,7 @@ fn judge(rule: &str, findings: &[(String, String)], exceptions: &[Exception]) {
     assert!(wrong.is_empty(), "{rule}:\n{wrong}");
 }
 
-/// Where one of `words` occurs in `code`, as findings.
+/// The places where one of `words` occurs in `code`, as findings.
 fn occurrences(file: &SourceFile, code: &str, words: &[&str]) -> Vec<(String, String)> {
     let mut findings = Vec::new();
     for word in words {
@@ -202,7 +201,7 @@ fn libraries_do_not_print_or_exit() {
         "process::exit",
         "process::abort",
     ];
-    // Tests may say why they ended something.
+    // Tests may print the reason why they ended a process.
     let is_library = |name: &str| ![PROGRAM, TEST_SUPPORT, MEASUREMENTS].contains(&name);
     let findings = shipped_occurrences(is_library, &words);
     judge("only the program prints and exits", &findings, &[]);
@@ -333,7 +332,7 @@ fn tests_start_processes_by_one_harness() {
     let findings: Vec<_> = files
         .iter()
         .flat_map(|file| {
-            // Line by line, so that what is shipped in the same file does not count.
+            // Line by line, so that shipped code in the same file does not count.
             let shipped = match file.shipped_with() {
                 Some(name) if name != TEST_SUPPORT => {
                     occurrences(file, &file.shipped_code(), &words)

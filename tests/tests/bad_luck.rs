@@ -1,8 +1,7 @@
-//! Things that befall a job from outside: a clock that is set, a directory that goes away or
-//! becomes another one, a file system that hangs. Each time every rank has the right result
-//! or says what is wrong, in time, and nobody else's files are touched.
+//! Events that hit a job from outside: a clock that is set, a directory that disappears or is replaced, a file system that hangs. Each time
+//! every rank has the right result or reports the cause, in time, and no files of others are touched.
 //!
-//! `scripts/prove bad-luck` runs these one after the other, and prints what each rank said.
+//! `scripts/prove bad-luck` runs these tests one after the other, and prints the output of each rank.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -22,15 +21,15 @@ use common::{
     everybody, left_in, place, report::tell,
 };
 
-/// Calls by every way that payloads take.
+/// Calls with every transport of payloads.
 const CALLS: &str = "all_gather_bytes:300000 gather_from:1:300000 barrier all_gather:100";
 
-/// Both ways of talking.
+/// Both carriers of messages.
 const CONTROLS: [&str; 2] = ["tcp", "markers"];
 
 const HOUR: i64 = 3600;
 
-/// A job whose clock is `first` off, and then `later`, on all ranks or on all but rank 0.
+/// Runs a job whose clock is `first` off, and then `later`, on all ranks or on all except rank 0.
 fn across_a_change(clock: &Clock, control: &str, first: i64, later: i64, on_rank_0: bool) {
     let place = place();
     let world = World::new(4, place.path()).with("FSGATHER_CONTROL", control);
@@ -77,7 +76,7 @@ fn clocks_that_are_set_in_the_middle_of_a_job_do_not_matter() {
     }
 }
 
-/// To the middle of 2040, after the second at which 32 bits of seconds end.
+/// A shift to the middle of 2040, after the second at which 32 bits of seconds overflow.
 const YEAR_2040: i64 = 14 * 365 * 24 * HOUR;
 
 #[test]
@@ -87,7 +86,7 @@ fn the_year_2040_is_a_year_like_others() {
         across_a_change(&clock, control, YEAR_2040, YEAR_2040, true);
         across_a_change(&clock, control, 0, YEAR_2040, false);
     }
-    // What a job of then has left is told by its name and age, and removed.
+    // Leftovers of a job of that year are listed with their names and ages, and removed.
     let place = place();
     clock.set(YEAR_2040);
     let world = clock.on(World::new(2, place.path()));
@@ -115,17 +114,17 @@ fn the_year_2040_is_a_year_like_others() {
     assert_nothing_left(place.path());
 }
 
-/// What becomes of a directory.
+/// The fate of a directory.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Removed,
-    /// Renamed; another one, that is empty, has its name.
+    /// Renamed; another one, which is empty, has its name.
     Replaced,
-    /// Renamed; its name is a link to another one, that is empty.
+    /// Renamed; its name is a link to another one, which is empty.
     Linked,
 }
 
-/// Which of the directories of a job.
+/// A directory of a job.
 #[derive(Clone, Copy, Debug)]
 enum Which {
     /// The one that users name.
@@ -155,7 +154,7 @@ impl Which {
 fn befall(fate: Fate, directory: &Path, aside: &Path) {
     let other = aside.join("other");
     match fate {
-        // Ranks that talk through it make files in it meanwhile.
+        // Ranks that exchange messages through it make files in it meanwhile.
         Fate::Removed => while fs::remove_dir_all(directory).is_err() {},
         Fate::Replaced => {
             fs::rename(directory, aside.join("was")).expect("a directory");
@@ -169,7 +168,7 @@ fn befall(fate: Fate, directory: &Path, aside: &Path) {
     }
 }
 
-/// What lies anywhere below.
+/// All entries of a directory, at any depth.
 fn everything_in(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
@@ -254,7 +253,7 @@ fn a_meeting_that_fails_writes_nothing_where_a_link_leads() {
     assert!(other.is_empty(), "{other:?}");
 }
 
-/// Two ranks on two hosts whose file system hangs altogether, one of them or both, for so long.
+/// Runs two ranks on two hosts, where the whole file system of one host or both hangs for `seconds`.
 fn hangs_for(seconds: u64, hosts: &[u32], control: &str) {
     let mount = DoubleMount::with("", 0);
     let world = mount.world().with("FSGATHER_CONTROL", control);
@@ -296,7 +295,7 @@ fn mounts_that_hang_for_20_seconds_cost_20_seconds() {
     }
 }
 
-/// The mount of one of two hosts hangs for ever: whoever can end says so in time, and the others once they can.
+/// The mount of one of two hosts hangs for ever: ranks that can end report it in time, and the others as soon as they can.
 fn hangs_for_ever(host: u32, control: &str) {
     let mount = DoubleMount::with("", 0);
     let world = mount
@@ -328,7 +327,7 @@ fn hangs_for_ever(host: u32, control: &str) {
     assert_eq!(end.code, TIMED_OUT, "{}", stage.transcript());
     let named = format!("(pid {}", stage.pid(hung));
     assert!(end.error().contains(&named), "{end:?}");
-    // Five to time out, and ten to be told so; then it asks what the other does, and ends.
+    // Five seconds for the time-out, and ten for its message; then it asks for the state of the other rank, and ends.
     assert!(took < Duration::from_secs(20), "{took:?}: {end:?}");
     assert_ne!(late.code, 0, "{}", stage.transcript());
 }

@@ -1,7 +1,7 @@
-//! Networks as they are far from laboratories: slow, lossy, narrow, one-sided, without names, full of strangers. Each
-//! time every rank has the right result, or says in time what is wrong. Hosts are namespaces, which only root can make.
+//! Networks far from laboratories: slow, lossy, narrow, one-sided, without names, full of foreign connections. Each time every rank has the
+//! right result, or reports the cause in time. Hosts are namespaces, which only root can make.
 //!
-//! `scripts/prove networks` runs these one after the other, and prints what each rank said.
+//! `scripts/prove networks` runs these tests one after the other, and prints the output of each rank.
 
 mod common;
 
@@ -12,13 +12,13 @@ use common::{
     everybody, hosts::Hosts, name_on, place, report::tell, strangers,
 };
 
-/// Calls by messages and payloads by every way; several packets each.
+/// Calls by messages, and payloads with every transport; several packets each.
 const CALLS: &str = "barrier all_gather:100 all_gather_bytes:100000 gather_bytes:1:100000 gather_from:0:70000 broadcast:1:70000";
 
-/// Ways of payloads.
+/// Transports of payloads.
 const TRANSPORTS: [&str; 2] = ["filesys", "memory"];
 
-/// Hosts, and what they share.
+/// Hosts, and the directories that they share.
 struct Site {
     hosts: Hosts,
     place: tempfile::TempDir,
@@ -27,7 +27,7 @@ struct Site {
 }
 
 impl Site {
-    /// One rank on each of three hosts for payloads by memory, of two that mount a directory for files.
+    /// Makes a host for each of three ranks for payloads by memory, or two hosts that mount a directory for files.
     fn new(transport: &str, hosts: impl Fn(u32) -> Hosts) -> Self {
         let place = place();
         // Before the hosts, so that they see the mounts.
@@ -76,7 +76,7 @@ impl Site {
     }
 }
 
-/// One rank on each host makes calls, all of which succeed without a warning; how long that took.
+/// Runs one rank on each host, whose calls all succeed without a warning; returns the duration.
 fn succeed(what: &str, transport: &str, hosts: impl Fn(u32) -> Hosts) -> Duration {
     let site = Site::new(transport, hosts);
     let mut stage = Stage::new();
@@ -93,7 +93,7 @@ fn succeed(what: &str, transport: &str, hosts: impl Fn(u32) -> Hosts) -> Duratio
     took
 }
 
-/// The same on a network that is distorted.
+/// The same on a distorted network.
 fn succeed_over(what: &str, distortion: &str) -> Duration {
     let took = TRANSPORTS.map(|transport| {
         succeed(what, transport, |count| {
@@ -116,10 +116,10 @@ fn packets_of_576_bytes_are_enough() {
     }
 }
 
-/// On a network with a [`DELAY`].
+/// The round-trip time of a network with a [`DELAY`].
 const ROUND_TRIP: Duration = Duration::from_millis(400);
 
-/// So slow that nothing else counts.
+/// A delay that dominates all other times.
 const DELAY: &str = "* * delay=200";
 
 #[test]
@@ -128,7 +128,7 @@ fn a_delay_of_200_ms_each_way_costs_round_trips_only() {
     assert!(took < ROUND_TRIP * 50, "{took:?}");
 }
 
-/// Of an all-gather by memory that fits a window nothing is left to come once it is decided.
+/// If the payloads of an all-gather by memory fit a window, they have arrived when it is decided.
 #[test]
 fn what_fits_a_window_is_there_with_the_verdict() {
     const CALLS: usize = 5;
@@ -140,7 +140,7 @@ fn what_fits_a_window_is_there_with_the_verdict() {
         .with("FSGATHER_CONTROL", "tcp")
         .with("FSGATHER_TRANSPORT", "memory");
     let kinds = ["barrier", "all_gather_bytes:300000"];
-    // TCP begins slowly, so that the first calls of each kind do not count.
+    // TCP starts slowly, so that the first calls of each kind do not count.
     let script = kinds.map(|call| {
         format!("{call} ").repeat(CALLS) + &format!("at:next {call} ").repeat(CALLS) + "at:next "
     });
@@ -151,7 +151,7 @@ fn what_fits_a_window_is_there_with_the_verdict() {
     }
     let ranks = everybody(world.ranks);
     let since = Instant::now();
-    // The fastest is the one that other work of this machine has disturbed least.
+    // The fastest call was disturbed least by other work of this machine.
     let took = kinds.map(|_| {
         stage.wait_at(ranks.clone(), "next");
         let each = (0..CALLS).map(|_| {
@@ -170,18 +170,18 @@ fn what_fits_a_window_is_there_with_the_verdict() {
         format!("200 ms each way: {barrier:?} for a barrier, {all_gather:?} for an all-gather");
     tell(&what, since, &ends);
     stage.succeed(ranks);
-    // Were nothing sent before the verdict, it would take half a round trip more.
+    // If payloads were sent only after the verdict, it would take half a round trip more.
     assert!(all_gather < barrier + ROUND_TRIP / 4, "{what}");
     assert_nothing_left(place.path());
 }
 
-/// A root asks the ranks of other hosts at the same time, however many they are.
+/// A root asks the ranks of other hosts at the same time, regardless of their number.
 #[test]
 fn a_gather_from_many_ranks_far_away_takes_few_round_trips() {
     fetch_from_far_away("gather_bytes:0:150000");
 }
 
-/// So does everybody in an all-gather that is started, which goes round no ring.
+/// So does every rank in a started all-gather, which does not use a ring.
 #[test]
 fn an_all_gather_that_is_started_takes_few_round_trips() {
     fetch_from_far_away("start_all_gather:150000 wait:CALL");
@@ -225,7 +225,7 @@ fn fetch_from_far_away(step: &str) {
         &ends,
     );
     stage.succeed(ranks);
-    // One for the verdict, and one for what is asked for then. One after the other they take nine, and the first call fifty.
+    // One round trip for the verdict, and one for the requests after it. One after the other they take nine, and the first call fifty.
     let fastest = took[1..].iter().min().copied().unwrap_or_default();
     assert!(fastest < ROUND_TRIP * 4, "{took:?}");
     assert!(took[0] < ROUND_TRIP * 16, "{took:?}");
@@ -250,7 +250,7 @@ fn a_network_that_is_slow_narrow_and_lossy_at_once_serves() {
     );
 }
 
-/// What is cut off when ranks stand between two calls: the packets that fit these settings of the link vanish.
+/// The links that are cut while ranks are between two calls: packets that match these settings vanish.
 const CUTS: [(&str, &str); 3] = [
     (
         "the last host is cut off",
@@ -260,7 +260,7 @@ const CUTS: [(&str, &str); 3] = [
     ("the last host hears nothing any more", "* LAST loss=100"),
 ];
 
-/// Starts ranks that stand at `ready` after some calls, and then cuts.
+/// Starts ranks that stop at `ready` after some calls, and then cuts links.
 fn cut(transport: &str, how: &str) -> (Site, Stage) {
     let site = Site::new(transport, Hosts::far_apart);
     let mut stage = Stage::new();
@@ -313,7 +313,7 @@ fn cuts_for_good_are_told_on_both_sides_within_half_a_minute() {
     }
 }
 
-/// Ranks that may talk through files meet although a cable carries nothing, or in one direction only.
+/// Ranks that may exchange messages through files meet although a cable carries nothing, or only in one direction.
 #[test]
 fn ranks_that_meet_over_a_cut_cable_talk_through_files_with_one_warning() {
     for (what, how) in CUTS {
@@ -332,7 +332,7 @@ fn ranks_that_meet_over_a_cut_cable_talk_through_files_with_one_warning() {
     }
 }
 
-/// Where nothing but TCP is allowed, all are told soon, and by which addresses it was tried.
+/// If only TCP is allowed, all ranks soon get an error, with the addresses that were tried.
 #[test]
 fn ranks_that_meet_over_a_cut_cable_by_tcp_alone_are_told_so() {
     for (what, how) in CUTS {
@@ -354,7 +354,7 @@ fn ranks_that_meet_over_a_cut_cable_by_tcp_alone_are_told_so() {
     }
 }
 
-/// Where routers drop long packets without a word, what is long never arrives.
+/// If routers silently drop long packets, long messages never arrive.
 #[test]
 fn long_packets_that_vanish_are_told_by_all() {
     let mut site = Site::new("memory", Hosts::far_apart);
@@ -377,7 +377,7 @@ fn long_packets_that_vanish_are_told_by_all() {
 
 const SECRET: &str = "8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e";
 
-/// No host knows any name, and who is asked for names does not answer.
+/// No host knows any name, and the name server does not answer.
 fn without_names(count: u32) -> Hosts {
     let hosts = Hosts::new(count);
     hosts.on_all(
@@ -421,8 +421,7 @@ fn a_name_that_means_nothing_is_told_by_all() {
     }
 }
 
-/// Machines that do other things beside this tell nothing of times: `a_barrier_among_ten_thousand_strangers_takes_at_most_twice_as_long`
-/// asks for them.
+/// Times on machines with other load prove nothing: `a_barrier_among_ten_thousand_strangers_takes_at_most_twice_as_long` measures them.
 #[test]
 fn ten_thousand_silent_connections_and_slow_ones_leave_a_job_right() {
     barriers_among_strangers();
@@ -442,14 +441,14 @@ fn a_barrier_among_ten_thousand_strangers_takes_at_most_twice_as_long() {
     );
 }
 
-/// What a barrier of four ranks took, in microseconds.
+/// The median duration of a barrier of four ranks, in microseconds.
 struct Medians {
     before: u64,
     among: [u64; 2],
     after: u64,
 }
 
-/// Barriers before, among and after strangers who hold ten thousand connections, and some that say a byte now and then.
+/// Runs barriers before, among and after foreign processes that hold ten thousand connections, and some that send a byte now and then.
 fn barriers_among_strangers() -> Medians {
     const SILENT: usize = 10_000;
     let silent = SILENT.min(strangers::room_for_connections().saturating_sub(200));

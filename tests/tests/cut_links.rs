@@ -1,5 +1,5 @@
-//! Links between hosts that are cut while payloads go over them directly. Hosts are namespaces, which only
-//! root can make. `scripts/prove cut-links` runs these one after the other.
+//! Links between hosts that are cut while payloads go over them directly. Hosts are namespaces, which only root can make. `scripts/prove
+//! cut-links` runs these tests one after the other.
 
 mod common;
 
@@ -10,8 +10,7 @@ use common::{End, PEER_FAILED, Stage, TIMED_OUT, World, everybody, hosts::Hosts,
 const RING: &str = "all_gather_bytes:30000000";
 const PULL: &str = "gather_bytes:0:40000000";
 
-/// Three ranks on hosts of their own that take a step over a slow network, when rank 2 has sent a part of
-/// what it sends.
+/// Starts three ranks on hosts of their own that take a step over a slow network; returns when rank 2 has sent a part of its payload.
 fn in_the_middle_of(step: &str, timeout: &str) -> (Hosts, Stage, tempfile::TempDir) {
     let hosts = Hosts::new(3);
     hosts.slow_down(80);
@@ -46,7 +45,7 @@ fn a_fetch_survives_a_cut_of_twenty_seconds() {
     a_cut_of_twenty_seconds(PULL);
 }
 
-/// Rank 2's host is cut off for good.
+/// Cuts the host of rank 2 off for good.
 fn a_cut_for_good(step: &str) {
     let (hosts, mut stage, _place) = in_the_middle_of(step, "5m");
     let cut = Instant::now();
@@ -83,7 +82,7 @@ fn a_host_cut_off_during_a_fetch_is_named_within_half_a_minute() {
     a_cut_for_good(PULL);
 }
 
-/// Ranks 1 and 2 do not reach each other any more, rank 0 reaches both.
+/// Cuts ranks 1 and 2 off from each other; rank 0 reaches both.
 fn a_cut_between_members(step: &str) {
     let (hosts, mut stage, _place) = in_the_middle_of(step, "8s");
     let cut = Instant::now();
@@ -97,7 +96,7 @@ fn a_cut_between_members(step: &str) {
     }
     let (error, ends) = stage.fail_alike(everybody(3), TIMED_OUT);
     let named = [1, 2].map(|rank| name_on(&format!("node{}", rank + 1), rank, stage.pid(rank)));
-    // What it was doing last stands beside its process.
+    // Its last activity follows its process.
     let is_named = |name: &String| error.contains(name.trim_end_matches(')'));
     assert!(named.iter().any(is_named), "{error}");
     assert!(error.contains("FSGATHER_TIMEOUT"), "{error}");

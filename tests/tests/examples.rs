@@ -1,4 +1,4 @@
-//! The examples of the library print what they promise, with several ranks.
+//! The examples of the library print their documented output, with several ranks.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -18,7 +18,7 @@ use common::{
     place,
 };
 
-/// What the ranks of a program print under `fsgather run`, sorted, each line behind its rank.
+/// The output of the ranks of a program under `fsgather run`, sorted, each line behind its rank.
 fn printed(ranks: u32, program: &Path, arguments: &[&str]) -> Vec<String> {
     let tool = command_line_tool();
     let directory = place();

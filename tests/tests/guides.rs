@@ -1,4 +1,4 @@
-//! Tests that what the guides show works: shell blocks are run here; Rust blocks are documentation tests of the library.
+//! Tests that the examples of the guides work: shell blocks are run here; Rust blocks are documentation tests of the library.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -15,7 +15,7 @@ use std::{
 use common::{build::command_line_tool, place};
 use fsgather_testkit::process;
 
-/// Pages all of whose blocks are tried out, but for those marked `text`.
+/// Pages whose blocks are all run, except those marked `text`.
 const PAGES: [&str; 4] = ["groups", "rust", "shell", "switching"];
 
 fn guide() -> PathBuf {

@@ -1,4 +1,4 @@
-//! Tests that a newcomer gets what the README shows.
+//! Tests that the README shows the real output for a newcomer.
 
 #![expect(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ fn block(language: &str) -> String {
     rest.split_once("\n```").unwrap().0.to_owned()
 }
 
-/// What differs from run to run: times, and the name of the directory.
+/// Removes the parts that differ from run to run: times, and the name of the directory.
 fn without_figures(line: &str) -> String {
     let words = line.split(' ').map(|word| {
         let is_figure = word.parse::<f64>().is_ok() && word.contains('.');

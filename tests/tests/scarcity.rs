@@ -1,7 +1,6 @@
-//! Too little of what a job needs: descriptors, memory, a quota. Every rank has the right result or says what is wrong, in
-//! time.
+//! Shortages: of descriptors, of memory, of a quota. Every rank has the right result or reports the cause, in time.
 //!
-//! `scripts/prove bad-luck` runs these one after the other, and prints what each rank said.
+//! `scripts/prove bad-luck` runs these tests one after the other, and prints the output of each rank.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -20,7 +19,7 @@ use common::{
     memory_limit::MemoryLimit, mounts::Mounted, place, report::tell,
 };
 
-/// Calls by every way that payloads take.
+/// Calls with every transport of payloads.
 const CALLS: &str = "all_gather_bytes:300000 gather_from:1:300000 barrier all_gather:100";
 
 fn limited_to(descriptors: u32, world: &World, rank: u32, script: &str) -> Command {
@@ -38,7 +37,7 @@ fn a_rank_0_with_64_descriptors_says_how_many_eight_ranks_need_to_all_at_once() 
             let index = stage.start(&mut limited_to(64, &world, rank, "join close"));
             stage.wait_for_where(index, "who it is", |line| line.contains(" of 8, by "));
         }
-        // So that it is certain that they were there before rank 0 gave up.
+        // So that they were certainly there before rank 0 gave up.
         stage.let_pass(Duration::from_millis(200));
         let since = Instant::now();
         stage.start(&mut limited_to(64, &world, 0, "join close"));
@@ -110,10 +109,10 @@ fn members_do_with_64_descriptors_and_so_does_everybody_over_marker_files() {
 
 const MIB: u64 = 1 << 20;
 
-/// What each of eight ranks hands over.
+/// Length of the payload of each of eight ranks.
 const PART: u64 = 8 * MIB;
 
-/// Eight ranks, each of which may have so much memory; rank 2 may have `rank_2`.
+/// Runs eight ranks with a memory limit of `each`; that of rank 2 is `rank_2`.
 fn with_little_memory(transport: &str, calls: &str, each: u64, rank_2: u64) -> (Stage, Vec<End>) {
     let place = place();
     let world = World::new(8, place.path())
@@ -151,7 +150,7 @@ fn with_little_memory(transport: &str, calls: &str, each: u64, rank_2: u64) -> (
     (stage, ends)
 }
 
-/// What docs/performance.md says that a rank needs, which is the payloads that it has and some MiB.
+/// The memory that a rank needs according to docs/performance.md: the payloads that it holds and some MiB.
 const fn needed(payloads: u64) -> u64 {
     payloads * PART + 9 * MIB
 }
@@ -185,9 +184,9 @@ fn a_rank_that_the_kernel_kills_for_its_memory_is_named_by_all() {
     }
 }
 
-/// A btrfs on which 4 MB may be written, at `place` below a directory.
+/// Mounts a btrfs with a quota of 4 MB, at `place` in a directory.
 fn with_a_quota(directory: &Path, disk: &Path) -> Mounted {
-    // Not on what is mounted: a file system in a file on what it is mounted on keeps itself up.
+    // The disk is outside the mount: a file system in a file on its own parent mount would keep that mounted.
     let disk = disk.join("disk").to_str().expect("text").to_owned();
     let make = format!(
         "truncate -s 200m {disk} && mkfs.btrfs -q {disk} >/dev/null 2>&1 && mkdir place && mount -o loop {disk} place

@@ -84,7 +84,7 @@ fn changelog_has_the_numbers_of_formats() {
     }
 }
 
-/// Of code the compiler sees to it.
+/// Pages only: the compiler rejects such marks in code.
 #[test]
 fn no_page_has_marks_of_a_merge_that_was_not_finished() {
     let is_mark = |line: &str| {
@@ -145,7 +145,7 @@ fn declared_types(file: &SourceFile) -> Vec<String> {
 #[test]
 fn functions_of_types_that_the_documentation_names_exist() {
     let declared: BTreeSet<String> = rust_files().iter().flat_map(declared_types).collect();
-    // The types that a file gives functions to, and these.
+    // The types that each file has functions for, and these functions.
     let known: Vec<(BTreeSet<String>, BTreeSet<String>)> = rust_files()
         .iter()
         .map(|file| {
@@ -166,7 +166,7 @@ fn functions_of_types_that_the_documentation_names_exist() {
         })
         .collect();
     let mut wrong = String::new();
-    // Programs of guides are compiled.
+    // The programs of guides are compiled.
     for page in pages()
         .into_iter()
         .filter(|page| !page.path.starts_with("docs/guide/"))
@@ -177,7 +177,7 @@ fn functions_of_types_that_the_documentation_names_exist() {
             };
             let is_method =
                 of.starts_with(char::is_uppercase) && function.starts_with(char::is_lowercase);
-            // Types of others are not looked into.
+            // Types of other crates are not checked.
             let is_in = |(types, functions): &(BTreeSet<String>, BTreeSet<String>)| {
                 functions.contains(function) && (types.contains(of) || !declared.contains(of))
             };

@@ -1,17 +1,17 @@
-//! Keeps the table of which crate uses which.
+//! Keeps the table of dependencies between crates.
 
 use super::{PROGRAM, TEST_SUPPORT};
 
-/// Which crates of the workspace one of them uses.
+/// The dependencies of one crate of the workspace.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
-    /// What its library or program uses: exactly these.
+    /// Crates that its library or program uses: exactly these.
     pub(crate) uses: &'static [&'static str],
-    /// What its tests and examples may use besides.
+    /// Further crates that its tests and examples may use.
     pub(crate) tests_use: &'static [&'static str],
 }
 
-/// Dependencies point down only; storage and control plane do not know each other.
+/// Dependencies only point down; storage and control plane do not know each other.
 pub(crate) const GRAPH: [Row; 13] = [
     Row {
         name: "fsgather-core",
@@ -107,7 +107,7 @@ pub(crate) const GRAPH: [Row; 13] = [
         ],
         tests_use: &[TEST_SUPPORT],
     },
-    // Tests may reach for everything.
+    // Tests may use all crates.
     Row {
         name: "fsgather-tests",
         uses: &[],

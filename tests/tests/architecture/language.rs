@@ -60,7 +60,7 @@ impl Phrase {
     }
 }
 
-/// Whether the sentence that continues with `rest` is a question.
+/// Returns true if the sentence that continues with `rest` is a question.
 fn is_question(rest: &str) -> bool {
     rest.find(['.', '?'])
         .is_some_and(|end| rest[end..].starts_with('?'))
@@ -214,7 +214,7 @@ fn plain_english_counts_never_rise() {
     assert!(wrong.is_empty(), "CONTRIBUTING.md has the rules:\n{wrong}");
 }
 
-/// At most twenty places, those of the files that were modified last before all others.
+/// At most twenty places, those in the files that were modified last first.
 fn changed_first(places: &[String]) -> Vec<&String> {
     let modified = |place: &&String| {
         let file = place.split(':').next().unwrap_or_default();

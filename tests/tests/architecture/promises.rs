@@ -1,29 +1,29 @@
-//! Reads what the documentation says about tests: [`TestName`].
+//! Reads the names of tests in the documentation: [`TestName`].
 
 use super::source::SourceFile;
 
-/// The name of a test as the documentation gives it.
+/// The name of a test in the documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TestName {
-    /// Where it is said to be; a name that does not say it is where the one before it is.
+    /// The place of the test; a name without a place takes that of the previous one.
     pub(crate) place: Place,
-    /// The function; anything else between the backticks, when it was no name.
+    /// The function; or other text between the backticks, if that is not a name.
     pub(crate) function: String,
 }
 
-/// Where a test is.
+/// The place of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In a file, by the end of its path.
     File(String),
     /// In a module, by the end of its path: `writer::tests`.
     Module(String),
-    /// It is not said, also not before.
+    /// Neither this name nor an earlier one has a place.
     Unsaid,
 }
 
 impl TestName {
-    /// Whether one of `functions`, which are those of `file` with their modules there, is this one.
+    /// Returns true if one of `functions`, which are those of `file` with their modules there, is this test.
     pub(crate) fn is_in(&self, file: &SourceFile, functions: &[String]) -> bool {
         let (place, path) = match &self.place {
             Place::File(end) => (ends_with(&file.path, '/', end), self.function.clone()),
@@ -36,7 +36,7 @@ impl TestName {
     }
 }
 
-/// Whether whole parts of `path`, which `separator` separates, are its `end`.
+/// Returns true if `end` equals the last parts of `path`, which `separator` separates.
 pub(crate) fn ends_with(path: &str, separator: char, end: &str) -> bool {
     let rest = path.strip_suffix(end);
     rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(separator))
@@ -57,11 +57,10 @@ pub(crate) fn names_with_file(page: &str) -> Vec<TestName> {
         .collect()
 }
 
-/// The tests of all promises on a page.
+/// The tests of all promises of a page.
 ///
-/// These are the names in the column `test` of a table, whose cells must not be empty, and those that
-/// follow the word `test:` or `tests:`, up to the closing parenthesis if there is an opening one before
-/// the word, else up to the end of the paragraph or list item.
+/// These are the names in the column `test` of a table, whose cells must not be empty, and those after the word `test:` or `tests:`, up to
+/// the closing parenthesis if there is an opening one before the word, otherwise up to the end of the paragraph or list item.
 pub(crate) fn names_of_promises(page: &str) -> Vec<TestName> {
     let mut names = names_in_tables(page);
     for block in blocks(page) {
@@ -161,7 +160,7 @@ fn begins_block(line: &str) -> bool {
     line.starts_with(['-', '*', '#', '|']) || is_numbered(&line[letters..], letters)
 }
 
-/// What stands between single backticks.
+/// The texts between single backticks.
 fn spans(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

@@ -1,10 +1,10 @@
-//! Keeps the list of what programs find in the API crate.
+//! Keeps the list of public items of the API crate.
 
 use std::{collections::BTreeSet, fs};
 
 use super::source::root;
 
-/// All that `fsgather` exports at its root, by what it is for.
+/// All items that `fsgather` exports at its root, by purpose.
 const ITEMS: &[(&str, &[&str])] = &[
     (
         "membership, and how to get one",

@@ -9,10 +9,10 @@ use super::{documentation::pages, source::root};
 /// Scripts without a command line: others read them, or cargo starts test programs with them.
 const NOT_CALLED: [&str; 3] = ["arguments.sh", "staged.sh", "test-runner.sh"];
 
-/// Scripts and beds that hand unknown arguments on to a program that is built first.
+/// Scripts and beds that pass unknown arguments on to a program that is built first.
 const HANDS_ON: [&str; 1] = ["python-tests.sh"];
 
-/// Programs that no script may start before it has understood its arguments.
+/// Programs that no script may start before it has parsed its arguments.
 const BUILDERS: [&str; 6] = ["cargo", "rustup", "rustc", "cc", "apt-get", "unshare"];
 
 struct Answer {
@@ -21,7 +21,7 @@ struct Answer {
     has_built: bool,
 }
 
-/// Runs a script, given as its words, with stubs that note whether it builds, and fail.
+/// Runs a script, given as its words, with stubs that fail and record that it builds.
 fn run(words: &str) -> Answer {
     let place = tempfile::tempdir().expect("a directory");
     let trace = place.path().join("trace");
@@ -71,7 +71,7 @@ fn beds() -> BTreeSet<String> {
         .collect()
 }
 
-/// All that can be called: scripts, and beds as `prove NAME`.
+/// All commands that can be called: scripts, and beds as `prove NAME`.
 fn commands() -> Vec<String> {
     let scripts = shell_files("scripts").into_iter();
     let scripts = scripts.filter(|name| !NOT_CALLED.contains(&&**name));

@@ -1,5 +1,4 @@
-//! The repository's files as the checks see them: [`SourceFile`], and its text without what does not
-//! count.
+//! The files of the repository for the checks: [`SourceFile`], and its text without the parts that do not count.
 
 use std::{
     fs,
@@ -7,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Directories in which nothing of ours lies.
+/// Directories without files of ours.
 const SKIPPED: [&str; 6] = [
     ".git",
     ".venv",
@@ -54,7 +53,7 @@ pub(crate) fn rust_files() -> Vec<SourceFile> {
 }
 
 fn collect(directory: &Path, prefix: &str, files: &mut Vec<SourceFile>) {
-    // What is removed while we look was not worth checking; what cannot be read as text neither.
+    // Files that are removed meanwhile, or are not text, need no check.
     let Ok(entries) = fs::read_dir(directory) else {
         return;
     };
@@ -65,7 +64,7 @@ fn collect(directory: &Path, prefix: &str, files: &mut Vec<SourceFile>) {
             Ok(kind) if kind.is_dir() && !SKIPPED.contains(&name.as_str()) => {
                 collect(&entry.path(), &format!("{path}/"), files);
             }
-            // What cargo notes where somebody fuzzes is no part of the repository.
+            // The lock file that cargo writes for fuzzing is not part of the repository.
             Ok(kind) if kind.is_file() && path != "tests/fuzz/Cargo.lock" => {
                 if let Ok(text) = fs::read_to_string(entry.path()) {
                     files.push(SourceFile { path, text });
@@ -77,15 +76,14 @@ fn collect(directory: &Path, prefix: &str, files: &mut Vec<SourceFile>) {
 }
 
 impl SourceFile {
-    /// The name of the crate whose library or program this file is a part of; none for tests, examples
-    /// and everything that is not Rust.
+    /// The name of the crate whose library or program contains this file; none for tests, examples and files that are not Rust.
     pub(crate) fn shipped_with(&self) -> Option<&str> {
         let (name, rest) = self.path.strip_prefix("crates/")?.split_once('/')?;
         let stem = rest.strip_prefix("src/")?.strip_suffix(".rs")?;
         (!stem.ends_with("tests")).then_some(name)
     }
 
-    /// The modules that this file stands for, after the name of its package: `fsgather-store::payload::writer::tests`.
+    /// The module path of this file, after the name of its package: `fsgather-store::payload::writer::tests`.
     pub(crate) fn modules(&self) -> String {
         let path = self.path.strip_prefix("crates/").unwrap_or(&self.path);
         let path = path.strip_suffix(".rs").unwrap_or(path);
@@ -93,7 +91,7 @@ impl SourceFile {
             .split('/')
             .filter(|name| !["src", "lib", "main", "mod"].contains(name))
             .collect();
-        // Long unit tests lie in a file beside what they test.
+        // Long unit tests are in a file beside the tested one.
         if let Some(tested) = names.last().and_then(|last| last.strip_suffix("_tests")) {
             names.pop();
             names.extend([tested, "tests"]);
@@ -101,7 +99,7 @@ impl SourceFile {
         names.join("::")
     }
 
-    /// The text with comments and the contents of literals blanked out; lines stay where they are.
+    /// The text with comments and the contents of literals blanked out; line numbers do not change.
     pub(crate) fn code(&self) -> String {
         let mut code: Vec<char> = self.text.chars().collect();
         let mut at = 0;
@@ -113,7 +111,7 @@ impl SourceFile {
         code.into_iter().collect()
     }
 
-    /// [`SourceFile::code`] without items that are compiled for tests only.
+    /// [`SourceFile::code`] without items that are compiled only for tests.
     pub(crate) fn shipped_code(&self) -> String {
         const MARK: &str = "#[cfg(test)]";
         let mut code = self.code();
@@ -134,7 +132,7 @@ impl SourceFile {
     }
 }
 
-/// Where `word` occurs and is no part of a longer identifier: line numbers, from 1.
+/// The line numbers, from 1, where `word` occurs outside longer identifiers.
 pub(crate) fn lines_with(code: &str, word: &str) -> Vec<usize> {
     let in_identifier = |c: char| c.is_alphanumeric() || c == '_';
     let occurs = |line: &str| {
@@ -151,11 +149,10 @@ pub(crate) fn lines_with(code: &str, word: &str) -> Vec<usize> {
         .collect()
 }
 
-/// The names of all functions that are defined in `code`, after those of the modules around them there:
-/// `tests::one_test`.
+/// The names of all functions that are defined in `code`, after those of the modules around them there: `tests::one_test`.
 pub(crate) fn functions(code: &str) -> Vec<String> {
     let mut functions = Vec::new();
-    // Each with the number of braces that are open within it.
+    // Each with the number of open braces within it.
     let mut modules: Vec<(&str, usize)> = Vec::new();
     let (mut keyword, mut begun, mut depth) = ("", None, 0_usize);
     let in_identifier = |c: char| c.is_alphanumeric() || c == '_';
@@ -192,7 +189,7 @@ pub(crate) fn functions(code: &str) -> Vec<String> {
     functions
 }
 
-/// Where a comment or literal that begins at `at` ends; `at` itself when none does.
+/// The end of a comment or literal that begins at `at`; `at` itself if none does.
 fn skipped_at(code: &[char], at: usize) -> usize {
     let rest = &code[at..];
     let follows_word = at > 0 && (code[at - 1].is_alphanumeric() || code[at - 1] == '_');

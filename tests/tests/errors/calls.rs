@@ -1,4 +1,4 @@
-//! Errors of calls: of ranks that are late, lost, or in other calls, and of values that do not fit.
+//! Errors of calls: of ranks that are late, lost, or in other calls, and of values that cannot be used.
 
 use std::{path::Path, time::Duration};
 
@@ -27,7 +27,7 @@ fn a_rank_that_stands_still() {
     all_say(&mut stage, [1], "a_rank_that_stands_still");
 }
 
-/// The argument by which a gather writes one file.
+/// The argument that makes a gather write one file.
 fn whole(directory: &Path) -> String {
     format!("--concat={}", text(&directory.join("whole")))
 }
@@ -60,7 +60,7 @@ fn a_rank_that_is_killed() {
     all_say(&mut stage, [0, 2], "a_rank_that_is_killed");
 }
 
-/// Three ranks gather by the tool; `late` waits for the end of its input, the others have handed in.
+/// Three ranks gather with the tool; `late` waits for the end of its input, the others have contributed.
 fn a_gather_that_waits_for(late: usize, directory: &Path, work: &Path) -> Stage {
     let world = World::new(3, directory);
     let input = input(work, 300_000);
@@ -102,7 +102,7 @@ fn a_rank_0_that_is_killed_during_a_call() {
     });
     stage.wait_at([0], "here");
     stage.wait_until("two payloads", || payloads(place.path()) == 2);
-    // They have announced them a moment later.
+    // They have announced it a moment later.
     stage.let_pass(Duration::from_millis(300));
     stage.kill(0);
     all_say(&mut stage, 1..3, test);
@@ -118,13 +118,13 @@ fn a_rank_0_that_is_killed_between_calls() {
     stage.wait_at(0..3, "here");
     stage.kill(0);
     stage.end(0);
-    // They notice it between calls, of which nothing is seen from here.
+    // They notice it between calls, where this test cannot see it.
     stage.let_pass(Duration::from_secs(2));
     stage.go_all(1..3);
     all_say(&mut stage, 1..3, "a_rank_0_that_is_killed_between_calls");
 }
 
-/// Rank 1 of three fails by itself; what the others say.
+/// Rank 1 of three fails by itself; checks the errors of the others.
 fn fails_by_itself(step: &str, test: &str) {
     let place = place();
     let mut stage = new_stage();
@@ -167,7 +167,7 @@ fn an_input_that_is_not_there() {
     );
     let ends = stage.end_all(0..2);
     let (said, own) = (ends[0].told_by_tool(), ends[1].told_by_tool());
-    // The rank itself says what is the matter, in its own words.
+    // The rank itself reports the cause, in its own words.
     let is_own = own.starts_with("cannot read ") && said.contains(&format!("failed ({own})"));
     assert!(is_own, "{}", stage.transcript());
     confirm("an_input_that_is_not_there", "", ends[0].code, said);
@@ -187,7 +187,7 @@ fn different_calls() {
 
 #[test]
 fn different_transports() {
-    // The world is made with files, so that only who asks for memory has something to set up.
+    // The world is made with files, so that only the rank that asks for memory has to set something up.
     let place = place();
     let world = World::new(2, place.path());
     let by = |transport| format!("join by:{transport}:-:300000");

@@ -1,6 +1,5 @@
-//! Every error that `docs/reference/errors.md` describes, provoked from the library and from the command-line
-//! tool where that can meet it: the text on the page is what ranks say. Module `errors` of the program `hosts` has those that only root
-//! can provoke.
+//! Every error that `docs/reference/errors.md` describes, provoked from the library and, where possible, from the command-line tool: the
+//! text on the page is that of the ranks. Module `errors` of the program `hosts` has those that only root can provoke.
 #![expect(
     clippy::expect_used,
     clippy::panic,

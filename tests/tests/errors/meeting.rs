@@ -1,4 +1,4 @@
-//! Errors before there is a communicator, and of wrong arguments.
+//! Errors before there is a communicator, and errors of wrong arguments.
 
 use std::{
     fs,
@@ -140,7 +140,7 @@ fn two_worlds_of_one_name() {
         stage.start(&mut world.rank(rank, "join close"));
     }
     let ends = stage.end_all(0..3);
-    // Each rank 0 says it from its own point of view.
+    // Each rank 0 reports it from its own point of view.
     for end in &ends {
         confirm("two_worlds_of_one_name", end.kind(), end.code, end.error());
     }
@@ -160,7 +160,7 @@ fn of_attempt(restarts: u32, rank: u32, mut command: Command) -> Command {
     command
 }
 
-/// What ranks 0, 1 and 1 of these attempts say, the second of which is taken in before the third comes; be they programs or the
+/// Checks the errors of ranks 0, 1 and 1 of these attempts, the second of which is accepted before the third starts; of programs and of the
 /// tool.
 fn attempts(counts: [u32; 3], fail: &[usize], test: &str) {
     let says = |is_tool: bool| {
@@ -247,7 +247,7 @@ fn a_record_of_a_rank_0_that_is_gone() {
     let mut stage = new_stage();
     stage.start(&mut world.rank(0, "join"));
     let rendezvous = place.path().join("all_gather_via_filesys");
-    // The name is there before what is written under it.
+    // The name exists before its contents.
     stage.wait_until("a whole record", || {
         let mut entries = fs::read_dir(&rendezvous).into_iter().flatten().flatten();
         entries.any(|entry| {
@@ -267,7 +267,7 @@ fn a_record_of_a_rank_0_that_is_gone() {
     all_tools_say(&mut stage, [rank], test);
 }
 
-/// By whom ranks are started that belong elsewhere, as far as can be seen.
+/// The words before a command that start it separately, like a rank of another start.
 fn another_start() -> [String; 3] {
     ["setsid", "--fork", "--wait"].map(ToOwned::to_owned)
 }
@@ -313,7 +313,7 @@ fn a_rank_that_does_not_come() {
     let mut stage = two(&world, "join", "join");
     all_say(&mut stage, 0..2, "a_rank_that_does_not_come");
     let barrier = ["barrier"];
-    // Where no meeting has failed before.
+    // A job without an earlier failed meeting.
     let world = world.with("FSGATHER_JOB", "another");
     let mut stage = two_tools(&world, &barrier, &barrier);
     all_tools_say(&mut stage, 0..2, "a_rank_that_does_not_come");
@@ -355,7 +355,7 @@ fn a_build_of_another_version() {
         for stream in listener.incoming() {
             let mut stream = stream.expect("a connection");
             let _ = stream.write_all(b"fsg\x01\x63\0\x01\0");
-            // It closes when it has heard this.
+            // The peer closes the connection when it has read this.
             let _ = stream.read_to_end(&mut Vec::new());
         }
     });

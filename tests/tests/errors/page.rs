@@ -1,8 +1,7 @@
-//! `docs/reference/errors.md`, as far as tests can compare it with what ranks say: [`confirm`].
+//! The texts of `docs/reference/errors.md` that tests compare with the errors of ranks: [`confirm`].
 //!
-//! A section is headed by the name of a variant of `fsgather::Error` and says its exit code. Each text in it
-//! stands in a block of its own, which begins with the name of the test that provokes it. What varies is written
-//! in angle brackets.
+//! The heading of a section names a variant of `fsgather::Error` and its exit code. Each text has a block of its own, which begins with the
+//! name of the test that provokes it. Variable parts are written in angle brackets.
 
 use std::sync::OnceLock;
 
@@ -44,8 +43,8 @@ pub(crate) fn entries() -> &'static [Entry] {
     })
 }
 
-/// Asserts that the page has this text, where a test says that it provokes it, with this exit code. `kind` is
-/// empty where it is not known. Where it depends on who is faster what ranks say, the page has a text for each.
+/// Asserts that the page has this text for the test that provokes it, with this exit code. `kind` is empty if it is not known. If a race
+/// decides between several errors, the page has a text for each.
 #[track_caller]
 pub(crate) fn confirm(test: &str, kind: &str, code: i32, said: &str) {
     let entries = || entries().iter().filter(|entry| entry.test == test);
@@ -63,7 +62,7 @@ pub(crate) fn confirm(test: &str, kind: &str, code: i32, said: &str) {
     assert!(kind.is_empty() || kind == entry.kind, "{test} is {kind}");
 }
 
-/// Whether a text is as the page has it; where it differs.
+/// Compares a text with a template of the page; returns the rest of the text from the difference on.
 pub(crate) fn compare<'a>(template: &str, mut text: &'a str) -> Result<(), &'a str> {
     let mut rest = template;
     loop {
@@ -75,10 +74,10 @@ pub(crate) fn compare<'a>(template: &str, mut text: &'a str) -> Result<(), &'a s
         let Some((name, after)) = variable else {
             return if text.is_empty() { Ok(()) } else { Err(text) };
         };
-        // It ends where what follows begins, if anything does.
+        // It ends where the next fixed part begins, if there is one.
         let next = after.split('<').next().unwrap_or_default();
         let end = if next.len() == after.len() {
-            // What is left to come is at the end of the text.
+            // The last fixed part is at the end of the text.
             text.len().checked_sub(next.len()).ok_or(text)?
         } else {
             text.find(next).ok_or(text)?
@@ -91,7 +90,7 @@ pub(crate) fn compare<'a>(template: &str, mut text: &'a str) -> Result<(), &'a s
     }
 }
 
-/// Whether something can stand for a name in angle brackets.
+/// Returns true if a value fits a name in angle brackets.
 fn fits(name: &str, value: &str) -> bool {
     let is_word = !value.is_empty() && !value.contains(char::is_whitespace);
     match name {

@@ -1,4 +1,4 @@
-//! Compares what ranks say with the page: [`all_say`].
+//! Compares the errors of ranks with the page: [`all_say`].
 
 use std::{fs, path::Path};
 
@@ -11,7 +11,7 @@ pub(crate) fn new_stage() -> Stage {
     Stage::new()
 }
 
-/// What these ranks say, in the same words, is what the page has for this test.
+/// Asserts that these ranks fail with the same error, which the page has for this test.
 #[track_caller]
 pub(crate) fn all_say(stage: &mut Stage, all: impl IntoIterator<Item = usize>, test: &str) {
     let ends = stage.end_all(all);
@@ -36,7 +36,7 @@ pub(crate) fn all_tools_say(stage: &mut Stage, all: impl IntoIterator<Item = usi
     }
 }
 
-/// Two ranks that take these steps each; all fail.
+/// Two ranks with these steps; both fail.
 pub(crate) fn two(world: &World, one: &str, other: &str) -> Stage {
     let mut stage = new_stage();
     stage.start(&mut world.rank(0, one));
@@ -56,7 +56,7 @@ pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("text")
 }
 
-/// A file to hand over.
+/// Makes an input file; returns its path.
 pub(crate) fn input(directory: &Path, len: usize) -> String {
     let path = directory.join("input");
     fs::write(&path, fsgather_tests::Generated::new(0, len).bytes()).expect("a file");

@@ -1,4 +1,4 @@
-//! Errors of directories and of what lies in them.
+//! Errors of directories and of the files in them.
 
 use std::{
     fs,
@@ -57,7 +57,7 @@ fn payload_of(rank: u32, directory: &Path) -> PathBuf {
     found.expect("a payload of that rank")
 }
 
-/// Something happens to rank 1's payload before rank 0 reads it; what rank 0 says, be it a program or the tool.
+/// Damages rank 1's payload before rank 0 reads it, and checks the error of rank 0, of a program and of the tool.
 fn payload_that_suffers(harm: impl Fn(&Path), test: &str) {
     let (place, work) = (place(), place());
     let world = World::new(2, place.path()).with("FSGATHER_VERIFY", "always");
@@ -67,14 +67,14 @@ fn payload_that_suffers(harm: impl Fn(&Path), test: &str) {
     harm(&payload_of(1, place.path()));
     stage.go(0);
     all_say(&mut stage, [0], test);
-    // It comes to the others with their next call.
+    // The others get it at their next call.
     let line = stage.wait_for_where(1, "its error", |line| line.starts_with("failed "));
     let told = &line["failed ".len()..];
     confirm(test, "", stage.end(0).code, told);
 
     let file = input(work.path(), 2_000_000);
     let mut stage = new_stage();
-    // Its reader takes the first part only when it is told to.
+    // Its reader waits for a line before it reads the first part.
     let script = "exec 3<&0
         { \"$@\" </dev/null || echo \"code $?\" >&2; } | { read -r line <&3; cat >/dev/null; }";
     let mut shell = Command::new("sh");

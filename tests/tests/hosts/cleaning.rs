@@ -21,7 +21,7 @@ use crate::common::{
 
 const OTHER_PIDS: Prefix<'static> = &["unshare", "--pid", "--fork", "--mount-proc"];
 
-/// A time namespace of its own: clocks of which start times are counted differ.
+/// A time namespace of its own: its clocks for start times differ.
 const OTHER_TIME: Prefix<'static> = &[
     "unshare",
     "--time",
@@ -33,7 +33,7 @@ const OTHER_TIME: Prefix<'static> = &[
     "100000",
 ];
 
-/// On a machine of this id, and in this boot where one is named.
+/// Runs a command with this machine id, and with this boot id if one is given.
 const CLONE: &str = "mount --bind \"$1\" /etc/machine-id
     test -z \"$2\" || mount --bind \"$2\" /proc/sys/kernel/random/boot_id
     shift 2; exec \"$@\"";
@@ -133,7 +133,7 @@ fn an_owner_that_wakes_after_its_directory_was_taken_away_gets_an_error() {
     waiting(&mut stage, &World::new(2, place.path()));
     let directory = gather_dirs(place.path()).remove(0);
     stage.signal(0, Signal::STOP);
-    // Time stamps of the server may be off by 2 s, so that a young directory is left alone.
+    // Time stamps of the server may be off by 2 s, so that a young directory is not touched.
     stage.wait_until("the suspended one to be taken away", || {
         let named = place.path().to_str().expect("text");
         let cleaned = command(OTHER_PIDS, cleaning_program(), &[named, "200"]);
@@ -200,7 +200,7 @@ fn two_users(mode: Option<&str>) {
     assert!(can_list(0, &gathers[0]) && can_list(1, &gathers[1]));
     assert_eq!(can_list(0, &gathers[1]), mode.is_some());
     assert_eq!(can_list(1, &gathers[0]), mode.is_some());
-    // The first user's crashes; only that user removes what is left of it.
+    // The first user's job crashes; only that user removes its leftovers.
     for rank in 0..2 {
         stages[0].kill(rank);
     }

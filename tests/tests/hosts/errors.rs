@@ -1,5 +1,5 @@
 //! Errors of `docs/reference/errors.md` that only root can provoke: those of networks, mounts, owners and sockets of other processes. The
-//! program `errors` provokes the others, and sees to it that each text of the page is provoked here or there.
+//! program `errors` provokes the others, and checks that each text of the page is provoked here or there.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -30,7 +30,7 @@ use crate::common::{
     place, strangers,
 };
 
-/// Puts a command where there is no network, not even a loopback.
+/// The words before a command that run it without any network, not even a loopback.
 fn without_network() -> [String; 2] {
     need_root();
     ["unshare", "--net"].map(ToOwned::to_owned)
@@ -44,7 +44,7 @@ fn a_rank_without_a_network() {
     let mut stage = new_stage();
     stage.start(&mut world.rank(0, "join"));
     stage.start(&mut world.rank_behind(&alone, 1, "join"));
-    // At the same time, for that it is clear takes some seconds.
+    // At the same time, because detecting it takes some seconds.
     let world = world.with("FSGATHER_JOB", "another");
     stage.start(&mut world.tool(0, &["barrier"]));
     stage.start(&mut world.tool_behind(&alone, 1, &["barrier"]));
@@ -75,7 +75,7 @@ fn two_starts_on_one_host() {
     stage.start(&mut world.rank(1, "join"));
     stage.start(&mut world.rank_behind(&another_start, 2, "join"));
     let ends = stage.end_all(0..3);
-    // Whichever came first is named first.
+    // The rank that came first is named first.
     for end in ends {
         let text = end.error().replace("rank 2 (", "rank 1 (");
         let text = text.replacen(" and rank 1 (", " and rank 2 (", 1);
@@ -161,7 +161,7 @@ fn a_directory_that_hosts_do_not_share() {
     all_tools_say(&mut stage, 0..2, test);
 }
 
-/// The connections that a process of ours has, as copies of its sockets.
+/// The connections of a process of ours, as copies of its sockets.
 fn connections(pid: u32) -> Vec<TcpStream> {
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let process = pidfd_open(number.expect("a pid"), PidfdFlags::empty()).expect("a process");
@@ -175,9 +175,9 @@ fn connections(pid: u32) -> Vec<TcpStream> {
         .collect()
 }
 
-/// The ends that the first process has of connections to the second one.
+/// The connections of the first process to the second one, as copies of its sockets.
 fn links(one: u32, other: u32) -> Vec<TcpStream> {
-    // One end may be of a socket for both versions of IP.
+    // One end may be a socket for both versions of IP.
     let end = |address: io::Result<SocketAddr>| {
         let address = address.ok()?;
         Some((address.ip().to_canonical(), address.port()))
@@ -207,12 +207,12 @@ fn a_link_that_breaks() {
     stage.wait_at([1, 2], "here");
     stage.go_all([1, 2]);
     let [one, other] = [1, 2].map(|rank| stage.pid(rank));
-    // More than a request, and on its way.
+    // More than a request, in transit.
     let is_sending = |link: &TcpStream| ioctl_fionread(link).is_ok_and(|unread| unread > 4096);
     stage.wait_until("a payload on its way", || {
         links(other, one).iter().any(is_sending)
     });
-    // It takes nothing more while the link is being broken.
+    // It must not receive more while the link is broken.
     stage.signal(2, Signal::STOP);
     for link in links(one, other) {
         link.shutdown(Shutdown::Both).expect("a connection");

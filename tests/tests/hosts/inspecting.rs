@@ -1,4 +1,4 @@
-//! Tests what `inspect` and `clean` show of leftovers of other users.
+//! Tests the output of `inspect` and `clean` about leftovers of other users.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ fn what_others_have_left_is_told_with_the_way_to_remove_it() {
     for path in [place.path(), &shared, rendezvous] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("ours");
     }
-    // Of another user by its files; its record says root, and the server is believed.
+    // Its files belong to another user; its record says root, and the server is believed.
     let of_nobody = &gathers[1];
     for path in [of_nobody.clone(), of_nobody.join("owner")] {
         chown(&path, Some(65_534), None).expect("root");

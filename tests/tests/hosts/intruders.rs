@@ -1,4 +1,4 @@
-//! Tests what those who are not of the job can try on the network between hosts, which are namespaces that only root can make.
+//! Tests attacks from outside the job on the network between hosts, which are namespaces that only root can make.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -12,7 +12,7 @@ use crate::common::{
 
 const SECRET: &str = "8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e";
 
-/// Where the process listens, but for its links.
+/// The addresses at which the process listens on this port.
 fn listens_at(pid: u32, port: u16) -> Vec<IpAddr> {
     let all = strangers::listening(pid).into_iter();
     let there = all.filter(|address| address.port() == port);
@@ -36,7 +36,7 @@ fn nobody_from_elsewhere_comes_to_a_loopback_rendezvous() {
         let root = stage.start(&mut hosts.rank(1, &home, 0, script));
         let pid = stage.pid(root);
         stage.wait_until("a listener", || !strangers::listening(pid).is_empty());
-        // Who knows the job and reaches the host.
+        // Processes that know the job and reach the host.
         let mut strangers_there = Vec::new();
         for address in ["10.77.0.1", "[fd77::1]"] {
             let abroad = world
@@ -89,7 +89,7 @@ fn ranks_listen_at_the_interfaces_that_were_asked_for_and_at_no_other() {
         let mut ports = strangers::ports_of(stage.pid(0));
         ports.sort_unstable();
         ports.dedup();
-        // Rank 0's own, and that of links.
+        // Rank 0's own port, and that of links.
         assert_eq!(ports.len(), 2, "{what}: {ports:?}");
         for port in ports {
             let found = listens_at(stage.pid(0), port);
@@ -120,7 +120,7 @@ fn what_is_to_be_encrypted_does_not_move_to_marker_files_when_the_network_fails(
             stage.start(&mut hosts.rank(rank + 1, &world, rank, script));
         }
         if encrypt == "0" {
-            // The attack works: that is what happens if nothing was asked for.
+            // The attack works: without the setting, nothing prevents it.
             stage.succeed(everybody(2));
             continue;
         }

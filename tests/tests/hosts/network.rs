@@ -8,7 +8,7 @@ use crate::common::{
     place, strangers,
 };
 
-/// Two ranks that see different file systems at one path, and meet by their network.
+/// Two ranks that see different file systems at one path, and meet over their network.
 fn apart(transport: &str) -> (Stage, tempfile::TempDir, Mounted) {
     let place = place();
     let mounted = Mounted::over(place.path(), "mode=0700", "true");

@@ -1,5 +1,5 @@
-//! Payloads that go over the network alone, between hosts: whatever their addresses, names, firewalls and ports
-//! are like. Hosts are namespaces, which only root can make.
+//! Payloads that only travel over the network, between hosts with all kinds of addresses, names, firewalls and ports. Hosts are namespaces,
+//! which only root can make.
 #![expect(
     clippy::panic,
     reason = "functions that tests share fail them in the same way"
@@ -22,11 +22,11 @@ use rustix::process::Signal;
 
 const SECRET: &str = "8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e";
 
-/// Payloads of some MiB to all, and to a root that is not rank 0.
+/// Payloads of some MiB to all, and to a root other than rank 0.
 const STEPS: &str = "join all_gather_bytes:1500000* gather_bytes:1:1500000* gather:0:300000 close";
 
-/// Beside the network that connects hosts, each has two that lead nowhere. Their addresses come first; one is
-/// the same on all hosts, so that it leads to oneself.
+/// Beside the network that connects hosts, each host has two others that lead nowhere. Their addresses come first; one address is the same
+/// on all hosts, so that it leads back to the host itself.
 const DEAD_ENDS: &str = "
     ip link add a0 type bridge
     ip address add 10.66.0.$1/24 dev a0
@@ -43,7 +43,7 @@ fn at(address: &str, ranks: u32) -> World {
         .with("FSGATHER_SECRET", SECRET)
 }
 
-/// Starts all ranks, as many on each host as on any other, the first ones on the first host.
+/// Starts all ranks, the same number on each host, the first ones on the first host.
 fn start(stage: &mut Stage, hosts: &Hosts, world: &World, steps: &str) {
     let each = world.ranks / hosts.count();
     for rank in 0..world.ranks {
@@ -51,7 +51,7 @@ fn start(stage: &mut Stage, hosts: &Hosts, world: &World, steps: &str) {
     }
 }
 
-/// Has all ranks take the same steps and end well; their warnings.
+/// Runs all ranks with the same steps until they succeed; returns their warnings.
 fn succeed(hosts: &Hosts, world: &World, steps: &str) -> Vec<String> {
     let mut stage = Stage::new();
     start(&mut stage, hosts, world, steps);
@@ -113,7 +113,7 @@ fn addresses_that_lead_nowhere_or_to_oneself_cost_no_time() {
     let addresses = format!("{PLAIN}\n{}", swallow.collect::<String>());
     let hosts = Hosts::with(3, DEAD_ENDS, &addresses);
     let place = place();
-    // On every host the same ports.
+    // The same ports on every host.
     let world = through_memory(3, place.path()).with("FSGATHER_PORT", "61001-61002");
     let started = Instant::now();
     succeed_quietly(&hosts, &world, STEPS);
@@ -175,14 +175,14 @@ fn a_name_that_means_the_own_host_everywhere_is_told_and_does_not_matter_to_a_di
     succeed_quietly(&hosts, &through_memory(2, place.path()), STEPS);
 }
 
-/// How packets from one host to another are treated.
+/// The treatment of packets from one host to another.
 #[derive(Clone, Copy)]
 enum Block {
     /// They vanish.
     Swallow,
-    /// Whoever sends them is told that this cannot be.
+    /// The sender gets an error.
     Refuse,
-    /// The same, but for answers to what the other one has begun.
+    /// The same, except for answers to connections of the other host.
     RefuseNew,
 }
 
@@ -201,8 +201,7 @@ fn block(hosts: &Hosts, how: Block, from: u32, to: u32) {
     hosts.on(from, &script);
 }
 
-/// Ranks on hosts of their own, of which one cannot reach another: payloads take the way through rank 0, with
-/// one warning that names both.
+/// Ranks on hosts of their own, one of which cannot reach another: payloads go through rank 0, with one warning that names both.
 fn goes_through_rank_0(ranks: u32, how: Block, from: u32, to: u32) {
     let hosts = Hosts::with(ranks, "true", PLAIN);
     block(&hosts, how, from + 1, to + 1);
@@ -241,7 +240,7 @@ fn a_way_for_answers_alone_is_none() {
 #[test]
 fn links_keep_to_ports_and_interfaces_that_were_asked_for() {
     let hosts = Hosts::with(2, DEAD_ENDS, PLAIN);
-    // Control messages take the address that was given, links what is published.
+    // Control messages use the given address, links the published ones.
     let world = at("10.77.0.1:60001", 4).with("FSGATHER_PORT", "61001-61002");
     let right = world.clone().with("FSGATHER_INTERFACE", "10.77.0.0/16");
     let mut stage = Stage::new();
@@ -265,7 +264,7 @@ fn links_keep_to_ports_and_interfaces_that_were_asked_for() {
     let ends = stage.end_all(everybody(4));
     assert!(ends.iter().all(|end| end.warnings().is_empty()), "{ends:?}");
 
-    // What is behind that leads to oneself.
+    // The network of that interface leads back to the host itself.
     let wrong = world.with("FSGATHER_INTERFACE", "docker");
     let warning = succeed_through_rank_0(&hosts, &wrong);
     assert!(warning.contains("(tried 172.17.0.1:6100"), "{warning}");
@@ -284,11 +283,11 @@ fn too_few_ports_are_told_and_payloads_go_through_rank_0() {
     assert!(warning.contains("FSGATHER_PORT"), "{warning}");
 }
 
-/// What goes by between two hosts while both ranks hand payloads over, rank N in `worlds[N]`: how many samples
-/// of rank 1's payload are seen, of how many, and what ranks warn of.
+/// Listens to the traffic between two hosts while both ranks send payloads, rank N in `worlds[N]`: returns the number of samples of rank
+/// 1's payload that are seen, the number of all samples, and the warnings of the ranks.
 fn overheard(hosts: &Hosts, worlds: [&World; 2]) -> (usize, usize, Vec<String>) {
     const LEN: &str = "2000000";
-    // Before the time of the test begins to run.
+    // Before the time limit of the test starts.
     let wiretap = wiretap();
     let mut stage = Stage::new();
     let tap = stage.start(hosts.beside_the_switch(wiretap).args(["1", LEN]));
@@ -309,7 +308,7 @@ fn overheard(hosts: &Hosts, worlds: [&World; 2]) -> (usize, usize, Vec<String>) 
     let [seen, samples, bytes] = numbers[..] else {
         panic!("{end:?}");
     };
-    // It has heard both gathers at all.
+    // It has seen the traffic of both gathers.
     assert!(bytes > 6_000_000, "{end:?}");
     (seen, samples, warnings.collect())
 }
@@ -348,7 +347,7 @@ fn payloads_that_go_through_rank_0_are_not_seen_between_hosts() {
     );
 }
 
-/// Ranks on three hosts that take a step over a slow network, when the last host has sent a part of what it sends.
+/// Starts ranks on three hosts that take a step over a slow network; returns when the last host has sent a part of its data.
 fn in_the_middle_of(
     step: &str,
     world: impl FnOnce(&Path) -> World,
@@ -357,7 +356,7 @@ fn in_the_middle_of(
     let place = place();
     let world = world(place.path());
     let mut stage = Stage::new();
-    // What is shared in memory is from the second call of a size on.
+    // Memory is shared from the second call of a size on.
     let steps = format!("join {step} barrier at:warm {step} at:through close");
     start(&mut stage, &hosts, &world, &steps);
     stage.wait_at(everybody(world.ranks), "warm");
@@ -368,8 +367,7 @@ fn in_the_middle_of(
     (hosts, stage, place)
 }
 
-/// Asserts that the survivors of a kill all name the dead rank in the same words. They wait for it, by their time-out, for much longer
-/// than the test does.
+/// Asserts that the survivors of a kill all name the dead rank in the same words. Their time-out is much longer than the test.
 fn told_of(stage: &mut Stage, ranks: u32, victim: usize) {
     let (error, _) = stage.fail_alike(others(ranks, victim), PEER_FAILED);
     let host = victim / (ranks as usize / 3) + 1;
@@ -401,7 +399,7 @@ fn payloads_on_their_way_in_a_job_that_is_suspended_for_longer_than_its_time_out
 
 #[test]
 fn a_rank_killed_in_the_middle_of_a_ring_is_named_by_all() {
-    // Alone on their hosts; then one that hands on within its host, and ones that send to and receive from other hosts.
+    // Ranks alone on their hosts; then one that forwards within its host, and ones that send to and receive from other hosts.
     let alone = [(3, 1), (3, 0)].map(|case| (case, false));
     let beside = [(9, 4), (9, 8), (9, 3)];
     let beside = beside
@@ -431,7 +429,7 @@ fn a_rank_killed_while_the_root_fetches_its_payload_is_named_by_all() {
     for victim in [2, 0] {
         let with = |path: &Path| through_memory(3, path).with("FSGATHER_TIMEOUT", "5m");
         let (_hosts, mut stage, place) = in_the_middle_of("gather_bytes:0:16000000", with);
-        // The others have returned, and are told at their next call.
+        // The others have returned, and get the error at their next call.
         stage.wait_at([1, 2], "through");
         stage.kill(victim);
         stage.go_all(others(3, victim).into_iter().filter(|rank| *rank != 0));

@@ -1,5 +1,5 @@
-//! All-gathers from memory to memory over several hosts: payloads enter each host once, and are handed on there in memory that its
-//! ranks share, if they do. Hosts are namespaces, which only root can make.
+//! All-gathers from memory to memory over several hosts: payloads enter each host once, and are forwarded there in shared memory, if its
+//! ranks share any. Hosts are namespaces, which only root can make.
 
 use crate::common::{
     End, Stage, assert_nothing_left, everybody,
@@ -14,7 +14,7 @@ fn a_payload_enters_each_host_once_however_ranks_are_spread_over_them() {
     let place = place();
     let world = through_memory(9, place.path());
     let mut stage = Stage::new();
-    // As launchers do that deal ranks out to hosts in turn.
+    // Like launchers that deal ranks out to hosts in turn.
     for rank in 0..world.ranks {
         let steps = format!("join all_gather_bytes:{LEN} barrier close");
         stage.start(&mut hosts.rank(rank % 3 + 1, &world, rank, &steps));
@@ -23,7 +23,7 @@ fn a_payload_enters_each_host_once_however_ranks_are_spread_over_them() {
     stage.end_all(everybody(world.ranks));
     for host in hosts.all() {
         let sent = hosts.sent_by(host);
-        // To the next host what that lacks: the payloads of six ranks.
+        // Each host sends the next one the payloads that it lacks: those of six ranks.
         assert!(
             sent > 6 * LEN && sent < 6 * LEN + LEN / 2,
             "host {host}: {sent} bytes"
@@ -31,7 +31,7 @@ fn a_payload_enters_each_host_once_however_ranks_are_spread_over_them() {
     }
 }
 
-/// What ranks of a host have in memory that they share does not go through its loopback device.
+/// Payloads in the shared memory of a host do not go through its loopback device.
 #[test]
 fn what_has_come_to_a_host_that_shares_memory_is_handed_on_there() {
     const LEN: u64 = 3_000_000;
@@ -66,8 +66,8 @@ fn what_has_come_to_a_host_that_shares_memory_is_handed_on_there() {
         }
         assert_nothing_left(place.path());
     }
-    // In each call six payloads of others go to two more members, and three of its own to two each; but those of the first call
-    // for which there is no place yet.
+    // In each call six payloads of others go to two more members, and three of its own to two each, except those of the first call that
+    // have no slot yet.
     for (shares, looped) in through_loopback {
         let expected = if shares {
             0..19 * LEN
@@ -102,11 +102,11 @@ fn where_there_is_room_for_some_payloads_of_others_alone_all_arrive() {
     }
 }
 
-/// A group has other places than the world, and its members lie on hosts in another order.
+/// A group has other positions than the world, and its members are on hosts in another order.
 #[test]
 fn a_payload_of_a_group_enters_each_host_once_as_well() {
     const LEN: u64 = 2_000_000;
-    // Of hosts 3, 3, 1, 2, 1, 2.
+    // On hosts 3, 3, 1, 2, 1, 2.
     const GROUP: [u32; 6] = [8, 5, 6, 7, 3, 4];
     let hosts = Hosts::with(3, "", PLAIN);
     for world_first in [true, false] {
@@ -123,7 +123,7 @@ fn a_payload_of_a_group_enters_each_host_once_as_well() {
         for rank in 0..world.ranks {
             let calls = if GROUP.contains(&rank) {
                 let group = GROUP.map(|member| member.to_string()).join(",");
-                // Then some of these, in an order of their own.
+                // Then a group of some of these, in an order of their own.
                 let nested = if [8, 3, 4].contains(&rank) {
                     "group:5,0,4 all_gather_bytes:50000* gather_bytes:2:50000 close_group "
                 } else {
@@ -140,7 +140,7 @@ fn a_payload_of_a_group_enters_each_host_once_as_well() {
         stage.end_all(everybody(world.ranks));
         for (host, before) in hosts.all().zip(before) {
             let sent = hosts.sent_by(host) - before;
-            // To the next host what that lacks: the payloads of four members.
+            // Each host sends the next one the payloads that it lacks: those of four members.
             assert!(
                 sent > 4 * LEN && sent < 4 * LEN + LEN / 2,
                 "host {host}: {sent} bytes"
@@ -149,7 +149,7 @@ fn a_payload_of_a_group_enters_each_host_once_as_well() {
     }
 }
 
-/// Every kind of call, the world first and groups first, from one thread and from two.
+/// Every kind of call, the world first and groups first, from one thread and from two threads.
 #[test]
 fn groups_of_all_shapes_over_several_hosts_get_what_each_has_handed_in() {
     let hosts = Hosts::with(3, "", PLAIN);
@@ -168,7 +168,7 @@ fn groups_of_all_shapes_over_several_hosts_get_what_each_has_handed_in() {
             world = world.sharing_memory();
         }
         let mut stage = Stage::new();
-        // Two of the first host, one of the second, three of the third, mixed.
+        // Two ranks of the first host, one of the second, three of the third, mixed.
         for (rank, host) in (0..world.ranks).zip([3, 1, 3, 2, 1, 3]) {
             stage.start(&mut hosts.rank(host, &world, rank, steps));
         }

@@ -1,4 +1,4 @@
-//! Ranks of several hosts, of which those of one host share memory.
+//! Ranks of several hosts, where the ranks of one host share memory.
 
 use crate::common::{
     Stage, World, assert_nothing_left, everybody,

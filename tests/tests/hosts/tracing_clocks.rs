@@ -1,4 +1,4 @@
-//! Tests that `fsgather trace` puts the calls of hosts on one time axis, whatever their clocks say.
+//! Tests that `fsgather trace` puts the calls of hosts on one time axis, even if their clocks differ.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -15,8 +15,7 @@ use serde_json::Value;
 const HOUR: i64 = 3600;
 const BARRIERS: usize = 40;
 
-/// How far apart the ends of one barrier may lie on the axis, in microseconds: what it takes until all have heard that it is
-/// decided, on a machine that is busy.
+/// Maximum distance of the ends of one barrier on the axis, in microseconds: the time until all ranks know the decision, on a busy machine.
 const APART: f64 = 10e6;
 
 /// The calls of a directory as `chrome://tracing` shows them.

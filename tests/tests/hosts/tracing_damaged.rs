@@ -1,4 +1,4 @@
-//! Tests what `ps` shows of a job of another user.
+//! Tests the output of `ps` about a job of another user.
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 

@@ -25,7 +25,7 @@ fn where_the_transport_differs_that_of_rank_0_counts_and_others_warn() {
         let world = World::new(3, place.path());
         let mut stage = Stage::new();
         for (rank, own) in (0..).zip(told) {
-            // As functions ask for it and as methods do.
+            // With the options of functions and of methods.
             let script =
                 "function:100000 function:100001 function_close join all_gather:100000 close";
             let mut command = world.rank(rank, script);
@@ -56,7 +56,7 @@ fn the_switch_to_rank_0_leaves_methods_alone() {
     let place = place();
     let world = World::new(3, place.path()).with("FSGATHER_ROOT_ONLY", "1");
     let mut stage = Stage::new();
-    // Each rank checks that it has received from all.
+    // Each rank checks that it has received the data of all.
     stage.start_all(&world, |_| "join all_gather:100000 close".into());
     stage.succeed(everybody(3));
     let ends = stage.end_all(everybody(3));
@@ -71,7 +71,7 @@ fn a_directory_named_in_the_call_is_the_one_that_is_used() {
     stage.start_all(&World::new(2, meeting.path()), |_| {
         format!("via:{directory}:0:100000 via:{directory}:1:100000 at:gathered function_close")
     });
-    // To all ranks, then to rank 0 only.
+    // First to all ranks, then to rank 0 only.
     for (rank, got) in [(0, "got 2"), (0, "got 2"), (1, "got 2"), (1, "got 0")] {
         stage.wait_for(rank, got);
     }

@@ -1,4 +1,4 @@
-//! Jobs that torchrun starts again: its agents, one on each host, count restarts each for itself.
+//! Jobs that torchrun restarts: each of its agents, one on each host, counts restarts on its own.
 
 use std::{iter, path::Path, time::Duration};
 
@@ -8,7 +8,7 @@ use crate::common::{
     assert_nothing_left, everybody, place,
 };
 
-/// What becomes of an attempt before the next one.
+/// The end of an attempt before the next one.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     /// Rank 0 is killed while it waits for rank 1.
@@ -50,7 +50,7 @@ fn records(rendezvous: &Path) -> usize {
     names.filter(|name| name.starts_with("rendezvous-")).count()
 }
 
-/// Every order in which two agents may count four restarts: the first, the second, or both of them.
+/// All orders in which two agents may count four restarts: the first, the second, or both of them.
 fn orders() -> impl Iterator<Item = [[u32; 2]; 4]> {
     (0..3_usize.pow(4)).map(|order| {
         let steps = [0, 1, 2, 3].map(|place| order / 3_usize.pow(place) % 3);
@@ -67,7 +67,7 @@ fn orders() -> impl Iterator<Item = [[u32; 2]; 4]> {
 fn agents_meet_whatever_each_has_counted() {
     let place = place();
     let job = Job::patient(place.path());
-    // One attempt after the other in one place, where each has left something else.
+    // One attempt after the other in one directory, with different leftovers of each.
     let fates = [Fate::Rank0LeavesARecord, Fate::Running, Fate::Well];
     let mut fates = fates.into_iter().cycle();
     let orders: Vec<_> = orders().collect();
@@ -81,7 +81,7 @@ fn agents_meet_whatever_each_has_counted() {
     play(&job, [4, 4], Fate::Well);
 }
 
-/// How many lines of what a process says on standard error have this in them.
+/// Number of lines on the standard error of a process that contain `what`.
 fn said(end: &End, what: &str) -> usize {
     end.stderr.iter().filter(|line| line.contains(what)).count()
 }
@@ -91,7 +91,7 @@ fn a_later_attempt_waits_for_its_own_world_while_an_earlier_one_runs() {
     let place = place();
     let job = Job::patient(place.path());
     let (mut stage, newcomer) = a_newcomer_to_a_running_world(&job, 1);
-    // Long enough to ask more than once, which it says once.
+    // Long enough to ask more than once; the message comes only once.
     stage.let_pass(Duration::from_secs(3));
     stage.go_all(everybody(2));
     stage.succeed(everybody(2));

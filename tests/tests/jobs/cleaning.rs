@@ -1,4 +1,4 @@
-//! Tests what `inspect` and `clean` show of leftovers, and how a removal ends early.
+//! Tests the output of `inspect` and `clean` about leftovers, and removals that end early.
 
 use std::{
     fs,
@@ -80,7 +80,7 @@ fn a_cleaning_that_is_interrupted_says_what_has_gone_and_what_has_not() {
         let mut child = process::spawn(&mut command).expect("a program that can be started");
         let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut said = String::new();
-        // It tells each removal as it happens, and cannot go on for long while nobody reads.
+        // It prints each removal at once, and is soon blocked because the pipe is not read.
         output.read_line(&mut said).expect("text");
         assert!(said.starts_with("removed  "), "{said}");
         let pid = i32::try_from(child.id()).expect("a pid");

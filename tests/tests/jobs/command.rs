@@ -160,7 +160,7 @@ fn ranks_in_different_commands_get_an_error_that_names_both() {
 #[test]
 fn the_command_line_of_another_rank_steers_no_terminal() {
     let (directory, work) = (place(), work(10));
-    // Rank 1 names itself by what colours a terminal, sets its title and turns writing round.
+    // The name of rank 1 has characters that colour a terminal, set its title and change the writing direction.
     let script = "if [ $FSGATHER_RANK = 1 ]; then name=$(printf '\\033[31mred\\033]0;title\\007\\342\\200\\256'); fi; \
                   fsgather gather part.$FSGATHER_RANK --concat=a --name \"mine$name\"";
     let end = run(directory.path(), work.path(), script);

@@ -1,11 +1,11 @@
-//! Processes that stay after their last call for ranks that still have to read.
+//! Processes that stay after their last call for ranks that still have to read their data.
 
 use std::time::Duration;
 
 use crate::common::{Stage, World, assert_nothing_left, everybody, in_step, name_of, place};
 use rustix::process::Signal;
 
-/// Two ranks of which rank 1 reads late what both have handed in; rank 0, which joins like this, ends without a close.
+/// Starts two ranks, of which rank 1 reads the payloads late; rank 0, which joins by `joins`, ends without a close.
 fn with_a_late_reader(joins: &str, timeout: &str, directory: &std::path::Path) -> Stage {
     let world = World::new(2, directory)
         .with("FSGATHER_TRANSPORT", "memory")

@@ -1,4 +1,4 @@
-//! `fsgather doctor` reports what keeps a job from running, and leaves nothing behind.
+//! `fsgather doctor` reports obstacles to a job, and leaves nothing behind.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -38,7 +38,7 @@ fn wrong_variables_are_all_named() {
     let end = alone(&[directory, "--json"], &[("FSGATHER_LOG", "fsgather=loud")]);
     assert_eq!(end.code, CONFIG, "{end:?}");
     assert!(end.stderr.join("\n").contains("FSGATHER_LOG"), "{end:?}");
-    // Each can be read, but they do not go together.
+    // Each is valid, but they contradict each other.
     let variables = [
         ("FSGATHER_CONTROL", "markers"),
         ("FSGATHER_RENDEZVOUS", "tcp://127.0.0.1:60001"),
@@ -64,14 +64,14 @@ fn directories_that_cannot_be_used_are_named() {
             "{problems:?}"
         );
         assert!(problems[0].contains(path), "{problems:?}");
-        // Ranks that cannot even meet there say so each for itself.
+        // Ranks that cannot even meet report that, each on its own.
         let mut stage = stage();
         let world = World::new(2, Path::new(path));
         for rank in 0..2 {
             stage.start(&mut world.tool(rank, &["doctor"]));
         }
         for end in ranks(&mut stage, STORAGE) {
-            // No more than what is wrong.
+            // Only the problems.
             let said = end.stdout.join("\n");
             assert!(end.stdout[0].starts_with("not usable: "), "{said}");
             assert!(end.stdout[0].contains("(1 problem, 0 warnings)"), "{said}");

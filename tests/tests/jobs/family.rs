@@ -8,7 +8,7 @@ use crate::common::{
 
 const TRANSPORTS: [&str; 2] = ["filesys", "memory"];
 
-/// All ranks do what the script says, by either transport, and leave nothing.
+/// Runs the script of each rank, with both transports, and checks that nothing is left.
 fn everywhere(ranks: u32, script: impl Fn(u32) -> String) {
     for transport in TRANSPORTS {
         let place = place();
@@ -74,7 +74,7 @@ fn a_failure_in_one_group_does_not_concern_another() {
         assert!(error.contains("cannot be encoded"), "{error}");
         stage.wait_at([0, 1], "paired");
         stage.go_all([0, 1]);
-        // Their own group goes on; the world does not, for two of its ranks have left.
+        // Their own group continues; the world does not, because two of its ranks have left.
         stage.wait_for(0, "done close_group");
         stage.wait_for(1, "done close_group");
         stage.fail_alike([0, 1], PEER_FAILED);
@@ -127,7 +127,7 @@ fn a_pending_call_is_announced_before_its_start_returns() {
         let world = World::new(3, place.path()).with("FSGATHER_TRANSPORT", transport);
         let mut stage = Stage::new();
         stage.start_all(&world, |rank| match rank {
-            // Computes, and has nothing to do with the others any more.
+            // It computes, and has nothing to do with the others any more.
             0 => "join start_gather:1:500000 start_all_gather:500000 at:computing wait:1 wait:0 close".into(),
             1 => "join start_gather:1:500000 start_all_gather:500000 wait:0 at:gathered wait:1 close".into(),
             _ => "join at:late start_gather:1:500000 start_all_gather:500000 wait:0 wait:1 close".into(),
@@ -138,7 +138,7 @@ fn a_pending_call_is_announced_before_its_start_returns() {
         stage.go(2);
         stage.wait_at([1], "gathered");
         stage.go(1);
-        // Ranks 1 and 2 have all of it although rank 0 has not waited.
+        // Ranks 1 and 2 have all results although rank 0 has not waited.
         stage.wait_for(2, "done wait:1");
         stage.wait_for(1, "done wait:1");
         stage.go(0);
@@ -196,7 +196,7 @@ fn a_value_over_the_bound_is_named_to_everybody_before_anything_moves() {
         let place = place();
         let world = World::new(4, place.path()).with("FSGATHER_TRANSPORT", transport);
         let mut stage = Stage::new();
-        // Only rank 3 has too much.
+        // Only the payload of rank 3 is too large.
         stage.start_all(&world, |_| "join list:250000:100000* close".into());
         let (error, _) = stage.fail_alike(everybody(4), 1);
         let name = name_of(3, stage.pid(3));

@@ -1,4 +1,4 @@
-//! Tests what people are shown of leftovers: much of it, on narrow terminals, again and again.
+//! Tests the output about leftovers for users: large amounts, on narrow terminals, repeatedly.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -34,7 +34,7 @@ fn thirty_crashed_jobs_are_a_line_and_each_of_them_if_asked() {
     crashed(place.path(), 30);
     let thesis = place.path().join("all_gather_via_filesys/thesis.tex");
     fs::write(&thesis, "x").expect("a file");
-    // What is one of its kind is told by its name.
+    // An item without others of its kind is shown by name.
     let plan = said(&["clean", named], &[]);
     let kept = format!("kept          {}\n", thesis.display());
     assert!(
@@ -52,7 +52,7 @@ fn thirty_crashed_jobs_are_a_line_and_each_of_them_if_asked() {
     let long = said(&["inspect", "--long", named], &[]);
     let rows = long.lines().filter(|line| line.starts_with("  gather-"));
     assert_eq!(rows.count(), 30, "{long}");
-    // A record goes with one of them, and has no row.
+    // One of them has a record, which has no row.
     assert_eq!(
         long.matches("has ended; its record is ").count(),
         1,
@@ -113,7 +113,7 @@ fn a_terminal_is_told_what_fits_and_a_pipe_everything() {
         let told = shown(columns, &["inspect", directory], &[("NO_COLOR", "1")]);
         assert!(!told.contains('\x1b'), "{told:?}");
         for line in told.lines() {
-            // A path, and a line to copy, stay as they are.
+            // A path, and a line to copy, are not wrapped.
             let is_free = line.starts_with('/') || line.contains("fsgather clean ");
             let columns = usize::try_from(columns).expect("small");
             assert!(
@@ -121,7 +121,7 @@ fn a_terminal_is_told_what_fits_and_a_pipe_everything() {
                 "{columns}: {line}\n{told}"
             );
         }
-        // No word of it is broken.
+        // No word of the output is broken.
         let is_age = |word: &str| word.parse::<u64>().is_ok();
         let words = told
             .split_whitespace()
@@ -139,7 +139,7 @@ fn a_terminal_is_told_what_fits_and_a_pipe_everything() {
         let is_wide = match columns {
             200 => true,
             40 => false,
-            // As long as users and hosts are called there.
+            // The width depends on the names of users and hosts.
             _ => continue,
         };
         assert_eq!(told.contains(names[0]), is_wide, "{told}");
@@ -150,7 +150,7 @@ fn a_terminal_is_told_what_fits_and_a_pipe_everything() {
         plan.contains("\nwould remove  gather-20261121t033336z-00000001  "),
         "{plan}"
     );
-    // What lies in one directory, and then that itself.
+    // The contents of one directory, and then the directory itself.
     assert_eq!(plan.matches(":\nwould remove").count(), 2, "{plan}");
 }
 

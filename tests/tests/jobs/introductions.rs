@@ -1,4 +1,4 @@
-//! Ranks that a channel of the program's own introduces to each other.
+//! Ranks that meet through a channel of the program's own.
 
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -12,7 +12,7 @@ use crate::common::{
 
 const RANKS: u32 = 3;
 
-/// Ranks that look for 2 seconds.
+/// Ranks that search for 2 seconds.
 fn impatient(directory: &Path) -> World {
     World::new(RANKS, directory).with("FSGATHER_JOIN_TIMEOUT", "2s")
 }
@@ -88,7 +88,7 @@ fn garbage_instead_of_a_record_is_told_at_once() {
 #[test]
 fn rank_0_that_fails_before_it_can_publish_tells_the_others_why() {
     let place = place();
-    // Somebody has taken the only port that rank 0 may use.
+    // Another process has taken the only port that rank 0 may use.
     let port = free_port();
     let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).expect("a free port");
     let world = World::new(RANKS, place.path()).with("FSGATHER_PORT", &port.to_string());

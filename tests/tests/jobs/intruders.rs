@@ -1,4 +1,4 @@
-//! Tests that files of one job which were moved to the place of another one decide nothing there.
+//! Tests that files of one job decide nothing after they were moved to the place of another one.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -12,12 +12,12 @@ use std::{
 
 use crate::common::{Stage, World, assert_nothing_left, place};
 
-/// Where ranks find what rank 0 has left.
+/// The records of rank 0 that ranks find.
 fn records_in(directory: &Path) -> Vec<PathBuf> {
     let listed = fs::read_dir(directory.join("all_gather_via_filesys"));
     let paths = listed.into_iter().flatten().filter_map(Result::ok);
     let mut paths: Vec<PathBuf> = paths.map(|entry| entry.path()).collect();
-    // The name is there before what is written under it.
+    // The name exists before its contents.
     let is_whole = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.len() > 0);
     paths.retain(|path| name_of(path).starts_with("rendezvous-") && is_whole(path));
     paths
@@ -28,7 +28,7 @@ fn name_of(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// `rendezvous-KEY-`, and the rest.
+/// Splits a name into `rendezvous-KEY-` and the rest.
 fn parts(name: &str) -> (&str, &str) {
     let after_key = name.match_indices('-').nth(1).expect("a key").0 + 1;
     name.split_at(after_key)
@@ -46,7 +46,7 @@ fn a_record_that_was_moved_under_another_key_leads_nowhere() {
         let mine = world("mine");
         let its = world("its").with("FSGATHER_JOIN_TIMEOUT", "2s");
         let mut stage = Stage::new();
-        // What the other job's key is like.
+        // Finds the key of the other job.
         let its_0 = stage.start(&mut its.rank(0, "join close"));
         stage.wait_until("a record", || !records_in(place.path()).is_empty());
         let record = records_in(place.path()).remove(0);
@@ -71,7 +71,7 @@ fn a_record_that_was_moved_under_another_key_leads_nowhere() {
             "{}",
             stage.transcript()
         );
-        // The job goes on as if nothing had been.
+        // The job continues as if nothing had happened.
         fs::rename(&moved, &record).expect("a directory of one's own");
         let my_1 = stage.start(&mut mine.rank(1, "join all_gather_bytes:100 close"));
         let ends = stage.end_all([my_0, my_1]);
@@ -83,7 +83,7 @@ fn a_record_that_was_moved_under_another_key_leads_nowhere() {
     }
 }
 
-/// Where rank 0 of each job leaves its messages.
+/// The directories in which rank 0 of each job leaves its messages.
 fn bulletins_in(directory: &Path) -> Vec<PathBuf> {
     let listed = fs::read_dir(directory.join("all_gather_via_filesys"));
     let paths = listed.into_iter().flatten().filter_map(Result::ok);
@@ -96,7 +96,7 @@ fn bulletins_in(directory: &Path) -> Vec<PathBuf> {
 fn messages_that_were_moved_from_another_job_decide_nothing() {
     let place = place();
     let world = |job: &str| {
-        // So that colleagues may rename, as this test does.
+        // So that other users may rename files, as this test does.
         World::new(2, place.path())
             .with("FSGATHER_DIR_MODE", "0770")
             .with("FSGATHER_CONTROL", "markers")
@@ -114,7 +114,7 @@ fn messages_that_were_moved_from_another_job_decide_nothing() {
     let outs = bulletins_in(place.path());
     let its_out = outs.iter().find(|out| **out != mine).expect("another");
 
-    // Rank 1 waits for the verdict that the other job has already; rank 0 has not come.
+    // Rank 1 waits for the verdict that the other job has already; rank 0 has not reached the call.
     stage.go(1);
     for bulletin in fs::read_dir(its_out).expect("a directory") {
         let bulletin = bulletin.expect("a file").path();
@@ -122,7 +122,7 @@ fn messages_that_were_moved_from_another_job_decide_nothing() {
             fs::rename(&bulletin, mine.join(name_of(&bulletin))).expect("a directory of one's own");
         }
     }
-    // It looks several times a second.
+    // It checks several times a second.
     stage.let_pass(Duration::from_secs(1));
     let said = stage.transcript();
     assert!(!said.contains("at decided"), "{said}");

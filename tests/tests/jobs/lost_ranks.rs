@@ -1,4 +1,4 @@
-//! Ranks that are killed in the middle of a ring, and what is known of a rank that has just ended.
+//! Ranks that are killed in the middle of a ring, and errors about a rank that has just ended.
 
 use std::{path::Path, process::Command};
 
@@ -50,8 +50,8 @@ fn run_names_a_program_that_ends_by_its_own_error_with_it() {
     );
 }
 
-/// Ranks that pass payloads on in a ring, again and again; one of them, which joins like this, has done so twice.
-/// Another one would stand at `end` afterwards, so that nobody gets beyond it.
+/// Starts ranks that pass payloads on in a ring, again and again; returns when `victim`, which joins by `joins`, has done so twice. Rank
+/// `last` stops at `end` afterwards, so that no rank continues beyond it.
 fn in_a_ring(place: &Path, victim: usize, joins: &str, last: usize) -> Stage {
     let rings = ["all_gather_bytes:3000000"; 6].join(" ");
     let world = World::new(RANKS, place).with("FSGATHER_TRANSPORT", "memory");
@@ -92,7 +92,7 @@ fn a_rank_interrupted_in_a_ring_is_told_with_its_cause() {
     let mut stage = in_a_ring(place.path(), VICTIM as usize, &joins, 0);
     std::fs::write(&asked, "").expect("a directory of our own");
     stage.end(VICTIM as usize);
-    // If rank 0 has reached its stop, the victim has ended while it stood there.
+    // If rank 0 has reached its stop, the victim ended during that.
     stage.go_if_it_is_there(0);
     let (error, _) = stage.fail_alike(others(RANKS, VICTIM as usize), PEER_FAILED);
     let name = name_of(VICTIM, stage.pid(VICTIM as usize));
@@ -115,11 +115,11 @@ fn a_rank_killed_before_its_part_of_a_decided_ring_keeps_nobody_waiting() {
     });
     stage.wait_at([0], "here");
     stage.wait_for_where(VICTIM, "a ring", |line| line.starts_with("done"));
-    // It hands in its part of the second call, and waits for rank 0.
+    // It contributes to the second call, and waits for rank 0.
     stage.settle();
     stage.signal(VICTIM, Signal::STOP);
     stage.go(0);
-    // The others are in the ring, and wait for a link that will not come.
+    // The others are in the ring, and wait for a link that will not be made.
     stage.settle();
     stage.kill(VICTIM);
     let name = name_of(3, stage.pid(VICTIM));

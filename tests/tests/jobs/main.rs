@@ -1,6 +1,7 @@
-//! Jobs of real processes: what ranks get, what they are told, and what stays, whatever happens to them.
+//! Jobs of real processes: results, errors and leftovers of ranks, with any kind of disturbance.
 //!
-//! One program, as most tests wait for something most of the time: many wait at the same time here, where programs run one after the other.
+//! A single program, as most tests spend most of their time waiting: tests of one program wait at the same time, whereas programs run one
+//! after the other.
 
 #[path = "../common/mod.rs"]
 mod common;

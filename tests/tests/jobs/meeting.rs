@@ -1,4 +1,4 @@
-//! Jobs that are suspended, and meetings that have failed before a rank is started or that a rank has given up.
+//! Jobs that are suspended, and meetings that failed before a rank was started, or that a rank has given up.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::common::{
 };
 use rustix::process::Signal;
 
-/// Three ranks of which two wait in a barrier, and the third stands at "here".
+/// Three ranks, of which two wait in a barrier and the third has stopped at "here".
 fn two_wait(timeout: &str) -> (Stage, tempfile::TempDir) {
     let place = place();
     let world = World::new(3, place.path()).with("FSGATHER_TIMEOUT", timeout);
@@ -26,7 +26,7 @@ fn two_wait(timeout: &str) -> (Stage, tempfile::TempDir) {
 
 #[test]
 fn a_job_that_is_suspended_for_longer_than_its_time_out_goes_on() {
-    // The whole job, and rank 0 alone.
+    // The whole job, and only rank 0.
     let mut jobs = [0..3, 0..1].map(|suspended| (suspended, two_wait("8s")));
     for (suspended, (stage, _)) in &jobs {
         for rank in suspended.clone() {
@@ -62,7 +62,7 @@ fn a_rank_that_was_suspended_reads_its_verdict_before_it_gives_rank_0_up() {
     assert_nothing_left(place.path());
 }
 
-/// Leaves word of a meeting that has failed, because this rank is ended before it has met any other.
+/// Leaves a refusal of a failed meeting, because this rank is ended before it has met any other. Returns its text.
 fn leaves_word(stage: &mut Stage, world: &World, rank: u32, place: &std::path::Path) -> String {
     let ended = stage.start(&mut world.tool(rank, &["barrier"]));
     let log = place.join("all_gather_via_filesys");
@@ -73,7 +73,7 @@ fn leaves_word(stage: &mut Stage, world: &World, rank: u32, place: &std::path::P
     format!("{name} failed (ended by SIGTERM) while joining")
 }
 
-/// It cannot be told from a rank of the next attempt, which must not fail for what became of the one before.
+/// It cannot be distinguished from a rank of the next attempt, which must not fail because of the previous one.
 #[test]
 fn who_is_started_after_a_meeting_has_failed_hears_of_it() {
     let place = place();
@@ -84,7 +84,7 @@ fn who_is_started_after_a_meeting_has_failed_hears_of_it() {
     let expected =
         format!("a meeting of this job had failed before this rank was started: {error}");
     for rank in [1, 0] {
-        // What the other one leaves in its turn is news for nobody here.
+        // The refusal that the other rank leaves in turn must not appear here.
         let mut stage = Stage::new();
         stage.start(&mut world.rank(rank, "join close"));
         let end = stage.end(0);

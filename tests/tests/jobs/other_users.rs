@@ -1,4 +1,4 @@
-//! Tests what root sees of the job of a user, and what a third user can change about it. They run as root alone.
+//! Tests what root sees of the job of a user, and what a third user can change about it. Only root can run these tests.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -18,7 +18,7 @@ use crate::common::{
     tracing::{calls_in, document, said, tool, wait_for_two_in},
 };
 
-/// The user whose job it is, and one who wants to disturb it. No real users have these numbers.
+/// The owner of the job, and a user who wants to disturb it. No real users have these numbers.
 const OWNER: u32 = 61_001;
 const INTRUDER: u32 = 61_002;
 

@@ -1,5 +1,5 @@
-//! Tests what bindings to other languages rely on: payloads in pieces, memory that may be written to, calls with
-//! options of their own, leaving with a reason.
+//! Tests the features that bindings to other languages rely on: payloads in pieces, writable memory, calls with options of their own,
+//! leaving with a reason.
 
 #![expect(
     clippy::expect_used,
@@ -13,7 +13,7 @@ use crate::common::{
     place,
 };
 
-/// Ranks take the same steps, and find everything right.
+/// Runs ranks that take the same steps and check all results.
 fn succeed(ranks: u32, steps: &str, variables: &[(&str, &str)]) {
     let place = place();
     let mut world = World::new(ranks, place.path());
@@ -26,7 +26,7 @@ fn succeed(ranks: u32, steps: &str, variables: &[(&str, &str)]) {
     assert_nothing_left(place.path());
 }
 
-/// Every call that hands pieces of this length together to somebody.
+/// Every call that sends pieces of this length.
 fn every_call(len: &str) -> String {
     format!(
         "all_gather_pieces:{len} gather_pieces:0:{len} gather_pieces:2:{len} broadcast_pieces:1:{len} \
@@ -90,7 +90,7 @@ fn the_encoding_is_in_the_header_of_a_payload_file() {
     assert!(files.len() >= 3, "{files:?}");
     for file in files {
         let header = fs::read(&file).expect("a payload");
-        // The encoding of Python, as docs/design/on-disk-format.md has it.
+        // The encoding of Python, as in docs/design/on-disk-format.md.
         assert_eq!(header[10], 32, "{}", file.display());
     }
     stage.go(0);
@@ -173,7 +173,7 @@ fn a_rank_that_leaves_with_a_reason_is_quoted_by_all_others_at_once() {
     }
 }
 
-/// Makes the file that a rank looks for while it waits.
+/// Makes the file that a rank checks for while it waits.
 fn throw(asked: &Path) {
     fs::write(asked, "").expect("a place to write to");
 }
@@ -219,7 +219,7 @@ fn a_rank_that_asks_while_it_reads_stops_reading() {
         stage.wait_at([0], "reading");
         stage.wait_at([1, 2], "returned");
         throw(&asked);
-        // It is asked again once it has been long enough.
+        // Enough time for the next check.
         stage.let_pass(Duration::from_millis(150));
         stage.go(0);
         let end = stage.end(0);
@@ -260,7 +260,7 @@ fn the_time_out_of_one_call_holds_whatever_carries_messages() {
             .with("FSGATHER_CONTROL", control)
             .with("FSGATHER_TIMEOUT", "1s");
         let mut stage = Stage::new();
-        // Longer than the world's for the first call, shorter for the second.
+        // Longer than the time-out of the world for the first call, shorter for the second.
         stage.start_all(&world, |rank| match rank {
             2 => "join at:late timed_barrier:60000 at:later".into(),
             _ => "join timed_barrier:60000 timed_barrier:300 close".to_string(),

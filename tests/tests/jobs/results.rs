@@ -13,7 +13,7 @@ fn the_setting_for_compression_reaches_the_payload_files() {
     assert!(files.len() >= 3, "{files:?}");
     for file in files {
         let header = std::fs::read(&file).expect("a payload");
-        // The compression, as docs/design/on-disk-format.md has it.
+        // The compression, as in docs/design/on-disk-format.md.
         assert_eq!(header[11], 2, "{}", file.display());
     }
     stage.go(0);
@@ -45,7 +45,7 @@ fn the_root_of_a_gather_holds_one_payload_at_a_time() {
     const MIB: u64 = 1 << 20;
     const PAYLOAD: u64 = 64 * MIB;
     let place = place();
-    // Rank 0 hands nothing over, and four others do.
+    // Rank 0 sends nothing, and the four others do.
     let world = World::new(5, place.path());
     let mut stage = Stage::new();
     stage.start_all(&world, |_| {
@@ -63,7 +63,7 @@ fn the_root_of_a_gather_holds_one_payload_at_a_time() {
     let peaks: Vec<u64> = peaks.collect();
     let bound = PAYLOAD + 32 * MIB;
     assert!(peaks[0] < bound, "the root had {} bytes", peaks[0]);
-    // Those that only hand over hold much less than their payload.
+    // Ranks that only send use much less memory than their payload.
     for peak in &peaks[1..] {
         assert!(*peak < 32 * MIB, "a rank had {peak} bytes");
     }

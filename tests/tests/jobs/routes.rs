@@ -1,4 +1,4 @@
-//! Groups agree on where their payloads go, whatever their members were told and whichever groups they are in beside.
+//! Groups agree on the path of their payloads with any settings of their members, and with any other groups.
 
 use crate::common::{Stage, World, assert_nothing_left, everybody, left_in, place};
 
@@ -28,7 +28,7 @@ fn groups_of_a_world_that_sets_up_later_agree_on_where_payloads_go() {
     }
 }
 
-/// Some members know from another group what it takes to connect, and the first member is not rank 0.
+/// Some members know from another group how to connect, and the first member is not rank 0.
 #[test]
 fn a_group_without_rank_0_at_its_head_connects_like_any_other() {
     let place = place();
@@ -44,7 +44,7 @@ fn a_group_without_rank_0_at_its_head_connects_like_any_other() {
         format!("join_to_set_up_later {pair} group:2,1,0,3 {calls} close")
     });
     stage.succeed(everybody(RANKS));
-    // Nor do payloads go through rank 0, of which all would be warned.
+    // Payloads do not go through rank 0 either, which would cause warnings.
     for end in stage.end_all(everybody(RANKS)) {
         assert_eq!(end.warnings(), [""; 0]);
     }

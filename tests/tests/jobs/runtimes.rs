@@ -1,4 +1,4 @@
-//! The library inside of tokio runtimes.
+//! The library within tokio runtimes.
 
 use crate::common::{Stage, World, assert_nothing_left, everybody, place};
 use fsgather::{Communicator, Error, Pieces, Stream};
@@ -58,7 +58,7 @@ fn every_call_that_may_block_is_refused_in_a_current_thread_runtime() {
         refused("gather_from", world.gather(Stream::new(&mut &b"x"[..]), 0));
         refused("broadcast", world.broadcast(&1, 0));
     });
-    // What was refused has used up no number, and what was not taken can still be had.
+    // Refused calls have used no number, and a result that was not taken is still available.
     assert!(other.try_wait().unwrap().is_some());
     assert_eq!(world.all_gather(&2), Ok(vec![2]));
 }
@@ -91,7 +91,7 @@ fn calls_are_refused_in_a_current_thread_runtime_and_others_are_told_when_it_goe
     assert_nothing_left(place.path());
 }
 
-/// Communicators are dropped where the runtime runs; nothing panics, nothing stays.
+/// Drops communicators within a runtime: nothing panics, and nothing is left.
 fn dropped_inside(runtime: &str) {
     let place = place();
     let mut stage = Stage::new();

@@ -6,10 +6,10 @@ use crate::common::{Stage, World, build::command_line_tool, everybody, place};
 
 const RANKS: u32 = 3;
 
-/// What a launcher tells a rank; `{rank}`, `{ranks}` and `{job}` stand for its number, their number and what only this job has.
+/// The variables of a launcher; `{rank}`, `{ranks}` and `{job}` stand for the rank, the number of ranks and the id of this job.
 struct Launcher {
     variables: &'static str,
-    /// Whether it tells an id of the job.
+    /// True if it sets an id of the job.
     has_id: bool,
 }
 
@@ -47,21 +47,21 @@ const LAUNCHERS: [Launcher; 9] = [
         variables: "FLUX_TASK_RANK={rank} FLUX_JOB_SIZE={ranks} FLUX_JOB_ID={job}",
         has_id: true,
     },
-    // A rank that was passed on.
+    // A rank that another launcher has passed on.
     Launcher {
         variables: "FSGATHER_RANK={rank} FSGATHER_WORLD_SIZE={ranks} FLUX_TASK_RANK={rank} FLUX_JOB_SIZE={ranks} FLUX_JOB_ID={job}",
         has_id: true,
     },
 ];
 
-/// How the processes of two jobs come about.
+/// The origin of the processes of two jobs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Starts {
-    /// One process starts all of both.
+    /// One process starts all ranks of both.
     OneProcess,
-    /// Each is in a session of its own, with nothing above it.
+    /// Each rank is in a session of its own, without a common parent.
     Terminals,
-    /// Each is in a session and pid namespace of its own.
+    /// Each rank is in a session and a pid namespace of its own.
     Containers,
 }
 
@@ -85,7 +85,7 @@ impl Starts {
     }
 }
 
-/// In which order the ranks of two jobs are started, and what is waited for after each.
+/// Orders in which the ranks of two jobs are started, with the pause after each.
 fn orders() -> [Vec<(char, u32, Duration)>; 5] {
     let both = |delay, between| {
         let jobs = [('a', delay), ('b', delay)];
@@ -99,11 +99,11 @@ fn orders() -> [Vec<(char, u32, Duration)>; 5] {
     let none = Duration::ZERO;
     let in_turn = Duration::from_millis(50);
     let interleaved = (0..RANKS).flat_map(|rank| {
-        // Neither job has its first two ranks next to each other.
+        // The first two ranks of a job never start one after the other.
         let jobs = if rank == 1 { ['b', 'a'] } else { ['a', 'b'] };
         jobs.map(|job| (job, rank, in_turn))
     });
-    // Those of each half are a whole world of the wrong ranks.
+    // The ranks of each half are a complete world of the wrong ranks.
     let crossed = ['a', 'b'].into_iter().flat_map(|first| {
         let jobs = if first == 'a' { ['a', 'b'] } else { ['b', 'a'] };
         (0..RANKS).map(move |rank| {
@@ -139,7 +139,7 @@ fn rank(
     job: char,
     rank: u32,
 ) -> Command {
-    // A job that must succeed has all the time that a busy machine takes.
+    // A job that must succeed gets all the time that a busy machine needs.
     let patience = if launcher.has_id { "2m" } else { "8s" };
     let world = World::new(RANKS, place).with("FSGATHER_JOIN_TIMEOUT", patience);
     let prefix = starts.prefix();

@@ -1,10 +1,10 @@
-//! Tests that what variables say reaches real processes, shows there with where it comes from, and is refused by name.
+//! Tests that variables reach real processes, are shown with their source, and that wrong ones are refused by name.
 
 use std::process::Command;
 
 use crate::common::{CONFIG, End, Stage, World, build::command_line_tool, everybody, place};
 
-/// The command-line tool alone, with these variables and no others.
+/// The command-line tool on its own, with these variables and no others.
 fn alone(arguments: &[&str], variables: &[(&str, &str)]) -> End {
     let mut command = Command::new(command_line_tool());
     command
@@ -44,7 +44,7 @@ fn every_setting_is_shown_with_its_origin_when_a_communicator_is_made() {
         let end = stage.end(rank);
         let said = end.stderr.join("\n");
         for name in fsgather_config::environment::own_names() {
-            // It is shown as where the secret comes from.
+            // It is shown as the source of the secret.
             if name != "FSGATHER_SECRET_FILE" {
                 let line = format!("debug: setting {name}: ");
                 assert_eq!(said.matches(&line).count(), 1, "{line}\n{said}");

@@ -1,4 +1,4 @@
-//! Ranks of one host that share memory: what they get is right, stays right, makes no file, and goes other ways where it must.
+//! Ranks of one host that share memory: their results are right, stay right, need no file, and take another path where necessary.
 
 use crate::common::{
     Stage, World, assert_nothing_left, everybody, others, payloads, place,
@@ -37,7 +37,7 @@ fn more_than_there_is_room_for_goes_another_way() {
         )
     });
     stage.wait_at(everybody(3), "kept");
-    // Three slots hold what came from the third call on.
+    // Three slots hold the payloads from the third call on.
     assert!(payloads(place.path()) <= 3 * 5, "{}", stage.transcript());
     stage.go_all(everybody(3));
     stage.succeed(everybody(3));
@@ -131,7 +131,7 @@ fn one_rank_that_wants_everything_verified_has_all_go_the_other_way() {
     assert_nothing_left(place.path());
 }
 
-/// Ranks 0 and 2 of one world, rank 1 of another, which shares nothing.
+/// Runs ranks 0 and 2 of one world, and rank 1 of another, which shares nothing.
 fn go_the_other_way(world: &World, alone: &World) {
     let mut stage = Stage::new();
     let steps = format!("join {} at:end close", calls(5, LEN));

@@ -1,4 +1,4 @@
-//! Warnings about what ranks wait for, with real processes.
+//! Warnings about the ranks that others wait for, with real processes.
 
 use crate::common::{End, Stage, World, assert_nothing_left, everybody, name_of, place};
 use rustix::process::Signal;
@@ -8,7 +8,7 @@ fn a_rank_0_that_is_stopped_is_named_by_all_who_wait_for_it() {
     let place = place();
     let world = World::new(3, place.path()).with("FSGATHER_TRANSPORT", "memory");
     let mut stage = Stage::new();
-    // One fetches its payload, the other waits for its verdict.
+    // One rank fetches its payload, the other waits for its verdict.
     stage.start_all(&world, |rank| match rank {
         1 => "join start_all_gather:3000000 at:stop wait:0 barrier close".into(),
         _ => "join start_all_gather:3000000 at:stop barrier wait:0 close".into(),
@@ -17,7 +17,7 @@ fn a_rank_0_that_is_stopped_is_named_by_all_who_wait_for_it() {
     stage.signal(0, Signal::STOP);
     stage.go_all(everybody(3));
     let name = name_of(0, stage.pid(0));
-    // What that rank did last follows within the parentheses.
+    // The last activity of that rank follows within the parentheses.
     let name = name.trim_end_matches(')');
     for rank in [1, 2] {
         let what = format!("a warning that names {name}");

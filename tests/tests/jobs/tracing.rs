@@ -1,4 +1,4 @@
-//! Tests the last calls of ranks: where they are found, when they stay, and what `ps` and `trace` show.
+//! Tests the last calls of ranks: their place, their lifetime, and the output of `ps` and `trace`.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -89,7 +89,7 @@ fn question_is_withdrawn_when_its_asker_ends() {
     let place = place();
     let mut stage = Stage::new();
     with_one_late(&mut stage, &World::new(3, place.path()));
-    // Rank 0, which would answer, cannot.
+    // Rank 0, which should answer, cannot.
     stage.signal(0, Signal::STOP);
     let asking = stage.start(&mut tool(&["ps", "--stacks"], place.path()));
     stage.wait_until("a question", || questions_in(place.path()) == 1);

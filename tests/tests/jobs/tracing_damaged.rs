@@ -59,7 +59,7 @@ fn older_call_of_a_cut_file_is_not_shown_as_the_last() {
         said.contains(", 2 ranks on ") && !said.contains("not read"),
         "{said}"
     );
-    // Somewhere within the header, just after it, and among the calls.
+    // Within the header, just after it, and among the calls.
     let cuts = [
         0,
         10,

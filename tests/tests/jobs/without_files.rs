@@ -6,7 +6,7 @@ use crate::common::{CONFIG, Stage, World, everybody, in_step, place};
 
 const RANKS: u32 = 3;
 
-/// A rank that may have few files open and has most of them open already.
+/// A rank that may open only a few files, and has used up most of them.
 fn short_of_descriptors(world: &World, rank: u32, script: &str) -> Command {
     let open = "ulimit -n 160; for n in $(seq 12 156); do eval \"exec $n</dev/null\"; done; exec \"$0\" \"$@\"";
     world.rank_behind(&["bash", "-c", open].map(str::to_owned), rank, script)

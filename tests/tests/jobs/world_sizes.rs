@@ -1,10 +1,10 @@
-//! Ranks that were told different world sizes, and worlds of different sizes that are meant.
+//! Ranks with contradictory world sizes, and worlds of different sizes that are intended.
 
 use std::time::Duration;
 
 use crate::common::{Stage, TIMED_OUT, World, assert_nothing_left, everybody, place};
 
-/// Checks that a text says which sizes a process and that of rank 0 were told.
+/// Checks that a text names the world sizes of a process and of rank 0.
 fn assert_told(text: &str, (rank, pid, its): (u32, u32, u32), (zero, zeros): (u32, u32)) {
     for said in [
         format!("rank {rank} ("),
@@ -17,7 +17,7 @@ fn assert_told(text: &str, (rank, pid, its): (u32, u32, u32), (zero, zeros): (u3
 
 #[test]
 fn ranks_that_were_told_different_world_sizes_are_told_so() {
-    // Which of three ranks is misled, and what it is told.
+    // The rank of three with the wrong world size, and that size.
     let cases = [(2, 4), (0, 2)];
     let start = |(misled, its_size)| {
         let place = place();
@@ -44,7 +44,7 @@ fn ranks_that_were_told_different_world_sizes_are_told_so() {
             let told = (named, stage.pid(named as usize), its);
             assert_told(end.error(), told, (stage.pid(0), zeros));
             assert!(end.error().contains("the same world size"), "{end:?}");
-            // Nobody has to wait for the end to hear of it.
+            // The warning comes before the error.
             let is_warned = end
                 .warnings()
                 .iter()
@@ -55,7 +55,7 @@ fn ranks_that_were_told_different_world_sizes_are_told_so() {
     }
 }
 
-/// A world that waits for its rank 0 asks those of other sizes after a while; that harms neither.
+/// A world that waits for its rank 0 asks worlds of other sizes after a while; that harms neither.
 #[test]
 fn worlds_of_two_sizes_of_one_job_meet_beside_each_other() {
     let place = place();
@@ -69,7 +69,7 @@ fn worlds_of_two_sizes_of_one_job_meet_beside_each_other() {
         stage.start(&mut sized(ranks).rank(rank, "join all_gather_bytes:100000 close"));
     }
     stage.succeed(everybody(5));
-    // Rank 0 of two ranks was asked, and has said so.
+    // Rank 0 of the world of two was asked, and has reported it.
     let was_asked = stage
         .transcript()
         .contains("was told that there are 3 ranks");

@@ -41,7 +41,7 @@ pub(crate) struct Client {
     files: BTreeMap<Inode, KnownFile>,
     /// The state that each directory seems to have.
     changes: BTreeMap<Inode, u64>,
-    /// How long that is believed without asking.
+    /// The time until which that state is trusted without asking.
     believed: BTreeMap<Inode, Moment>,
     listings: BTreeMap<Inode, KnownListing>,
     /// Data that was read, and the state of the file at that time.

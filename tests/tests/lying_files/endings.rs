@@ -76,14 +76,14 @@ impl FileWorld {
             .filter(|(file, handle)| !descriptors::is_open(**file, handle.identity))
             .map(|(file, handle)| (handle.opened, *file))
             .collect();
-        // The numbers of descriptors are not the seed's.
+        // The order must not depend on the numbers of descriptors, which the seed does not determine.
         gone.sort_unstable();
         for (_, file) in gone {
             self.dropped(file, now);
         }
     }
 
-    /// Ends all that a process has open; its host goes on, and brings to the server what was written.
+    /// Closes everything that a process has open; its host continues, and sends written data to the server.
     pub(crate) fn end_process(&mut self, process: usize, now: Moment) -> Vec<(RawFd, u64)> {
         self.notice_closed(process, now);
         let open: Vec<(RawFd, u64)> = self
@@ -92,7 +92,7 @@ impl FileWorld {
             .filter(|(_, handle)| handle.process == process)
             .map(|(file, handle)| (*file, handle.identity))
             .collect();
-        // As they were made.
+        // In the order of creation.
         let mut open = open;
         open.sort_by_key(|(_, identity)| *identity);
         for (file, _) in &open {
@@ -101,7 +101,7 @@ impl FileWorld {
         open
     }
 
-    /// Forgets what a host had not brought to the server; hidden files stay for ever.
+    /// Discards data that a host had not sent to the server; hidden files stay for ever.
     pub(crate) fn end_host(&mut self, host: usize) -> Vec<(RawFd, u64)> {
         let open: Vec<(RawFd, u64)> = self
             .handles

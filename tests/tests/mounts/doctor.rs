@@ -12,7 +12,8 @@ use crate::common::{
     place, strangers,
 };
 
-/// Runs doctor on two ranks of which rank 1 alone sees a file system of its own in the place of the directory; returns that and how both ended.
+/// Runs doctor on two ranks, of which only rank 1 sees a file system of its own in the place of the directory; returns that file system and
+/// both ends.
 fn with_a_mount_of_rank_1(directory: &Path, options: &str) -> (Mounted, Vec<End>) {
     let mounted = Mounted::over(directory, options, "true");
     let world = World::new(2, directory).with(
@@ -29,7 +30,7 @@ fn with_a_mount_of_rank_1(directory: &Path, options: &str) -> (Mounted, Vec<End>
 #[test]
 fn a_read_only_directory_is_named_with_the_rank_that_cannot_write() {
     let place = place();
-    // What rank 0 sees is no hindrance.
+    // The directory of rank 0 is fine.
     let (_mounted, ends) = with_a_mount_of_rank_1(place.path(), "ro");
     let document = document(&ends[0]);
     let problems = findings(&document, "problem").join("\n");
@@ -87,13 +88,13 @@ fn ranks_that_do_not_share_the_place_where_they_meet_say_so_each_for_itself() {
         );
     }
     assert!(ends[1].stdout.join("\n").contains("on tmpfs"), "{ends:?}");
-    // The launcher knows that ranks are on several hosts, and so it is plain why.
+    // The launcher says that ranks are on several hosts, so that the cause is clear.
     let world = world
         .with("FSGATHER_LOCAL_WORLD_SIZE", "1")
         .with("FSGATHER_JOIN_TIMEOUT", "10m");
     let mut stage = self::stage();
     stage.start(&mut world.tool(0, &["doctor"]));
-    // It does not wait 10 minutes for a rank that cannot come.
+    // It does not wait 10 minutes for a rank that cannot join.
     let end = stage.end(0);
     assert_eq!(end.code, STORAGE, "{end:?}");
     let said = end.stdout.join("\n");
@@ -102,7 +103,7 @@ fn ranks_that_do_not_share_the_place_where_they_meet_say_so_each_for_itself() {
     assert_nothing_left(place.path());
 }
 
-/// What two hosts say that mount one directory each for itself.
+/// The document of doctor on two hosts that mount one directory separately.
 fn on_two_hosts(mount: &DoubleMount, code: i32) -> Value {
     let world = mount.world();
     let mut stage = stage();
@@ -117,7 +118,7 @@ fn on_two_hosts(mount: &DoubleMount, code: i32) -> Value {
 #[test]
 fn two_mounts_of_one_directory_are_one_directory() {
     let mount = DoubleMount::new();
-    // Although both trust for 30 s what they remember.
+    // Although both trust their caches for 30 s.
     let document = on_two_hosts(&mount, USABLE);
     let told = findings(&document, "ok").join("\n");
     assert!(told.contains("is one directory for all"), "{told}");
@@ -153,7 +154,7 @@ fn a_file_system_that_hangs_is_named() {
     let named = mount.directory();
     let expected = format!("{} does not answer: writing a file in it", named.display());
     stage.wait_for_where(0, &expected, |line| line.contains(&expected));
-    // The kernel does not let go of a process that a FUSE server keeps waiting.
+    // The kernel does not release a process that waits for a FUSE server.
     mount.rules(1, "");
     assert_eq!(stage.end(0).code, STORAGE, "{}", stage.transcript());
 }

@@ -1,5 +1,5 @@
-//! Two hosts that mount one directory through FUSE, with caches that tell old news, and with every fault that a
-//! shared file system may show: a call gives the right result or one error on all ranks.
+//! Two hosts that mount one directory through FUSE, with stale caches, and with every fault of a shared file system: a call gives the right
+//! result or one error on all ranks.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -16,7 +16,7 @@ use crate::common::{
     double_mount::DoubleMount, refusals_in,
 };
 
-/// Payloads of some chunks, with both ways of reading them.
+/// Payloads of several chunks, with both ways of reading them.
 const STEPS: &str = "join all_gather_bytes:2500000 gather_from:0:1500000 close";
 
 fn start(mount: &DoubleMount, script: &str) -> Stage {
@@ -31,7 +31,7 @@ fn start_in(world: &World, mount: &DoubleMount, script: &str) -> Stage {
     stage
 }
 
-/// Both ranks get everything right, and nothing stays.
+/// Checks that both ranks get the right results, and that nothing is left.
 #[track_caller]
 fn succeeds(mount: &DoubleMount, script: &str) {
     let mut stage = start(mount, script);
@@ -39,7 +39,7 @@ fn succeeds(mount: &DoubleMount, script: &str) {
     assert_nothing_left(&mount.behind());
 }
 
-/// What both ranks say when a call fails because of rules that rank 1's host follows; nothing stays.
+/// The error of both ranks when a call fails because of rules for the host of rank 1; nothing is left.
 fn fails(mount: &DoubleMount, rules: &str) -> String {
     mount.rules(2, rules);
     let mut stage = start(mount, "join all_gather_bytes:2500000 close");
@@ -56,13 +56,13 @@ fn fails(mount: &DoubleMount, rules: &str) -> String {
 
 #[test]
 fn caches_that_tell_old_news_are_no_obstacle_whoever_comes_first() {
-    // For longer than the test waits: nothing comes of waiting until they look again.
+    // Cached for longer than the test waits: it does not help to wait until the caches expire.
     let mount = DoubleMount::with("", 600);
     for first in [0, 1] {
         let world = mount.world();
         let mut stage = Stage::new();
         stage.start(&mut mount.rank(&world, first, STEPS));
-        // It has looked around, and remembers what was not there.
+        // It has searched, and its host has cached the absence of files.
         stage.let_pass(Duration::from_millis(300));
         stage.start(&mut mount.rank(&world, 1 - first, STEPS));
         stage.succeed(0..2);
@@ -73,7 +73,7 @@ fn caches_that_tell_old_news_are_no_obstacle_whoever_comes_first() {
 #[test]
 fn errors_of_creating_writing_syncing_and_closing_fail_the_call_on_all() {
     let mount = DoubleMount::new();
-    // Where it comes once, a call that was tried again would succeed, over data that is gone.
+    // If the error comes once, a repeated call would succeed, although data is lost.
     for (rule, operation, words) in [
         ("write payload-* ENOSPC after=3", "write", "o space left"),
         ("fsync payload-* ENOSPC count=1", "sync", "FSGATHER_DIR"),
@@ -164,7 +164,7 @@ fn a_rank_that_cannot_look_for_rank_0_leaves_word() {
 fn who_cannot_make_or_list_a_directory_for_messages_is_named_by_all() {
     let mount = DoubleMount::new();
     let world = mount.world().with("FSGATHER_CONTROL", "markers");
-    // Rank 0 makes it before anybody has come, and rank 1 looks into it all the time.
+    // Rank 0 makes it before any other rank has arrived, and rank 1 lists it all the time.
     mount.rules(1, "mkdir out EACCES");
     let mut stage = start_in(&world, &mount, "join barrier close");
     let (error, _) = stage.fail_alike(0..2, STORAGE);
@@ -183,7 +183,7 @@ fn who_cannot_make_or_list_a_directory_for_messages_is_named_by_all() {
 
 #[test]
 fn a_removal_that_fails_in_the_middle_leaves_word_of_whose_the_directory_was() {
-    // Before the time of the test begins to run.
+    // Before the time limit of the test starts.
     command_line_tool();
     let mount = DoubleMount::new();
     let mut stage = start(&mount, "join all_gather_bytes:2500000 at:end close");
@@ -227,7 +227,7 @@ fn what_is_not_seen_stale_garbled_or_short_is_asked_for_again() {
         mount.rules(2, rules);
         succeeds(&mount, STEPS);
     }
-    // What the other host has made.
+    // A directory that the other host has made.
     mount.rules(1, "");
     for rules in [
         "lookup gather-* ENOENT count=2",
@@ -269,7 +269,7 @@ fn file_systems_without_this_or_that_serve() {
     }
 }
 
-/// Whether anything below has a name that begins so.
+/// Returns true if an entry at any depth has a name with this prefix.
 fn holds(directory: &Path, prefix: &str) -> bool {
     let Ok(entries) = fs::read_dir(directory) else {
         return false;
@@ -279,7 +279,7 @@ fn holds(directory: &Path, prefix: &str) -> bool {
     })
 }
 
-/// The one payload file that is there.
+/// The only payload file.
 fn payload(directory: &Path) -> PathBuf {
     let gathers = crate::common::left_in(directory).into_iter();
     let payloads = gathers.filter_map(|gather| fs::read_dir(gather.join("payloads")).ok());
@@ -294,7 +294,7 @@ fn a_payload_that_somebody_holds_open_keeps_its_directory_no_longer_than_that() 
     stage.wait_at([0], "reading");
     let held = fs::File::open(payload(&mount.mount(1))).expect("a payload");
     stage.go(0);
-    // The file that was removed lives on under another name, in a directory that has to be removed.
+    // The removed file stays under another name, in a directory that has to be removed.
     stage.wait_until("a file that lives on", || {
         holds(&mount.behind(), ".fuse_hidden")
     });
@@ -336,7 +336,7 @@ fn a_rank_that_hangs_in_its_file_system_is_named_in_time() {
         "{}",
         end.error()
     );
-    // It could not return before; what it says then is the same.
+    // It could not return before; then it reports the same error.
     assert!(stage.runs(1));
     mount.rules(2, "");
     let late = stage.end(1);

@@ -1,4 +1,4 @@
-//! Tests that jobs which encrypt put nothing into files that others carry between hosts.
+//! Tests that jobs with encryption write nothing into files that others transfer between hosts.
 
 use crate::common::{CONFIG, Stage, double_mount::DoubleMount, everybody};
 
@@ -6,9 +6,9 @@ use crate::common::{CONFIG, Stage, double_mount::DoubleMount, everybody};
 fn what_is_to_be_encrypted_does_not_move_to_files_that_others_carry() {
     let mounts = DoubleMount::new();
     let world = mounts.world().with("FSGATHER_ENCRYPT", "1");
-    // Marker files, as asked for.
+    // Marker files, by request.
     let markers = world.clone().with("FSGATHER_CONTROL", "markers");
-    // Payload files, as asked for.
+    // Payload files, by request.
     let files = world
         .clone()
         .with("FSGATHER_TRANSPORT", "filesys")
@@ -23,7 +23,7 @@ fn what_is_to_be_encrypted_does_not_move_to_files_that_others_carry() {
             assert_eq!(end.code, code, "{}", stage.transcript());
         }
     }
-    // Where nothing else was asked for, payloads take the way that is encrypted.
+    // By default, payloads take the path that is encrypted.
     let world = world.with("FSGATHER_TRANSPORT", "auto");
     let mut stage = Stage::new();
     for rank in 0..2 {

@@ -1,5 +1,5 @@
-//! All-gathers by files over two hosts whose ranks share memory: each file is read once for a host, and by everybody where that
-//! does not work. Hosts are namespaces with a mount each of one directory, which only root can make.
+//! All-gathers by files over two hosts whose ranks share memory: each file is read once per host, or by every rank if that does not work.
+//! Hosts are namespaces with a mount each of one directory, which only root can make.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use crate::common::{
 /// Length of each rank's payload.
 const LEN: u64 = 900_000;
 
-/// Six ranks, every other one on the second host.
+/// Six ranks, alternating between the two hosts.
 const RANKS: u32 = 6;
 
-/// Of which the first calls of a size find no place in memory that ranks share.
+/// Steps of a warm-up: the first calls of a size find no slot in shared memory.
 const WARM: &str = "join all_gather_bytes:900000 all_gather_bytes:900000 barrier at:warm";
 
 struct Bed {
-    /// Ends before the mounts do.
+    /// Dropped before the mounts.
     stage: Stage,
     _hosts: Hosts,
     mount: DoubleMount,
 }
 
 impl Bed {
-    /// Ranks that have made a call of the size and wait at `warm`, before they take these steps.
+    /// Starts ranks that have made calls of this size and wait at `warm`, before they take these steps.
     fn warm(steps: &str, change: impl FnOnce(World) -> World) -> Self {
         let mount = DoubleMount::with("", 1);
         let (hosts_see, from) = (mount.directory(), mount.mount(1));
@@ -69,7 +69,7 @@ fn opened_once(transport: &str) {
     let steps = "keep:900000 at:kept right let_go close";
     let by = |world: World| world.with("FSGATHER_TRANSPORT", transport);
     let mut bed = Bed::warm(steps, by);
-    // More opens would fail the call.
+    // Further opens would fail the call.
     for host in [1, 2] {
         let once = format!("open payload-* EACCES after={RANKS}");
         bed.mount.rules(host, &once);
@@ -124,7 +124,7 @@ fn what_a_rank_was_to_read_is_read_by_the_others_when_it_is_killed() {
     let victim = 3;
     bed.mount.rules(2, "open payload-* hang");
     bed.go();
-    // The first host gets on, so that the call is decided and the second one reads.
+    // The first host makes progress, so that the call is decided and the second one reads.
     bed.stage.wait_at([0, 2, 4], "got");
     bed.stage.let_pass(Duration::from_millis(300));
     bed.stage.kill(victim);

@@ -1,4 +1,4 @@
-//! Disks that are full or read-only: every rank says so, with the same words, and nothing stays.
+//! Disks that are full or read-only: every rank reports that with the same words, and nothing is left.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -8,14 +8,14 @@ use std::{fs, io::ErrorKind};
 
 use crate::common::{End, STORAGE, Stage, World, everybody, left_in, mounts::Mounted, place};
 
-/// What four ranks say alike that see a file system made for the purpose; nothing new stays on it.
+/// The common error of four ranks that see a file system made for the purpose; nothing new is left on it.
 fn on_a_mount(options: &str, then: &str, step: &str) -> String {
     let mut errors = each_on_a_mount(options, then, step);
     assert!(errors.iter().all(|error| *error == errors[0]), "{errors:?}");
     errors.swap_remove(0)
 }
 
-/// What each of them says.
+/// The errors of these ranks.
 fn each_on_a_mount(options: &str, then: &str, step: &str) -> Vec<String> {
     let place = place();
     let mounted = Mounted::over(place.path(), options, then);
@@ -45,7 +45,7 @@ fn a_read_only_file_system_is_refused_by_all() {
 fn a_disk_that_fills_up_fails_the_call_on_all() {
     let error = on_a_mount("size=1m", "true", "all_gather_bytes:600000");
     assert!(error.contains("o space left"), "{error}");
-    // Who and doing what.
+    // It names a rank and its activity.
     assert!(
         error.contains("rank ") && error.contains("all_gather #"),
         "{error}"
@@ -67,15 +67,14 @@ fn a_disk_that_is_full_is_refused_by_all() {
 
 #[test]
 fn inodes_that_run_out_are_an_error_on_all() {
-    // So few that several ranks may miss one at the same moment, over marker files while they meet: each says what it has met with.
+    // Few enough that several ranks may run out at the same moment, over marker files even while they meet: each reports its own error.
     let errors = each_on_a_mount("nr_inodes=6", "true", "all_gather_bytes:600000");
     for error in errors {
         assert!(error.contains("o space left"), "{error}");
     }
 }
 
-/// A world over marker files that waits on a small disk of its own, and what then happens to the disk; how the
-/// ranks end.
+/// Runs a world over marker files that waits on a small disk of its own, while `happens` changes the disk; returns the ends of the ranks.
 fn waiting_while(
     options: &str,
     happens: impl FnOnce(&Mounted),
@@ -109,7 +108,7 @@ fn inodes_that_run_out_while_ranks_talk_through_files_are_told_to_all_by_one_tex
     let error = ends[0].error();
     assert!(error.contains("o space left"), "{error}");
     assert!(ends.iter().all(|end| end.error() == error), "{ends:?}");
-    // And what they have left can be freed.
+    // The leftovers can be removed.
     let mut stage = Stage::new();
     let named = place.path().to_str().expect("text").to_owned();
     let world = World::new(1, place.path());
@@ -129,7 +128,7 @@ fn inodes_that_run_out_while_ranks_talk_through_files_are_told_to_all_by_one_tex
 fn a_directory_that_is_removed_while_ranks_talk_through_files_is_noticed_by_all_at_once() {
     let remove = |mounted: &Mounted| {
         let rendezvous = mounted.directory().join("all_gather_via_filesys");
-        // Ranks go on writing into it until it is gone.
+        // Ranks continue to write into it until it is gone.
         while let Err(error) = fs::remove_dir_all(&rendezvous) {
             assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty, "{error}");
         }

@@ -33,7 +33,7 @@ fn calls_are_kept_on_this_host_and_copied_after_a_failure() {
     );
     stage.kill(1);
     stage.end_all(everybody(2));
-    // Rank 0 has copied what rank 1 has left.
+    // Rank 0 has copied the calls of rank 1.
     let left = calls_in(&mount.behind());
     assert_eq!(left.len(), 2, "{left:?}\n{}", stage.transcript());
     let text = said(&["trace"], &mount.behind());

@@ -1,4 +1,4 @@
-//! Directories without room that no setting has named: payloads go another way, and one rank warns.
+//! Directories without space that no setting has named: payloads take another path, and one rank warns.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -16,20 +16,20 @@ use crate::common::{
 
 const RANKS: u32 = 3;
 
-/// A world of which nobody has named the directory.
+/// A world without a named directory.
 fn unnamed() -> World {
     World::new(RANKS, Path::new("")).with("FSGATHER_LOCAL_WORLD_SIZE", &RANKS.to_string())
 }
 
 const CALLS: &str = "all_gather_bytes:300000 gather:1:300000 all_gather:200000 barrier close";
 
-/// What the ranks of a world warn of that succeeds with such a file system in the place of the default directory; what is
-/// in their working directory after that.
+/// Runs a world with such a file system in the place of the default directory; returns its warnings, and the contents of its working
+/// directory afterwards.
 fn with_default(options: &str, join: &str) -> (Vec<String>, Vec<PathBuf>) {
     let default = fsgather::bindings::local_directory().expect("a default directory");
     let mounted = Mounted::over(&default, options, "true");
     let work = place();
-    // Others of these jobs are started at the same time by the same process.
+    // The same process starts other jobs of this kind at the same time.
     let world = unnamed().with("FSGATHER_JOB", &work.path().to_string_lossy());
     let mut stage = Stage::new();
     for rank in 0..RANKS {
@@ -66,7 +66,7 @@ fn ranks_do_without_a_default_directory_that_is_open_to_others() {
         for said in ["others may use it (mode 755)", "through memory"] {
             assert!(warning.contains(said), "{said}: {warning}");
         }
-        // They may have met in the working directory, which is all.
+        // They may have met in the working directory, but have left nothing else.
         assert!(left.is_empty(), "{left:?}");
     }
 }
@@ -82,7 +82,7 @@ fn a_default_directory_without_room_is_done_without() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Ranks make calls in a directory that is too small for them; what they warn of.
+/// Runs calls of ranks in a directory that is too small for them; returns their warnings.
 fn in_little_room(calls: &str) -> Vec<String> {
     let place = place();
     let mounted = Mounted::over(place.path(), "size=4m", "true");
@@ -100,7 +100,7 @@ fn in_little_room(calls: &str) -> Vec<String> {
 
 #[test]
 fn payloads_that_do_not_fit_go_through_memory_with_one_warning() {
-    // Of bytes, of values that are encoded, of a stream, of several pieces; the second time it is known.
+    // Bytes, encoded values, a stream, several pieces; from the second time on, the lack of space is known.
     for call in [
         "all_gather_bytes:3000000",
         "all_gather:3000000",

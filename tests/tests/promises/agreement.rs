@@ -26,7 +26,7 @@ fn a_barrier_against_a_gather_names_both_places() {
         };
         format!("join {call} close")
     });
-    // All of them end with this error, and so without data.
+    // All ranks get this error, and no data.
     let (error, _) = stage.fail_alike(everybody(3), DESYNC);
     let barrier = place_of_call(&mut stage, 1, "barrier");
     let gather = place_of_call(&mut stage, 2, "gather");
@@ -43,7 +43,7 @@ fn a_barrier_against_a_gather_names_both_places() {
     assert_nothing_left(place.path());
 }
 
-/// Whether payloads of two ranks went through files in `directory`: only then a rank has made a place for them there.
+/// Returns true if payloads of two ranks went through files in `directory`: only then a rank has made a place for them there.
 fn goes_through_files(world: &World, directory: &Path) -> bool {
     let mut stage = Stage::new();
     stage.start_all(world, |_| {

@@ -1,4 +1,4 @@
-//! Jobs that torchrun starts again: its agents, one on each host, count restarts each for itself.
+//! Jobs that torchrun restarts: each of its agents, one on each host, counts restarts on its own.
 
 use crate::common::{
     agents::{Job, a_newcomer_to_a_running_world},

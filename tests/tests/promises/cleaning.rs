@@ -1,4 +1,4 @@
-//! Tests what is left after a crash, who sees it, and who may remove it.
+//! Tests the leftovers of a crash, and the users who can see and remove them.
 
 use std::{fs, path::Path, thread};
 
@@ -55,7 +55,7 @@ fn a_gather_killed_as_a_whole_is_stale_and_a_stopped_one_is_live() {
     assert_eq!(fs::read_dir(place.path()).expect("a directory").count(), 0);
 }
 
-/// Runs jobs one after the other, of which each third is killed; returns how many were killed.
+/// Runs jobs one after the other and kills every third; returns the number of killed jobs.
 fn run_and_kill_jobs(directory: &Path, jobs: u32) -> usize {
     let mut killed = 0;
     for job in 0..jobs {
@@ -117,7 +117,7 @@ fn a_later_attempt_removes_what_an_earlier_one_has_left() {
     assert_eq!(gather_dirs(place.path()).len(), 2);
     assert!(crate::common::payloads(place.path()) > 0);
     let mut stage = Stage::new();
-    // Another world size is the same job.
+    // The world size does not matter for the identity of a job.
     let world = World::new(3, place.path()).with("FSGATHER_JOB", "4711");
     stage.start_all(&world, |_| "join all_gather_bytes:300000 close".into());
     stage.succeed(everybody(3));
@@ -127,7 +127,7 @@ fn a_later_attempt_removes_what_an_earlier_one_has_left() {
     assert!(owner.contains("\njob=4712\n"), "{owner}");
     clean(&[], place.path(), &["--execute"]);
     let mut left = left_in(place.path());
-    // Whoever was killed in the middle of asking for the server's time has left it for ten minutes.
+    // A process that was killed while it asked for the server's time has left a probe, which stays for ten minutes.
     let is_probe = |path: &Path| {
         let name = path.file_name().unwrap_or_default();
         name.to_string_lossy().starts_with("probe-")

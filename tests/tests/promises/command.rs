@@ -48,10 +48,10 @@ fn a_missing_input_is_told_to_all_ranks() {
     let end = run(directory.path(), work.path(), script);
     let mut codes = end.stdout.clone();
     codes.sort();
-    // That of its own failure on the very rank.
+    // The rank that failed exits with the code of its own failure.
     assert_eq!(codes, ["[0] code 11", "[1] code 12", "[2] code 11"]);
     for rank in 0..RANKS {
-        // In its own words where it happens.
+        // That rank prints its own error.
         let told = said_by(&end, rank);
         let is_told = told.iter().any(|line| match rank {
             1 => line.starts_with("fsgather gather: cannot read part.1: No such file"),

@@ -1,5 +1,5 @@
-//! Tests that the command looks at directories in which others have put odd names, links, pipes and devices, without being led
-//! anywhere, kept waiting, or made to write what steers a terminal.
+//! Tests that the command reads directories with odd names, links, pipes and devices from others, without following them elsewhere,
+//! blocking, or printing characters that control a terminal.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -25,7 +25,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::common::{build::command_line_tool, place};
 
-/// Commands that look at a directory, or change it.
+/// Commands that read a directory, or change it.
 const COMMANDS: [&[&str]; 8] = [
     &["inspect", "--json"],
     &["clean", "--long"],
@@ -37,7 +37,7 @@ const COMMANDS: [&[&str]; 8] = [
     &["clean", "--json"],
 ];
 
-/// Runs commands on a directory, and checks what they print.
+/// Runs commands on a directory, and checks their output.
 fn run_all(commands: &[&[&str]], directory: &Path, what: &str) {
     for arguments in commands {
         let mut command = Command::new(command_line_tool());
@@ -51,14 +51,14 @@ fn run_all(commands: &[&[&str]], directory: &Path, what: &str) {
     }
 }
 
-/// Whether it has come to its end, in words that steer no terminal.
+/// Checks that a command has exited, and that its output cannot control a terminal.
 fn is_plain(output: &Output, what: &str) {
     assert!(output.status.code().is_some(), "{what}: {output:?}");
     for said in [&output.stdout, &output.stderr] {
         let said =
             str::from_utf8(said).unwrap_or_else(|error| panic!("{what}: {error}: {output:?}"));
         assert!(!said.contains("panicked"), "{what}: {said}");
-        // Documents are for programs: there text is text, but for control characters.
+        // Documents are for programs: only control characters must be escaped in them.
         let is_document = said.starts_with('{');
         let is_odd = |c: &char| c.is_control() && *c != '\n' || *c == '\u{202e}' && !is_document;
         let odd = said.chars().find(is_odd);
@@ -89,7 +89,7 @@ fn with_odd_names(directory: &Path) -> Vec<PathBuf> {
     paths.to_vec()
 }
 
-/// A process that has ended and lies about its host.
+/// A process that has ended and has a wrong host name.
 fn liar() -> ProcessId {
     let mut child = process::spawn(&mut Command::new("true")).expect("a process");
     child.wait().expect("its end");
@@ -144,7 +144,7 @@ fn odd_names_and_texts_are_shown_with_their_escapes_and_stay() {
     }];
     let backend = FileBackend::new(directories, key.hash(), liar());
     backend.post(b"FORGED\n\x1b[31m").expect("a record");
-    // As of a process that was killed.
+    // As after a process that was killed.
     std::mem::forget(backend);
     let mut odd = with_odd_names(&rendezvous);
     for directory in [strange.path().to_owned(), strange.path().join("payloads")] {
@@ -155,7 +155,7 @@ fn odd_names_and_texts_are_shown_with_their_escapes_and_stay() {
     assert!(!bare.path().exists(), "what is known goes");
 }
 
-/// Puts something in the place of a directory: by its path, and a directory outside.
+/// Puts a file of some kind in the place of a directory, given its path and a directory outside.
 type PutInPlace = fn(&Path, &Path) -> io::Result<()>;
 
 const IN_PLACE: [(&str, PutInPlace); 6] = [

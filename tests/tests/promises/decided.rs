@@ -4,7 +4,8 @@ use crate::common::{
     OVER_MARKERS, PEER_FAILED, Stage, World, assert_nothing_left, everybody, name_of, place,
 };
 
-/// How payloads travel for which a process has to stay. Over marker files those in memory go through rank 0, and no rank keeps any.
+/// The transports of payloads for which a process has to stay. Over marker files, payloads in memory go through rank 0, and no other rank
+/// keeps any.
 const BY_FILES_OR_MEMORY: &[&str] = if OVER_MARKERS {
     &["filesys"]
 } else {
@@ -35,7 +36,7 @@ fn a_loss_after_the_verdict_does_not_disturb_those_who_still_read() {
     assert_nothing_left(place.path());
 }
 
-/// Three ranks of which rank 1 reads late what all have handed in; the others end without a close.
+/// Starts three ranks, of which rank 1 reads the payloads late; the others end without a close.
 fn with_a_late_reader(transport: &str, directory: &std::path::Path) -> Stage {
     let world = World::new(3, directory).with("FSGATHER_TRANSPORT", transport);
     let calls = "join start_gather:1:300000 start_all_gather:300000 barrier";
@@ -59,7 +60,7 @@ fn a_rank_that_ends_without_close_stays_until_others_have_read() {
         let place = place();
         let mut stage = with_a_late_reader(transport, place.path());
         assert!(stage.runs(0), "{}", stage.transcript());
-        // With files the others need not stay; rank 0 does so for all.
+        // With files the others need not stay; only rank 0 stays.
         assert_eq!(stage.runs(2), *transport == "memory");
         stage.go(1);
         stage.succeed(everybody(3));

@@ -1,4 +1,4 @@
-//! `fsgather doctor` reports what keeps a job from running, and leaves nothing behind.
+//! `fsgather doctor` reports obstacles to a job, and leaves nothing behind.
 
 use std::{fs, process::Command};
 
@@ -9,7 +9,7 @@ use crate::common::{
     place,
 };
 
-/// How the summary of a usable directory begins. Without a network there is one more note.
+/// The beginning of the summary of a usable directory. Without a network there is one more note.
 const USABLE_HERE: &str = "usable (0 problems, 0 warnings, ";
 
 #[test]

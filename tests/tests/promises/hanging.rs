@@ -8,11 +8,11 @@ use crate::common::{Stage, World, place};
 /// Carriers of messages.
 const CONTROLS: [&str; 2] = ["tcp", "markers"];
 
-/// Time-outs of the call in milliseconds. A rank has at most half of that time to answer what it does, and a busy machine may need longer
+/// Time-outs of the call in milliseconds. A rank has at most half of that time to report its activity, and a busy machine may need longer
 /// or another attempt.
 const TIMEOUTS: [u32; 5] = [1000, 4000, 4000, 8000, 16_000];
 
-/// Returns the first line about rank 1 that is as expected, in jobs with longer and longer time-outs; or else the last one.
+/// Returns the first line about rank 1 that is as expected, in jobs with longer and longer time-outs; otherwise the last line.
 fn first_line(control: &str, is_stopped: bool, is_expected: impl Fn(&str) -> bool) -> String {
     let mut line = String::new();
     for timeout in TIMEOUTS {

@@ -1,4 +1,4 @@
-//! Ranks that a channel of the program's own introduces to each other.
+//! Ranks that meet through a channel of the program's own.
 
 use crate::common::{Stage, World, assert_nothing_left, everybody, in_step, place};
 

@@ -1,4 +1,4 @@
-//! Tests that ranks which were given different secrets do not form a world.
+//! Tests that ranks with different secrets do not form a world.
 
 use crate::common::{RENDEZVOUS, Stage, World, assert_nothing_left, everybody, place};
 

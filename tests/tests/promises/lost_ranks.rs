@@ -1,4 +1,4 @@
-//! Ranks that are killed or fail: all others name them, and the place can be used again at once.
+//! Ranks that are killed or fail: all others name them, and the directory can be used again at once.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::common::{
 
 const RANKS: u32 = 4;
 
-/// Asserts that all these ranks have ended with one error, which says that a rank was lost while it did this.
+/// Asserts that all these ranks have ended with one error, which says that a rank was lost during `doing`.
 fn all_name(stage: &mut Stage, survivors: &[usize], rank: u32, doing: &[&str]) {
     let (error, _) = stage.fail_alike(survivors.iter().copied(), PEER_FAILED);
     let name = name_of(rank, stage.pid(rank as usize));
@@ -20,7 +20,7 @@ fn all_name(stage: &mut Stage, survivors: &[usize], rank: u32, doing: &[&str]) {
     assert!(doing.iter().any(|doing| error.contains(doing)), "{error}");
 }
 
-/// Asserts that these ranks have ended with an error that says that rank 0 was lost. Each says what it was doing itself.
+/// Asserts that these ranks have ended with an error that says that rank 0 was lost. Each names its own activity.
 fn each_names_rank_0(stage: &mut Stage, survivors: &[usize]) {
     let name = name_of(0, stage.pid(0));
     for end in stage.end_all(survivors.iter().copied()) {
@@ -33,7 +33,7 @@ fn each_names_rank_0(stage: &mut Stage, survivors: &[usize]) {
     }
 }
 
-/// A new run in the same directory succeeds, and leaves nothing of its own.
+/// Asserts that a new run in the same directory succeeds, and leaves nothing behind.
 fn works_again(directory: &Path) {
     let before = left_in(directory);
     let mut stage = Stage::new();
@@ -64,7 +64,7 @@ fn a_rank_killed_while_others_still_join_is_named_by_all() {
     works_again(place.path());
 }
 
-/// A world of which one rank computes and all others wait for it.
+/// Starts a world in which one rank computes and all others wait for it.
 fn while_one_computes(directory: &Path, one: u32) -> Stage {
     let mut stage = Stage::new();
     stage.start_all(&World::new(RANKS, directory), |rank| {
@@ -147,7 +147,7 @@ fn a_rank_killed_after_it_has_contributed_is_named_by_all() {
     assert_nothing_left(place.path());
 }
 
-/// Rank 2 of three fails in this way in its second call, and ends with this code.
+/// Rank 2 of three fails in this step of its second call, and ends with this code.
 fn fails_by_itself(step: &str, message: &str, code: i32) {
     let place = place();
     let mut stage = Stage::new();

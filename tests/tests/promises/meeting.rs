@@ -1,4 +1,4 @@
-//! Ranks that do not come, come late, stand still, or are not who they say they are.
+//! Ranks that do not start, start late, stop, or have the identity of another rank.
 
 use crate::common::{
     PEER_FAILED, Stage, TIMED_OUT, World, assert_nothing_left, everybody, name_of, place,
@@ -12,7 +12,7 @@ fn ranks_that_never_start_are_named_exactly() {
     let world = World::new(4, place.path());
     let mut stage = Stage::new();
     let member = stage.start(&mut world.rank(2, "join close"));
-    // The time of rank 0 counts, which member 2 must not run out of before it has joined.
+    // The time-out of rank 0 counts; member 2 must not reach its own before it has joined.
     let world = world.with("FSGATHER_JOIN_TIMEOUT", "3s");
     let rank0 = stage.start(&mut world.rank(0, "join close"));
     let (error, _) = stage.fail_alike([rank0, member], TIMED_OUT);
@@ -33,7 +33,7 @@ fn without_rank_0_the_others_say_so() {
     for rank in [1, 2] {
         stage.start(&mut world.rank(rank, "join close"));
     }
-    // The later one may hear of the earlier one's end.
+    // The later rank may get the failure of the earlier one.
     for end in stage.end_all(0..2) {
         assert_eq!(end.code, TIMED_OUT, "{}", stage.transcript());
         let named = end.error().contains("waiting for rank 0 (never joined)");
@@ -54,7 +54,7 @@ fn a_stopped_rank_is_named_when_time_is_up() {
     for rank in 0..2 {
         stage.wait_for(rank, "kind: Timeout");
     }
-    // Rank 0 stays for it no longer.
+    // Rank 0 does not stay for it any longer.
     stage.kill(2);
     let (error, _) = stage.fail_alike(0..2, TIMED_OUT);
     let name = format!("waiting for {}", name_of(2, stage.pid(2)));
@@ -63,7 +63,7 @@ fn a_stopped_rank_is_named_when_time_is_up() {
     assert!(error.contains("FSGATHER_TIMEOUT"), "{error}");
 }
 
-/// A world of three of which rank 1 is killed after it has joined, while rank 2 is still at work. Returns the stage, the number of rank 2
+/// A world of three in which rank 1 is killed after it has joined, while rank 2 has not joined yet. Returns the stage, the number of rank 2
 /// there, and the error.
 fn a_failed_meeting(world: &World) -> (Stage, usize, String) {
     let mut stage = Stage::new();
@@ -109,7 +109,7 @@ fn who_comes_when_rank_0_was_killed_is_told_so() {
     assert_eq!((told.code, told.error()), (end.code, end.error()));
 }
 
-/// The members of the next attempt look for rank 0 before it is there, and see only what was left before.
+/// The members of the next attempt search for rank 0 before it is there, and see only leftovers of the previous one.
 #[test]
 fn the_next_attempt_of_a_job_whose_meeting_has_failed_succeeds() {
     let place = place();

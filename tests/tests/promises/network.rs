@@ -1,4 +1,4 @@
-//! Ranks that meet at an address, which needs no shared directory; and strangers that connect to it.
+//! Ranks that meet at an address, which needs no shared directory; and foreign connections to it.
 
 use std::{net::TcpListener, path::Path};
 
@@ -82,7 +82,7 @@ fn strangers_at_the_port_do_not_disturb_a_running_job() {
         strangers::come_and_go(port, 1000);
     }
     assert!(everybody(4).all(|rank| stage.runs(rank)));
-    // The calls go on beside those that say nothing.
+    // The calls continue despite the silent connections.
     stage.go(0);
     stage.succeed(everybody(4));
     drop(silent);

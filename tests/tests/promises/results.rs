@@ -1,8 +1,8 @@
-//! Calls that succeed: every rank gets the contributions of all ranks, by every path, and nothing stays.
+//! Calls that succeed: every rank gets the contributions of all ranks, by every path, and nothing is left.
 
 use crate::common::{Stage, World, assert_nothing_left, everybody, place};
 
-/// Four ranks take the same steps, and check everything that they get.
+/// Runs four ranks that take the same steps, and check all results.
 fn four_ranks(steps: &str, variables: &[(&str, &str)]) {
     let place = place();
     let mut world = World::new(4, place.path());
@@ -66,7 +66,7 @@ fn others_return_from_a_gather_before_the_root_has_read() {
         "join gather_bytes:0:1000000:read at:returned barrier close".into()
     });
     stage.wait_at([0], "reading");
-    // The root stands still, with three payloads not read yet.
+    // The root has stopped, before it has read three payloads.
     stage.wait_at([1, 2, 3], "returned");
     stage.go_all([1, 2, 3]);
     stage.go(0);

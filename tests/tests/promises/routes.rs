@@ -1,5 +1,5 @@
-//! Every kind of call by every way, on the world and on groups of all shapes: each rank gets what each rank of the
-//! call has handed in, to the byte, and nothing stays.
+//! Every kind of call with every transport, on the world and on groups of all shapes: each rank gets the exact data of each rank of the
+//! call, and nothing is left.
 
 use fsgather_testkit::pace::cases;
 
@@ -7,13 +7,13 @@ use crate::common::{Stage, World, assert_nothing_left, everybody, left_in, place
 
 const RANKS: u32 = 4;
 
-/// Which of the world and groups makes a call by a way first.
+/// The first to make a call with a transport: the world or groups.
 const ORDERS: [&str; 2] = ["groups_first", "world_first"];
 
-/// Calls of a job: one kind by each way, or all kinds by one way.
+/// Calls of a job: one kind with each transport, or all kinds with one transport.
 const WAYS: [&str; 5] = ["each", "default", "memory", "filesys", "directory"];
 
-/// Runs a job for each of these orders and ways.
+/// Runs a job for each of these orders and transports.
 fn every_combination(orders: &[&str], variables: &[(&str, &str)]) {
     let (orders, ways) = (&orders[..cases(1, orders.len())], &WAYS[..cases(1, 5)]);
     for (order, way) in orders
@@ -48,7 +48,7 @@ fn each_gets_what_each_has_handed_in_where_memory_is_the_way() {
 
 #[test]
 fn each_gets_what_each_has_handed_in_where_rank_0_is_the_way() {
-    // Without a network between ranks, memory leads through rank 0.
+    // Without a network between ranks, payloads in memory go through rank 0.
     every_combination(
         &ORDERS,
         &[

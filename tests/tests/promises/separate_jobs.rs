@@ -1,4 +1,4 @@
-//! Jobs in one directory at the same time, and two processes of one rank.
+//! Jobs in one directory at the same time, and two processes with one rank.
 
 use std::{fs, process::Command, time::Duration};
 
@@ -92,7 +92,7 @@ fn jobs_without_an_id_that_one_process_starts_never_exchange_ranks() {
             let out = format!("--concat={}/out-{job}-{{rank}}", own.path().display());
             let part = part.to_str().expect("text");
             stage.start(&mut world.tool(rank, &["gather", "--all", &out, part]));
-            // They come in this order.
+            // They start in this order.
             stage.let_pass(Duration::from_millis(50));
         }
         let mut failed = Vec::new();
@@ -106,14 +106,13 @@ fn jobs_without_an_id_that_one_process_starts_never_exchange_ranks() {
                 failed.extend(end.stderr);
             }
         }
-        // A rank that hears of it through the end of another one names that.
+        // A rank that fails because of the end of another rank names that one instead.
         let is_told = failed.iter().any(|line| line.contains("FSGATHER_JOB"));
         assert!(failed.is_empty() || is_told, "{}", stage.transcript());
     }
 }
 
-/// Ranks of two jobs that have been started, and make their first call after those for which they could be mistaken
-/// have failed.
+/// Ranks of two jobs that have been started, and make their first call after the ranks that resemble them have failed.
 #[test]
 fn late_calls_hear_of_jobs_that_have_failed() {
     let waiting = ["sh", "-c", "read line; exec \"$0\" \"$@\""].map(str::to_owned);
@@ -189,13 +188,13 @@ fn started_by_one_shell(between: &str) -> Vec<(char, i32, String, String)> {
 fn two_jobs_without_id_that_one_shell_starts_at_once() {
     let ends = started_by_one_shell("true");
     let failed: Vec<_> = ends.iter().filter(|end| end.1 != 0).collect();
-    // A rank that hears of it through the end of another one names that.
+    // A rank that fails because of the end of another rank names that one instead.
     let is_told = |end: &&(_, i32, _, String)| {
         end.1 == RENDEZVOUS && end.3.contains("FSGATHER_JOB to a different name")
     };
     assert!(failed.is_empty() || failed.iter().any(is_told), "{ends:?}");
     for (job, code, got, _) in &ends {
-        // A rank that is quick enough not to see the other job has what is its own.
+        // A rank that is too quick to see the other job gets its own data.
         assert!(*code != 0 || *got == format!("{job}{job}"), "{ends:?}");
     }
 }

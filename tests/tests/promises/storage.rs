@@ -1,4 +1,4 @@
-//! Directories and disks that cannot be used: every rank says so, with the same words, and nothing stays.
+//! Directories and disks that cannot be used: every rank reports that with the same words, and nothing is left.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ fn a_directory_that_is_not_there_is_refused_by_all() {
     assert_nothing_left(place.path());
 }
 
-/// A limit to the length of files stands for a full disk, which only root can make.
+/// A limit to the length of files stands in for a full disk, which only root can make.
 #[test]
 fn a_payload_that_cannot_be_written_fails_the_call_on_all() {
     let place = place();

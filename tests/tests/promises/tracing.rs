@@ -1,4 +1,4 @@
-//! Tests the last calls of ranks: where they are found, when they stay, and what `ps` and `trace` show.
+//! Tests the last calls of ranks: their place, their lifetime, and the output of `ps` and `trace`.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -186,7 +186,7 @@ fn calls_survive_their_processes_and_the_error_names_them() {
         lengths([0, 2]).iter().all(|length| *length < 8192),
         "{left:?}"
     );
-    // One rank says it for all.
+    // Only one rank prints it.
     let named = |warning: &&str| warning.contains("fsgather trace");
     let warnings: Vec<String> = ends
         .iter()
@@ -212,7 +212,7 @@ fn calls_survive_their_processes_and_the_error_names_them() {
         text.contains("  rank 1: ended after all_gather #2 at "),
         "{text}"
     );
-    // The next attempt leaves them where they are, and cleaning does not.
+    // The next attempt keeps them, and so does cleaning.
     let world = World::new(2, place.path());
     stage.start_all(&world, |_| "join barrier close".into());
     stage.succeed([3, 4]);
@@ -281,7 +281,7 @@ fn run_draws_its_ranks_and_leaves_nothing_else() {
     assert_eq!(calls_in(place.path()), [""; 0].map(PathBuf::from));
 }
 
-/// Whether `trace` shows that these ranks were in another second call than the others.
+/// Returns true if `trace` shows that these ranks were in another second call than the others.
 fn shows_other_call(text: &str, call: &str, ranks: &str) -> bool {
     let end = format!(" has failed (ranks were in different calls): {ranks}");
     let mut lines = text.lines();

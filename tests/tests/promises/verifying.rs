@@ -1,4 +1,4 @@
-//! Tests which payload files have checksums, and what is noticed of them either way.
+//! Tests which payload files have checksums, and which damage is noticed with and without them.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail with it"
@@ -9,10 +9,10 @@ use std::{fs, os::unix::fs::FileExt, path::Path};
 use crate::common::{CORRUPT, Stage, World, assert_nothing_left, everybody, payload_files, place};
 use fsgather_store::FileSystem;
 
-/// Where a payload file says whether it has checksums: 0 if so.
+/// The position in a payload file of the mark for checksums: 0 if it has them.
 const CHECKSUMS: usize = 60;
 
-/// All payloads but rank 0's lie in files, and rank 0 waits before it reads them.
+/// All payloads except rank 0's are in files, and rank 0 waits before it reads them.
 const STEPS: &str = "join gather_bytes:0:1500000:read close";
 
 /// Starts three ranks of one host with a setting each, until rank 0 is about to read.

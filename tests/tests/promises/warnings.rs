@@ -1,4 +1,4 @@
-//! Whom warnings reach, and that nobody waits for whoever should read them.
+//! The ranks that get warnings, and ranks whose warnings are not read, which do not block.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"
@@ -41,7 +41,7 @@ fn warnings_are_heard_where_a_program_listens_to_no_log() {
     }
 }
 
-/// A pipe of this name that is full, and that nobody reads as long as it is held.
+/// Makes a full pipe, which has no reader while it is held.
 fn full_pipe(path: &Path) -> File {
     mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("a pipe");
     let mut options = OpenOptions::new();
@@ -66,7 +66,7 @@ fn a_rank_whose_warnings_nobody_reads_goes_on() {
     let _pipe = full_pipe(&path);
     let path = path.to_string_lossy().into_owned();
     let behind = ["sh", "-c", "exec 2>\"$0\"; exec \"$@\"", &path].map(str::to_owned);
-    // Rank 0 says so as it is set up: of a program that listens to no log, and of the command.
+    // Rank 0 warns during set-up: in a program without a log subscriber, and in the command.
     let world = World::new(2, place.path()).with("FSGATHER_TYPO", "1");
     let mut stage = Stage::new();
     let ranks = [

@@ -1,4 +1,4 @@
-//! Ranks that were told different world sizes.
+//! Ranks with contradictory world sizes.
 
 use crate::common::{RENDEZVOUS, Stage, World, assert_nothing_left, place, strangers::free_port};
 

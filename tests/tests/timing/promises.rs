@@ -18,7 +18,7 @@ pub(crate) struct Promise {
     pub(crate) limit: Duration,
     /// One round counts as this many rounds, because it takes longer.
     pub(crate) quick_rounds: usize,
-    /// Plays one job; returns how long after the event each rank reported it.
+    /// Runs one job; returns the time from the event to the report of each rank.
     pub(crate) measure: fn(usize) -> Vec<Duration>,
 }
 
@@ -103,7 +103,7 @@ fn is_error(line: &str) -> bool {
     line.starts_with("error: ")
 }
 
-/// How long after `event` each of these processes reported an error that has `text`.
+/// The time from `event` to the error with `text` of each of these processes.
 fn report_times(
     stage: &mut Stage,
     processes: impl IntoIterator<Item = usize>,
@@ -124,7 +124,7 @@ fn report_times(
     times
 }
 
-/// Kills a rank; how long after that the others named it.
+/// Kills a rank; returns the time until the others named it.
 fn kill(stage: &mut Stage, victim: usize, ranks: u32) -> Vec<Duration> {
     let rank = u32::try_from(victim).expect("few ranks");
     let name = format!("{} was lost", name_of(rank, stage.pid(victim)));
@@ -178,7 +178,7 @@ fn killed_in_ring(round: usize) -> Vec<Duration> {
     let world = World::new(RANKS, place.path()).with("FSGATHER_TRANSPORT", "memory");
     let mut stage = Stage::new();
     stage.start_all(&world, |rank| {
-        // The victim does not reach the barrier, so that no rank ends well.
+        // The victim does not reach the barrier, so that no rank succeeds.
         let stop = if rank as usize == victim {
             "at:end"
         } else {

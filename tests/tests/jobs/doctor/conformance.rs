@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{CONFIG, USABLE, alone, stage};
 use crate::common::{End, World, assert_nothing_left, place, strangers};
 
-/// What doctor says on three ranks with these variables, each with arguments of its own, in the directory that is named as `.`.
+/// The ends of doctor on three ranks with these variables, each with arguments of its own, in the directory that is named as `.`.
 fn said(directory: &Path, variables: &[(&str, &str)], arguments: [&[&str]; 3]) -> Vec<End> {
     let mut stage = stage();
     let mut world = World::new(3, directory);
@@ -21,7 +21,7 @@ fn said(directory: &Path, variables: &[(&str, &str)], arguments: [&[&str]; 3]) -
 
 const CONFORMANCE: &[&str] = &["--conformance", "--calls=2"];
 
-/// The cells of the row that a report ends with.
+/// The cells of the row at the end of a report.
 fn row(end: &End) -> Vec<&str> {
     let row = end.stdout.iter().rfind(|line| line.starts_with("| "));
     let row = row.expect("a row");
@@ -37,7 +37,7 @@ fn where_ranks_of_a_job_meet_is_not_what_a_file_system_is_judged_by() {
     assert!(ends.iter().all(|end| end.code == USABLE), "{ends:?}");
     let row = row(&ends[0]);
     assert!(row[2].ends_with(')') && row[3].ends_with(')'), "{row:?}");
-    // That the directory was named relatively has nothing to do with its file system.
+    // The relative name of the directory has nothing to do with its file system.
     assert_eq!(row[4], "", "{row:?}");
     assert_nothing_left(place.path());
 }
