@@ -18,7 +18,7 @@
 //!   another owner keeps.
 //! - [`FileBackend`]: rendezvous by files, one [`BackendDirectory`] for each directory.
 //! - [`ProbeNonce`], [`Planted`]: the proof that a directory is one and the same on all hosts.
-//! - [`MessageDirFactory`]: messages between ranks as files, where they cannot reach each other otherwise.
+//! - [`MessageDirFactory`]: messages between ranks as files, if the ranks cannot reach each other otherwise.
 //! - [`Janitor`]: the thread for calls that may hang: heartbeat, deletion.
 //! - [`Surveyor`]: examines the contents of a directory; [`assess`]: decides if it is alive; [`clean`]: removes leftovers of
 //!   crashes.
@@ -33,12 +33,12 @@
 //! Below them all, `layout` has every name that the store writes. Each folder needs only those before it, with one
 //! exception: the janitor of `lifecycle` keeps the directories of `messages`.
 //!
-//! - `os`: calls of the system, each kind in one file.
+//! - `os`: system calls, each kind in one file.
 //! - `directory`: the directory in which ranks meet, and gather directories.
 //! - `payload`: writing, announcing and reading payloads.
 //! - `rendezvous`: ranks find each other through files.
 //! - `messages`: messages between ranks as files.
-//! - `lifecycle`: the end of a gather directory, and what crashes leave.
+//! - `lifecycle`: the end of a gather directory, and leftovers of crashes.
 //!
 //! # Cargo features
 //!

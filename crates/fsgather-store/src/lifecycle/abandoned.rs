@@ -7,7 +7,7 @@
 //! 3. It is judged again, after the mark is there. If it shows life now, the mark is taken back.
 //! 4. Our entries in it are removed, deepest first, the owner record last; then the directory.
 //! 5. If the owner was proved to be gone or had finished, or there was nothing to lose, the mark is removed too; else
-//!   it stays, and is removed once it is old itself.
+//!    it stays, and is removed once it is old itself.
 //!
 //! If an owner wakes between 3 and 4, its directory disappears while it is in use. It gets errors, never other data: files are
 //! opened only under names that were announced, names are never used twice, and every byte is verified.

@@ -4,9 +4,8 @@
 //! - `removal`: removes a gather directory: [`removal::Removal`].
 //! - `inventory`: our names in it; pure.
 //! - `contents`: its contents, counted: [`contents::Contents`].
-//! - `surveyor`: examines a directory and changes nothing: [`surveyor::Surveyor`]; `files_beside` does so for entries beside
-//! gather
-//! directories.
+//! - `surveyor`: examines a directory and changes nothing: [`surveyor::Surveyor`]; `files_beside` does so for
+//!   entries beside gather directories.
 //! - `survey`: the result: [`survey::Survey`]; `leftover`: entries beside gather directories: [`leftover::Leftover`].
 //! - `view`: user and time of the look: [`view::View`].
 //! - `leftover_kind`: kinds of leftovers, also of other programs; pure: [`leftover_kind::LeftoverKind`].
