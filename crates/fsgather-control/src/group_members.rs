@@ -2,7 +2,7 @@
 
 use fsgather_core::{Error, Peer, Rank};
 
-/// Those of `peers` that `members` lists, in that order.
+/// The peers that `members` lists, in that order.
 pub(crate) fn chosen(peers: &[Peer], members: &[Rank]) -> Result<Vec<Peer>, Error> {
     let mut is_chosen = vec![false; peers.len()];
     let choose = |member: &Rank| {

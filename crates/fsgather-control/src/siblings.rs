@@ -51,7 +51,7 @@ impl Watch {
             // Threads of one process end together.
             .filter(|(_, process)| Some(process.pid) != own)
             .collect();
-        // Processes of a model cannot be pinned; they are missed by their signs of life.
+        // Processes of a model cannot be pinned; their signs of life show their end.
         let is_model = own.is_some_and(|own| fsgather_core::sys::process::in_model(own).is_some());
         if siblings.is_empty() || is_model {
             return Ok(None);
@@ -134,7 +134,7 @@ mod tests {
         let mut child = spawn(Command::new("sleep").arg("60")).unwrap();
         let process = of(&child);
         let (stopped, _alive) = io::pipe().unwrap();
-        // Somebody else has that pid now: the process we mean is gone.
+        // Another process has that pid now: the one that is meant is gone.
         assert_eq!(ended(&process, &|_| false, &stopped), Ok(true));
         thread::scope(|scope| {
             let watch = scope.spawn(|| ended(&process, &|_| true, &stopped));

@@ -1,6 +1,6 @@
 //! Calls that may hang, made on threads of their own beside the tasks of a runtime: [`ThreadCall`].
 //!
-//! The runtime's own way to do so panics where the system gives no thread, which would be this rank's end without a word. Here
+//! The runtime's own way to do so panics if the system gives no thread, which would end this rank without a message. Here
 //! that is an error.
 
 use std::{io, thread};
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 pub(crate) struct ThreadCall<R>(io::Result<oneshot::Receiver<R>>);
 
 impl<R: Send + 'static> ThreadCall<R> {
-    /// Makes a call, from now on.
+    /// Starts a call.
     pub(crate) fn start(call: impl FnOnce() -> R + Send + 'static) -> Self {
         Self::start_on(thread::Builder::new().name("fsgather-aside".into()), call)
     }
@@ -20,7 +20,7 @@ impl<R: Send + 'static> ThreadCall<R> {
     fn start_on(thread: thread::Builder, call: impl FnOnce() -> R + Send + 'static) -> Self {
         let (done, result) = oneshot::channel();
         let started = thread.spawn(move || {
-            // Nobody may want it any more.
+            // The result may not be wanted any more.
             let _ = done.send(call());
         });
         Self(started.map(|_| result))
@@ -30,7 +30,7 @@ impl<R: Send + 'static> ThreadCall<R> {
     ///
     /// # Errors
     ///
-    /// When there was no thread for it, or the call has panicked.
+    /// If there was no thread for it, or the call has panicked.
     pub(crate) async fn finish(self) -> io::Result<R> {
         let panicked = |_| io::Error::other("a call on another thread has panicked");
         self.0?.await.map_err(panicked)

@@ -54,7 +54,7 @@ impl ActionQueue {
         std::mem::take(&mut self.actions)
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub(super) const fn is_empty(&self) -> bool {
         self.actions.is_empty()
     }

@@ -67,7 +67,7 @@ impl FormingStage {
         }
     }
 
-    /// Whether all ranks have joined, and no process has claimed one of them for long enough.
+    /// Returns true if all ranks have joined, and no process has claimed one of them for long enough.
     pub(super) fn is_complete(&self, now: Instant) -> bool {
         self.failure.is_none() && self.opens_at.is_some_and(|at| at <= now)
     }
@@ -83,7 +83,7 @@ impl FormingStage {
         )
     }
 
-    /// Whether all members except rank 0 know the failure, if there is one.
+    /// Returns true if all members except rank 0 know the failure, if there is one.
     pub(super) fn all_told(&self) -> bool {
         self.untold.iter().all(|rank| *rank == Rank::ZERO)
     }

@@ -60,7 +60,7 @@ fn a_process_of_an_earlier_attempt_is_refused() {
     let _ = coordinator.join(join(2, 203, "n1", None), now);
     assert!(coordinator.is_open());
     assert!(is_told(coordinator.join(of_attempt(202, 1), now)));
-    // One of a later attempt, or counted on another host, goes on looking.
+    // A process of a later attempt, or with a count of another host, continues to look.
     let elsewhere = Join {
         process: join(1, 205, "n2", None).process,
         ..of_attempt(205, 1)

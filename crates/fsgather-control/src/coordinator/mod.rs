@@ -134,7 +134,7 @@ impl Coordinator {
         member.is_some_and(|member| member.nonce == nonce)
     }
 
-    /// Returns true if every connected member knows all failures so far, or will not be heard any more.
+    /// Returns true if every connected member knows all failures so far, or no more messages will come.
     #[must_use]
     pub fn all_told(&self) -> bool {
         self.is_gone
@@ -180,8 +180,8 @@ impl Coordinator {
 
     /// Handles the end of a member's connection, noticed as `how` says.
     ///
-    /// A process that has not been heard since it joined may not know that it is a member: if rank 0 was slow to
-    /// answer it has given up this connection, and asks again over another one. It is lost if it does not.
+    /// A process without a message since it joined may not know that it is a member: if rank 0 was slow to answer it has
+    /// given up this connection, and asks again over another one. It is lost if it does not.
     pub fn disconnected(&mut self, rank: Rank, how: &str, now: Instant) {
         let member = self.roster().get(rank);
         let is_new = member.is_some_and(|member| !member.is_settled);

@@ -123,7 +123,7 @@ impl Roster {
         }
     }
 
-    /// Returns the error of a failure of a rank, in the activity that was last heard of it.
+    /// Returns the error of a failure of a rank, with its last reported activity.
     pub(super) fn failed(&self, rank: Rank, failure: PeerFailure) -> Error {
         let member = self.get(rank);
         let activity = member.map_or(Activity::outside(Phase::Joining), |member| {
@@ -174,7 +174,8 @@ impl Roster {
         was_present.then_some(failed)
     }
 
-    /// Notes that a rank does not take part in calls any more. A rank that goes after it has stayed has left as it said then.
+    /// Notes that a rank does not take part in calls any more. A rank that ends after it has stayed keeps the reason that
+    /// it gave then.
     pub(super) fn part_with(&mut self, rank: Rank, standing: Standing) {
         if let Some(member) = self.get_mut(rank) {
             member.standing = match (&member.standing, standing) {

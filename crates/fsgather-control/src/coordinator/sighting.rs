@@ -20,7 +20,7 @@ enum Answer {
     None,
     /// The rank reports nothing about itself.
     Silence,
-    /// The activity of the rank, and whether that is the call that it is in.
+    /// The activity of the rank, and true if that is the call that it is in.
     Word(Arc<Whereabouts>, bool),
 }
 
@@ -46,12 +46,12 @@ impl Sighting {
         }
     }
 
-    /// Whether the rank may be asked again.
+    /// Returns true if the rank may be asked again.
     pub(super) fn is_old(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.asked) >= QUESTION_INTERVAL
     }
 
-    /// Takes the rank's own answer.
+    /// Stores the rank's own answer.
     pub(super) fn answer(&mut self, whereabouts: Option<Whereabouts>) {
         self.own = whereabouts.map_or(Answer::Silence, |mut its| {
             // Ranks that do the same are reported together, whether others of their threads are in calls or not.
@@ -60,12 +60,12 @@ impl Sighting {
         });
     }
 
-    /// Takes the answer of another process.
+    /// Stores the answer of another process.
     pub(super) fn witness(&mut self, whereabouts: Option<Whereabouts>) {
         self.witnessed = whereabouts;
     }
 
-    /// Whether the rank was asked then or later, and has not answered.
+    /// Returns true if the rank was asked at `since` or later, and has not answered.
     pub(super) fn is_awaited(&self, since: Instant) -> bool {
         self.asked >= since && matches!(self.own, Answer::None)
     }

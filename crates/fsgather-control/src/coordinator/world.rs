@@ -18,7 +18,7 @@ pub struct World {
     pub job: String,
     /// Time without progress after which a call has failed.
     pub timeout: Duration,
-    /// Time that joining may take in all.
+    /// Maximum time for joining.
     pub join_timeout: Duration,
     /// Time without a sign of work after which a missing rank ends joining, if a launcher watches the ranks.
     pub idle_limit: Option<Duration>,
@@ -30,6 +30,6 @@ pub struct World {
     pub is_introduced: bool,
     /// True if the user has named the job; ranks of several starts, such as terminals, may belong to it then.
     pub is_named: bool,
-    /// True if no user has set the time-out; ranks that work have all the time that they need then.
+    /// True if no user has set the time-out; ranks that work get all the time that they need then.
     pub is_patient: bool,
 }

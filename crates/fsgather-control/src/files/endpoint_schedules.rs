@@ -14,7 +14,7 @@ const ROOT: usize = 3;
 #[derive(Clone, Debug)]
 struct Post {
     mailing: Mailing,
-    /// Number of times that each process, and rank 0, will say something.
+    /// Number of messages that each process, and rank 0, will still send.
     says: [u8; 4],
     /// Number of times that a reader sees again a file that it has seen.
     again: u8,

@@ -162,7 +162,7 @@ fn both_sides_say_how_far_they_have_read() {
     member.receive(bulletins_found(root.take_outgoing()));
     assert!(member.is_answered());
     assert_eq!(member.acknowledged(), 1);
-    // Nothing to say, but at the end rank 0 must know that everything was read.
+    // There is no message to send, but at the end rank 0 must know that everything was read.
     assert!(member.take_outgoing(false).is_empty());
     root.receive(letters_found(member.take_outgoing(true)));
     assert_eq!(root.read_by(readers()), root.sent());

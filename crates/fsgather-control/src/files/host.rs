@@ -28,13 +28,13 @@ use crate::{
     waiting::wait_asking,
 };
 
-/// Ranks answer what they are doing within so long, where the file system shows new files within seconds.
+/// Time within which ranks answer what they are doing, if the file system shows new files within seconds.
 const LEAD: Duration = Duration::from_secs(8);
 
-/// Maximum time that those who have asked to be in a world that fails may take to take note: they look once a second.
+/// Maximum time that processes that have asked to join may take to learn that the world has failed: they look once a second.
 const TOLD_LIMIT: Duration = Duration::from_secs(3);
 
-/// Brings a world together; `started` is when this rank began to meet.
+/// Forms a world; `started` is the time at which this rank began to meet.
 pub(crate) fn host(
     config: &Config,
     board: &Arc<dyn RendezvousBackend>,
@@ -94,7 +94,7 @@ pub(crate) fn host(
         Err(failure) => {
             let failure = config::raised_while_joining(config, failure);
             node.coordinate(|coordinator, _| coordinator.give_up(&failure));
-            // Those who have asked say goodbye when they know.
+            // Processes that have asked to join say goodbye once they know.
             node.all_told(TOLD_LIMIT);
             line.shut_down();
             Err(failure)
@@ -102,8 +102,8 @@ pub(crate) fn host(
     }
 }
 
-/// Keeps the record visible until the world has formed, then removes those of crashed runs; on a thread
-/// of its own, since each of these calls may hang.
+/// Keeps the record visible until the world has formed, then removes records of crashed runs; on a thread of its own, since
+/// each of these calls may hang.
 fn tend(
     config: &Config,
     board: Arc<dyn RendezvousBackend>,

@@ -1,4 +1,4 @@
-//! Decides which failures of file calls are waited out: [`RetryWindow`]. Pure.
+//! Decides which failures of file calls are retried: [`RetryWindow`]. Pure.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// directory (20), read-only (30), a name too long (36), no such call (38), too many links (40).
 const FOR_GOOD: [i32; 8] = [1, 2, 13, 20, 30, 36, 38, 40];
 
-/// Whether a failure may pass by itself: a server that is short of space or out of breath, a handle
-/// that has gone stale.
+/// Returns true if a failure may pass by itself: a server that is short of space or overloaded, a stale handle.
 pub(super) fn may_pass(error: &Error) -> bool {
     match error {
         Error::Storage { cause, .. } => cause
@@ -25,17 +24,17 @@ pub(super) fn may_pass(error: &Error) -> bool {
 /// Counts for how long a kind of call has been failing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RetryWindow {
-    /// Since when, and the time since then.
+    /// The time of the first failure, and the clock since then.
     failing: Option<(Instant, AwakeClock)>,
 }
 
 impl RetryWindow {
-    /// Notes a call that has gone well.
+    /// Notes a call that has succeeded.
     pub(super) const fn well(&mut self) {
         self.failing = None;
     }
 
-    /// Notes a call that has failed; whether that is to be put up with, for now.
+    /// Notes a call that has failed, and returns true if it may be retried for now.
     pub(super) fn tolerates(&mut self, error: &Error, now: Instant) -> bool {
         let (since, clock) = self.failing.get_or_insert((now, AwakeClock::new(now)));
         let now = clock.look(now);

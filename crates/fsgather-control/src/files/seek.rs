@@ -190,7 +190,7 @@ fn has_ended(search: &Search) -> bool {
     !(search.is_running)(&search.place.process)
 }
 
-/// The end of rank 0, which a rank that it has taken in may have to report.
+/// The event of rank 0's end, which a rank that it has accepted may have to report.
 fn ended(is_in: bool, how: &str) -> JoinEvent {
     let event = if is_in {
         JoinEvent::Lost

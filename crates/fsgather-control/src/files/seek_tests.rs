@@ -36,7 +36,7 @@ struct Bed {
 }
 
 impl Bed {
-    /// Once rank 0 has heard who asks.
+    /// Once rank 0 has read which process asks.
     fn asked() -> Self {
         let mut bed = Self::begin(None);
         let heard = bed.hear();
@@ -334,7 +334,7 @@ async fn each_of_two_worlds_is_told_of_the_other_one() {
         }
     }
     worlds.report_rivals().await;
-    // The first one was not told of any as long as it was alone.
+    // The first one got no such report as long as it was alone.
     for (bed, rival) in beds.iter_mut().zip([names[1], names[0]]) {
         assert!(
             matches!(bed.hear(), ToCoordinator::Join(JoinRequest::Rival { other }) if other == rival)

@@ -92,7 +92,7 @@ pub struct Config {
     pub timeout: Duration,
     /// True if no user has set that time-out: then ranks that work get all the time that they need.
     pub is_patient: bool,
-    /// Maximum time that meeting may take in all.
+    /// Maximum time for meeting.
     pub join_timeout: Duration,
     /// Ports on which rank 0 listens when it leaves a record; 0 for any free port.
     pub ports: RangeInclusive<u16>,

@@ -35,8 +35,8 @@ pub(crate) enum JoinRoute {
     Files(Arc<Searching>),
 }
 
-/// Watches whether rank 0 of a world is still there. It says nothing to ranks that wait with it: unless it is stopped, it
-/// warns itself.
+/// Watches whether rank 0 of a world is still there: it sends nothing to ranks that wait with it, and would warn itself
+/// unless it is stopped.
 pub(crate) struct Listening {
     /// Number of its messages.
     words: Arc<AtomicUsize>,

@@ -154,7 +154,7 @@ fn with_a_name(config: &Config, failure: &Error) -> Error {
     failure
 }
 
-/// The reason why there will be no world, if one of these records says so to this rank.
+/// The reason why there will be no world, if one of these records refuses this rank.
 pub(crate) fn refusal_in(records: &[Vec<u8>], addressee: &Addressee) -> Option<Error> {
     let mut records = records
         .iter()

@@ -70,7 +70,7 @@ pub(super) struct Owed {
     pub(super) call: Arc<CallName>,
     /// Time for which nothing may move.
     pub(super) timeout: Duration,
-    /// Time since which nothing has been heard.
+    /// Time of the last message.
     since: Instant,
 }
 

@@ -28,7 +28,7 @@ impl Member {
         self.now = now;
         let cause = cause.map(Error::cut_to_size);
         let is_first_to_fail = cause.is_some() && self.failure(ChannelId::WORLD).is_none();
-        // Rank 0 reports the end of the stay; the time limit is for a rank 0 that says nothing at all.
+        // Rank 0 reports the end of the stay; the time limit is for a rank 0 that stays silent.
         let timeout = if is_first_to_fail || self.has_given_up {
             FAILING_TIME_LIMIT.min(self.timeout)
         } else {

@@ -1,4 +1,4 @@
-//! A rank 0 that says nothing while others wait for its answer: [`Silence`]. Pure.
+//! A rank 0 that is silent while others wait for its answer: [`Silence`]. Pure.
 //!
 //! Rank 0 warns of ranks that keep the others waiting. If rank 0 itself is stopped, no rank does, so a member that waits
 //! and has heard nothing for long asks it whether it is there.
@@ -69,14 +69,14 @@ impl StalledCall {
 pub(crate) enum Due {
     /// Ask it whether it is there.
     Ask,
-    /// Tell the user for how long it has said nothing.
+    /// Warn the user of a silence of this length.
     Warning(Duration),
 }
 
 /// The steps taken because of rank 0's silence.
 #[derive(Clone, Debug)]
 pub(crate) struct Silence {
-    /// Time at which rank 0 last said something.
+    /// Time of rank 0's last message.
     heard: Instant,
     is_asked: bool,
     next_warning: Duration,
@@ -91,7 +91,7 @@ impl Silence {
         }
     }
 
-    /// Returns the action that is due now, once, for a caller that waits since `since` and last heard from rank 0 at `heard`.
+    /// Returns the action that is due now, once, for a caller that waits since `since` and had the last message of rank 0 at `heard`.
     pub(crate) fn look(&mut self, since: Instant, heard: Instant, now: Instant) -> Option<Due> {
         if heard > self.heard {
             *self = Self::new(heard);

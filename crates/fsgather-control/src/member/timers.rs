@@ -81,7 +81,7 @@ impl Member {
         channels.filter_map(|channel| self.due(channel)).min()
     }
 
-    /// Time of the next report that rank 0 says nothing, if it stays silent for a rank that waits since `since`.
+    /// Time of the next report of rank 0's silence, if it stays silent for a rank that waits since `since`.
     fn silence_told_at(&self, overdue: Option<Instant>, since: Option<Instant>) -> Option<Instant> {
         let warning = since.and_then(|since| self.silence.warns(since, self.heard));
         overdue.into_iter().chain(warning).min()
@@ -110,8 +110,8 @@ impl Member {
         self.watching.name_ranks(names);
     }
 
-    /// Asks a rank 0 that has said nothing for long whether it is there, and warns if it does not answer: only rank 0 could
-    /// tell which ranks all wait for.
+    /// Asks a rank 0 that has been silent for long whether it is there, and warns if it does not answer: only rank 0 knows
+    /// which ranks all wait for.
     pub(super) fn look_at_silence(&mut self, now: Instant) {
         self.now = now;
         let since = self.waiting_since();

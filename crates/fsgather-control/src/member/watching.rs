@@ -1,4 +1,4 @@
-//! A look at the process of a rank 0 that says nothing, by a rank of its host: [`Watching`]. Pure.
+//! A look at the process of a silent rank 0 by a rank of its host: [`Watching`]. Pure.
 //!
 //! Rank 0 asks other ranks what they are doing. If rank 0 is stopped, no rank asks: a neighbour then looks at its process
 //! itself, shortly before it warns or gives rank 0 up.
@@ -46,7 +46,8 @@ impl Watching {
         &self.names
     }
 
-    /// Returns true if rank 0, last heard of at `heard`, has been silent for long enough that its silence may be reported soon.
+    /// Returns true if rank 0, whose last message was at `heard`, has been silent for long enough that its silence may be
+    /// reported soon.
     pub(super) fn is_worth_a_look(&self, heard: Instant, now: Instant) -> bool {
         self.root.is_some() && now.saturating_duration_since(heard) >= LEAD
     }

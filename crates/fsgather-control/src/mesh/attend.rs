@@ -107,7 +107,7 @@ async fn send_payload(link: &mut Link, origin: StreamOrigin, source: Source) -> 
     let mut chunk = Reading::start(&source, origin.chunk(0)).finish().await?;
     let mut ahead = Reading::start(&source, origin.chunk(1));
     loop {
-        // The check of a chunk says whether there will be a next one, so that is read first.
+        // The check of a chunk shows if there will be a next one, so that is read first.
         let next = ahead.finish().await;
         ahead = Reading::start(&source, origin.chunk(sending.index() + 2));
         if next.is_err() {
@@ -150,7 +150,7 @@ async fn complain(link: &mut Link, error: &io::Error) -> io::Result<()> {
     link.send(text).await
 }
 
-/// A chunk that is being read from where it is.
+/// A chunk that is being read from its source.
 enum Reading {
     Done(io::Result<Bytes>),
     /// File calls may take long, so another thread makes them.

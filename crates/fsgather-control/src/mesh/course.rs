@@ -201,7 +201,7 @@ mod tests {
             }
         }
 
-        /// Payloads that move as a whole, each when its sender has it and its turn has come: no member waits for ever.
+        /// Payloads that move as a whole, each when its sender has it and its turn has come: no member waits forever.
         #[test]
         fn no_order_of_arrivals_comes_to_a_stop(
             members in prop::collection::vec(1..6_usize, 1..7),

@@ -24,7 +24,7 @@ use super::{
     stalls::Eye,
 };
 
-/// Time for which a rank that has to know waits for others to say that they got everything.
+/// Time that a rank waits for confirmations of earlier transfers, if it has to know.
 const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// The shared state of a mesh and the right to run it.
@@ -32,12 +32,12 @@ pub(super) struct Engine {
     /// The process that made it; a forked child must not touch it.
     pid: u32,
     core: Arc<Core>,
-    /// Gone once shut down.
+    /// Absent after shutdown.
     runtime: Mutex<Option<Arc<CallerRuntime>>>,
 }
 
 impl Engine {
-    /// Listens, and starts to serve others; the port.
+    /// Listens, starts to serve others, and returns the port.
     pub(super) fn start(config: &MeshConfig) -> Result<(Self, u16), Error> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -95,12 +95,12 @@ impl Engine {
         self.lock().clone().ok_or_else(Error::closed)
     }
 
-    /// Whether it can be used.
+    /// Returns an error if it cannot be used.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.runtime().map(drop)
     }
 
-    /// Starts a task that goes on whenever the mesh is run, from now on.
+    /// Starts a task that makes progress whenever the mesh is run, from now on.
     pub(super) fn spawn(
         &self,
         task: impl Future<Output = ()> + Send + 'static,
@@ -144,7 +144,7 @@ impl Engine {
         )
     }
 
-    /// The same in a call that cannot go on without it: a rank that is stopped has as long as in every other wait.
+    /// The same in a call that cannot continue without the link: a stopped rank gets as much time as in every other wait.
     pub(super) fn link_for(
         &self,
         call: CallId,
@@ -165,15 +165,14 @@ impl Engine {
         })
     }
 
-    /// Has others served from now on, though no caller is here.
+    /// Lets the progress thread serve others from now on, even without a caller.
     pub(super) fn leave_to_itself(&self) {
         if let Ok(runtime) = self.runtime() {
             runtime.nudge();
         }
     }
 
-    /// Ends everything, once nothing is offered and others have got what they are being sent, or after
-    /// `limit`.
+    /// Ends everything, once nothing is offered and payloads on their way have been sent, or after `limit`.
     pub(super) fn shut_down(&self, limit: Duration) {
         let Ok(runtime) = self.runtime() else { return };
         let core = &self.core;
@@ -187,7 +186,7 @@ impl Engine {
                 tracing::debug!("some ranks did not take their payloads in time");
             }
         }
-        // A connection that is closed before all has been read that has come may take with it what it has sent.
+        // A connection that is closed with unread data may lose data that it has sent.
         let mut idle = core.idle.take_all();
         let settling = async {
             for link in &mut idle {
@@ -206,7 +205,7 @@ impl Engine {
     }
 }
 
-/// An idle link, once its other end has said that the transfers before went well; else what comes of `dialled`.
+/// An idle link, once its other end has confirmed the earlier transfers; otherwise the result of `dialled`.
 pub(super) async fn settled_or(
     core: &Core,
     to: Rank,
@@ -224,7 +223,7 @@ pub(super) async fn settled_or(
 impl Drop for Engine {
     fn drop(&mut self) {
         if self.is_foreign() {
-            // Threads, descriptors and what waits for them are the parent's.
+            // Threads, descriptors and their tasks are the parent's.
             let runtime = self.runtime.get_mut();
             if let Some(runtime) = runtime.unwrap_or_else(PoisonError::into_inner).take() {
                 mem::forget(runtime);

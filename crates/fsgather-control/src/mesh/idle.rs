@@ -1,10 +1,10 @@
-//! For how long nothing has moved in a transfer: [`Idle`]. Pure.
+//! The time for which nothing has moved in a transfer: [`Idle`]. Pure.
 
 use std::time::{Duration, Instant};
 
 use fsgather_core::AwakeClock;
 
-/// Counts the time since something last moved, but not that in which this process was stopped.
+/// Counts the time since the last movement, without the time in which this process was stopped.
 #[derive(Debug)]
 pub(super) struct Idle {
     clock: AwakeClock,
@@ -12,7 +12,7 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Something has moved `now`.
+    /// A transfer with movement `now`.
     pub(super) const fn since(now: Instant) -> Self {
         Self {
             clock: AwakeClock::new(now),
@@ -20,8 +20,8 @@ impl Idle {
         }
     }
 
-    /// Notes how many bytes have moved since the last time, several times a second; for how long none has.
-    /// Just after a stop that is not known: what was sent meanwhile may still be unread.
+    /// Notes the number of bytes that have moved since the last call, several times a second, and returns the time for
+    /// which none has. Just after a stop that is not known, and counts as zero: received bytes may still be unread.
     pub(super) fn record(&mut self, bytes: u64, now: Instant) -> Duration {
         let now = self.clock.look(now);
         if bytes > 0 {

@@ -1,6 +1,6 @@
 //! Payloads directly from rank to rank, through memory and sockets alone: [`Mesh`].
 //!
-//! The star of the control plane agrees on what is to be moved; the mesh moves it. Each rank listens, and reports its
+//! The ranks agree over the star of the control plane what to move; the mesh moves it. Each rank listens, and reports its
 //! address to the ranks that it exchanges payloads with ([`Mesh::address`], [`Mesh::know`]). Then there are two ways:
 //!
 //! - a [ring](Mesh::ring) brings the payloads of all members to all members, from neighbour to neighbour;
@@ -192,7 +192,7 @@ impl Mesh {
         &self.address
     }
 
-    /// Time for which nothing may move in a transfer, if its call does not say otherwise.
+    /// Time for which nothing may move in a transfer, unless its call has its own.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.engine.core().timeout
@@ -541,7 +541,7 @@ mod tests {
         other.withdraw(call());
         other.shut_down(Duration::from_secs(1));
         drop(other);
-        // The parent goes on over the same link.
+        // The parent continues over the same link.
         assert_eq!(fetch(), b"abc");
         assert_eq!(core.accepted.load(Ordering::Relaxed), 1);
     }

@@ -169,7 +169,7 @@ impl<'a> Outflow<'a> {
         self.at == self.outgoing.len()
     }
 
-    /// Returns true if nothing more is to be done.
+    /// Returns true if nothing is left to do.
     pub(super) fn is_complete(&self) -> bool {
         self.is_sent() && self.link.is_none()
     }

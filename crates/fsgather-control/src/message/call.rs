@@ -80,7 +80,7 @@ pub enum CallReply {
     Release {
         /// The exchange.
         step: Step,
-        /// All contributions, for those who receive. They answer with [`CallRequest::Done`] if they have to acknowledge.
+        /// All contributions, for ranks that receive. They answer with [`CallRequest::Done`] if they have to acknowledge.
         verdict: Verdict,
     },
     /// A communicator has failed: no exchange of it that is undecided will be released.

@@ -33,15 +33,15 @@ pub enum EndRequest {
 /// A message of rank 0 to a member that ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EndReply {
-    /// The ranks that have still to read what a staying member has handed over; none if it can go. It is repeated
-    /// while one of them makes progress.
+    /// The ranks that have still to read what a staying member has handed over; none if it can go. It is repeated while one
+    /// of them makes progress.
     Needed {
         /// Those ranks.
         by: Vec<Peer>,
     },
     /// This world has ended; nothing follows.
     Bye {
-        /// Whether all ranks closed it in good order.
+        /// True if all ranks closed it in good order.
         orderly: bool,
     },
 }

@@ -63,7 +63,7 @@ pub enum JoinReply {
     },
     /// All ranks have joined.
     Welcome(Welcome),
-    /// This world will form in another way: look again where rank 0 leaves word.
+    /// This world will form in another way: look again for rank 0's record.
     Moved,
 }
 
@@ -99,7 +99,7 @@ pub enum RefusalReason {
 }
 
 impl RefusalReason {
-    /// Whether asking this world again is useless.
+    /// Returns true if asking this world again is useless.
     pub(crate) const fn is_final(&self) -> bool {
         matches!(self, Self::Failed(_) | Self::OtherSize(_))
     }

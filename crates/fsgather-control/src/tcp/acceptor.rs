@@ -1,9 +1,8 @@
-//! Accepting connections: [`keep`] lets those in who prove who they are, and keeps strangers from
-//! wearing it out.
+//! Accepts connections: [`keep`] lets authenticated ranks in, and keeps other connections from exhausting it.
 //!
-//! At most [`WAITING_LIMIT`] connections are unauthenticated at a time, for two seconds each; when one
-//! more comes, the oldest goes. Somebody who belongs here and is pushed out this way tries again. So ten
-//! thousand silent connections cost thirty-two descriptors and do not disturb those who are in.
+//! At most [`WAITING_LIMIT`] connections are unauthenticated at a time, for two seconds each; when one more arrives, the
+//! oldest is dropped. A rank that is dropped this way tries again. So ten thousand silent connections cost thirty-two
+//! descriptors and do not disturb ranks that are in.
 
 use std::{collections::VecDeque, future::Future, io, task::Poll, time::Duration};
 
@@ -21,12 +20,11 @@ use crate::{
 /// Number of connections that may be unauthenticated at a time.
 const WAITING_LIMIT: usize = 32;
 
-/// Accepts connections for as long as it is run, and has each brought from its first byte to its purpose
-/// by `answer`.
+/// Accepts connections for as long as it is run; `answer` brings each from its first byte to its purpose.
 ///
-/// Once the other side is known, what follows has to run in a task of its own, so that `answer` is
-/// finished and not to be aborted. `report_refusal` gets the error each time that this process begins to be refused connections,
-/// because it may not open more files or `accept4` is denied: processes that have connected are not heard then.
+/// Once the other side is known, later steps have to run in a task of their own, so that `answer` is finished and will not
+/// be aborted. `report_refusal` gets the error each time that this process begins to be refused connections, because it may
+/// not open more files or `accept4` is denied: processes that have connected then get no answer.
 pub(crate) async fn keep<F>(
     listeners: Vec<TcpListener>,
     answer: impl Fn(TcpStream) -> F,
@@ -53,7 +51,7 @@ pub(crate) async fn keep<F>(
                     report_refusal(&error);
                 }
                 tracing::debug!("cannot accept a connection: {error}");
-                // Room may be made by those who are not let in yet.
+                // A connection that is not let in yet may make room.
                 if let Some(oldest) = waiting.pop_front() {
                     oldest.abort();
                 }
@@ -71,7 +69,7 @@ pub(crate) async fn keep<F>(
     }
 }
 
-/// The next connection at any of these.
+/// The next connection at any of these listeners.
 pub(crate) async fn accept(listeners: &[TcpListener]) -> io::Result<TcpStream> {
     std::future::poll_fn(|context| {
         let ready = listeners

@@ -479,8 +479,8 @@ impl ConnectionWriter {
     }
 }
 
-/// Lets the kernel probe the other host while nothing is said. A peer that is merely stopped is not
-/// ended by that: its kernel goes on answering.
+/// Lets the kernel probe the other host while no data is sent. That does not end a peer that is merely stopped: its kernel
+/// continues to answer.
 pub(crate) fn probe_when_silent(stream: &TcpStream) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()
         .with_time(PROBED_AFTER)

@@ -203,7 +203,7 @@ fn payloads_between_hosts_are_encrypted_and_within_a_host_they_are_not() {
     for mark in &marks {
         assert!(holds(&clear, mark));
     }
-    // If the host is unknown, no rank can tell that it is the same.
+    // If the host is unknown, no rank can know that it is the same.
     for hosts in [["one host", "another host"], ["", ""]] {
         let sealed = heard_between(&on_hosts(hosts));
         assert!(!marks.iter().any(|mark| holds(&sealed, mark)), "{hosts:?}");

@@ -24,8 +24,7 @@ use promises::{Broken, Ledger};
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
-/// Number of scripts that each property is tried with, if `SIMULATION_SCRIPTS` does not say; tens of thousands
-/// take a minute each.
+/// Number of scripts that each property is tried with, unless `SIMULATION_SCRIPTS` is set; tens of thousands take a minute each.
 const SCRIPTS: u32 = 800;
 
 /// The same for quick tests.

@@ -22,14 +22,14 @@ pub(super) struct Disagreement {
     /// The calls of ranks that are in none of the rounds.
     pub(super) calls: BTreeMap<Rank, Call>,
     pub(super) since: Instant,
-    /// Whether all members have arrived, or had [`ARRIVAL_GRACE`] for it.
+    /// True if all members have arrived, or had [`ARRIVAL_GRACE`] for it.
     pub(super) is_complete: bool,
     /// The time at which all learn of it, even if ranks have not answered.
     until: Instant,
 }
 
 impl Disagreement {
-    /// One that has just appeared, and waits for the answers of these ranks for `lead` at most.
+    /// A disagreement that has just appeared, and waits for the answers of these ranks for at most `lead`.
     pub(super) fn new(cause: Error, mut asked: Vec<Rank>, lead: Duration, now: Instant) -> Self {
         asked.sort_unstable();
         asked.dedup();
@@ -48,7 +48,7 @@ impl Disagreement {
         &self.asked
     }
 
-    /// Adds a rank that has to be asked; whether it is new.
+    /// Adds a rank that has to be asked, and returns true if it is new.
     pub(super) fn add(&mut self, rank: Rank) -> bool {
         let place = self.asked.binary_search(&rank);
         if let Err(place) = place {
@@ -57,7 +57,7 @@ impl Disagreement {
         place.is_err()
     }
 
-    /// The time at which something has to happen next.
+    /// Time at which something has to happen next.
     pub(super) fn due(&self) -> Instant {
         if self.is_complete {
             return self.until;
@@ -65,13 +65,13 @@ impl Disagreement {
         self.until.min(self.since + ARRIVAL_GRACE)
     }
 
-    /// Whether nothing more will be heard of the ranks that are asked.
+    /// Returns true if no answer of the ranks that are asked is outstanding.
     pub(super) fn is_answered(&self, roster: &Roster) -> bool {
         let mut asked = self.asked.iter();
         asked.all(|rank| roster.has_answered(*rank, self.since))
     }
 
-    /// Whether all members that take part have arrived in some call, or had time for it.
+    /// Returns true if all members that take part have arrived in some call, or had time for it.
     pub(super) fn has_all(
         &self,
         mut members: impl Iterator<Item = Rank>,
@@ -83,7 +83,7 @@ impl Disagreement {
             || members.all(|rank| !roster.is_present(rank) || self.asked.contains(&rank))
     }
 
-    /// Whether the time for answers is over.
+    /// Returns true if the time for answers is over.
     pub(super) fn is_overdue(&self, now: Instant) -> bool {
         self.until <= now
     }

@@ -14,7 +14,7 @@ impl OpenStage {
             EndRequest::Close { site } => self.close(from, site, now),
             EndRequest::Stay { cause } => self.stay(from, cause.as_ref(), now),
             EndRequest::Leave { cause } => self.leave(from, cause.as_ref()),
-            // It may be heard still.
+            // Its messages may still arrive.
             EndRequest::SiblingExited { .. } => {}
         }
     }
@@ -100,7 +100,7 @@ impl OpenStage {
         Some(self.absence(step, rank))
     }
 
-    /// Whether no rank takes part any more and all payloads have been read.
+    /// Returns true if no rank takes part any more and all payloads have been read.
     pub(in crate::coordinator) fn is_over(&self) -> bool {
         let mut ranks = self.roster.ranks();
         let mut channels = self.channels.values();
@@ -108,8 +108,7 @@ impl OpenStage {
             && channels.all(|channel| channel.reading.is_empty())
     }
 
-    /// Says goodbye to all; in good order if the world is over and has not failed. The failure of a group is the business of
-    /// that group.
+    /// Says goodbye to all; in good order if the world is over and has not failed. The failure of a group concerns only that group.
     pub(in crate::coordinator) fn say_goodbye(&mut self, is_over: bool) {
         self.settle_disagreements();
         let orderly = is_over && self.failure().is_none();

@@ -24,7 +24,7 @@ impl OpenStage {
         let (roster, names) = (&self.roster, &self.names);
         let channel = self.channels.entry(id).or_insert_with(|| {
             let mut channel = Channel::group(id, members, names);
-            // Those that are gone already will not come, and need not leave.
+            // Members that are gone already will not come, and need not leave.
             for rank in members.iter().filter(|rank| roster.has_left(**rank)) {
                 channel.dismiss(*rank);
             }

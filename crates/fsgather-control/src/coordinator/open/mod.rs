@@ -54,11 +54,11 @@ pub(super) struct OpenStage {
     latecomers: BTreeSet<Rank>,
     /// Runs since the first rank has closed.
     closing: Option<Clock>,
-    /// Whether a rank has moved something since `looked`.
+    /// True if a rank has moved something since `looked`.
     has_moved: bool,
     /// The time at which all calls were last examined for movement.
     looked: Instant,
-    /// Ranks that have left and stay for others, with the readers that they were last told, and when.
+    /// Ranks that have left and stay for others, with the readers in their last report, and its time.
     staying: BTreeMap<Rank, (BTreeSet<Rank>, Instant)>,
     /// The time of the next report to them.
     tell_staying: Option<Instant>,
@@ -121,7 +121,7 @@ impl OpenStage {
         self.channels.get(&ChannelId::WORLD)?.failure.clone()
     }
 
-    /// Whether all members except rank 0 know all failures.
+    /// Returns true if all members except rank 0 know all failures.
     pub(super) fn all_told(&self) -> bool {
         let mut channels = self.channels.values();
         let is_told = |channel: &Channel| channel.untold.iter().all(|rank| *rank == Rank::ZERO);
@@ -139,7 +139,7 @@ impl OpenStage {
             Some(Objection::Mixture(_) | Objection::Double) => {
                 return Err(self.refuse_latecomer(join));
             }
-            // This world ends some time, and another may begin where it was.
+            // This world will end, and another may begin in its place.
             Some(Objection::WorldSize) => {
                 let sizes = admission::sizes_of(join, world, roster);
                 return Err(RefusalReason::OtherSize(sizes));

@@ -1,9 +1,9 @@
 //! Gives ranks that work all the time that they need.
 //!
-//! Ranks reach a call at times that differ by more than any default can foresee, as where one has the longest part of a data set. So, where
-//! no user has set a time-out, time counts only against a rank that shows no sign of work. The signs come with the answers to what it is
-//! doing: its process has used the processor since the last one, or its thread is somewhere else. A rank that waits for others in another
-//! call works if one of those does.
+//! Ranks reach a call at times that differ by more than any default can foresee, for example if one has the longest part of
+//! a data set. So, if no user has set a time-out, time counts only against a rank that shows no sign of work. The signs
+//! come with its answers to questions about its activity: its process has used the processor since the last one, or its
+//! thread is somewhere else. A rank that waits for others in another call works if one of those does.
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ impl OpenStage {
         Some(self.end_of_wait(&self.keep_open(), clock, (self.world.timeout, true), now))
     }
 
-    /// `is_patient` says whether the time-out is the default one.
+    /// `is_patient` is true if the time-out is the default one.
     fn end_of_wait(
         &self,
         missing: &[Rank],

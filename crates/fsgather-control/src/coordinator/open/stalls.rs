@@ -25,7 +25,7 @@ const FRESH: Duration = Duration::from_secs(45);
 /// Reports about one call.
 #[derive(Clone, Debug)]
 pub(super) struct Stall {
-    /// The reports of members, and when they were heard.
+    /// The reports of members, and the times of their arrival.
     pub(super) waits: BTreeMap<Rank, (StallReport, Instant)>,
     next_warning: Duration,
     /// Time at which the others were last asked whether they are there.

@@ -94,7 +94,7 @@ impl OpenStage {
         }
     }
 
-    /// Asks ranks what they are doing, if their absence is to be reported soon.
+    /// Asks ranks what they are doing, if their absence will be reported soon.
     fn look_at_missing(&mut self, now: Instant) {
         if self.world.lead.is_none() {
             return;

@@ -12,7 +12,7 @@ use crate::{
 /// Time beyond the time-out that members wait for rank 0.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Maximum time that a small world may take in all.
+/// Maximum duration of a small world.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Maximum delay between progress and the notice of it.

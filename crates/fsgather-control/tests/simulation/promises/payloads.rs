@@ -18,7 +18,7 @@ pub(super) struct Payloads {
     pub(super) keepers: BTreeSet<Rank>,
     /// Ranks that receive them.
     pub(super) recipients: BTreeSet<Rank>,
-    /// Ranks whose payload is to be removed, or is removed by rank 0.
+    /// Ranks whose payload has to be removed, or is removed by rank 0.
     pub(super) reclaimed: BTreeSet<Rank>,
     /// Ranks whose payload is not there any more.
     pub(super) removed: BTreeSet<Rank>,

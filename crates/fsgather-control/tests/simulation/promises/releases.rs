@@ -60,7 +60,7 @@ impl Ledger {
             acknowledge == expected,
             "P4: {step:?} is released with acknowledge {acknowledge}"
         );
-        // A rank that could not hear rank 0 may have failed by itself.
+        // A rank that got no messages of rank 0 may have failed by itself.
         let failures = self.failures.iter();
         let failed = failures
             .filter(|((rank, _), failed)| failed.step == Some(step) && !self.excused.contains(rank))
