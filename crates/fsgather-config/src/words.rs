@@ -49,7 +49,10 @@ impl FromWord for u64 {
 impl FromWord for u32 {
     fn from_word(name: &str, word: Word) -> Result<Self, Error> {
         let number = u64::from_word(name, word)?;
-        Self::try_from(number).map_err(|_| wrong(name, &Word::Number(number), "is too large"))
+        Self::try_from(number).map_err(|_| {
+            let right = format!("is too large; the largest is {}", Self::MAX);
+            wrong(name, &Word::Number(number), &right)
+        })
     }
 }
 
@@ -176,6 +179,11 @@ mod tests {
                 "timeout",
                 Word::Number(0),
                 "timeout=0 is not a positive number of seconds, such as 1800",
+            ),
+            (
+                "world_size",
+                Word::Number(1 << 32),
+                "world_size=4294967296 is too large; the largest is 4294967295",
             ),
             ("colour", text("red"), "there is no argument colour"),
         ] {

@@ -414,8 +414,13 @@ impl<'a, 'py> Decoder<'a, 'py> {
         depth: usize,
     ) -> Result<Bound<'py, PyAny>, Bad> {
         let length = self.reader.elements(2)?;
-        if !(1..=LARGEST_SHAPE).contains(&length) || self.shapes.len() >= MOST_SHAPES {
-            return Err(self.reader.bad("a shape too large, or too many"));
+        if !(1..=LARGEST_SHAPE).contains(&length) {
+            let text = format!("a shape of {length} keys, where 1 to {LARGEST_SHAPE} are allowed");
+            return Err(self.reader.bad(&text));
+        }
+        if self.shapes.len() >= MOST_SHAPES {
+            let text = format!("more than {MOST_SHAPES} shapes");
+            return Err(self.reader.bad(&text));
         }
         let template = PyDict::new(self.py);
         let mut keys = Vec::with_capacity(length);
