@@ -8,7 +8,7 @@ use std::{
 };
 
 use fsgather::Error;
-use fsgather_core::{Peer, PeerFailure, sys::explain_denial};
+use fsgather_core::{Peer, PeerFailure, StorageCause, sys::explain_denial};
 
 use crate::exit;
 
@@ -143,12 +143,17 @@ impl fmt::Display for Failure {
                 } => f.write_str(message),
                 error => error.fmt(f),
             },
-            Self::System { operation, cause } => write!(f, "cannot {operation}: {cause}"),
+            Self::System { operation, cause } => {
+                write!(f, "cannot {operation}: {}", StorageCause::from(cause))
+            }
             Self::File {
                 operation,
                 path,
                 cause,
-            } => write!(f, "cannot {operation} {}: {cause}", path.display()),
+            } => {
+                let cause = StorageCause::from(cause);
+                write!(f, "cannot {operation} {}: {cause}", path.display())
+            }
             Self::Rank { rank, status } => write!(f, "rank {rank} failed ({status})"),
             Self::DifferentCommands {
                 one,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use fsgather::{Error, Rank};
-use fsgather_core::PeerFailure;
+use fsgather_core::{PeerFailure, StorageCause};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -162,7 +162,11 @@ fn is_ready(stdin: &io::Stdin) -> io::Result<bool> {
 fn explain(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(
         error.kind(),
-        format!("cannot read {}: {error}", path.display()),
+        format!(
+            "cannot read {}: {}",
+            path.display(),
+            StorageCause::from(error)
+        ),
     )
 }
 

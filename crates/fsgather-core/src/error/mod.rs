@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Activity, Missing, Peer, Rank, RollCall, duration_text,
     peer::list_missing,
+    sys::limits,
     text::{cut_text, plain_line},
 };
 
@@ -265,7 +266,10 @@ impl From<&io::Error> for StorageCause {
             os_code: error.raw_os_error().or_else(|| {
                 (error.kind() == io::ErrorKind::FileTooLarge).then_some(Errno::FBIG.raw_os_error())
             }),
-            message: error.to_string(),
+            message: match limits::open_files_advice(error) {
+                Some(advice) => format!("{error}; {advice}"),
+                None => error.to_string(),
+            },
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
 use super::*;
-use crate::{CallName, Epoch, Operation, Phase, Site, error_form::SentError};
+use crate::{
+    CallName, Epoch, Operation, Phase, Site, error_form::SentError, sys::limits::open_files,
+};
 
 fn peer() -> Peer {
     Peer {
@@ -69,6 +71,20 @@ fn errors_travel_even_with_paths_that_are_not_text() {
     let bytes = postcard::to_stdvec(&SentError(error)).unwrap();
     let SentError(back) = postcard::from_bytes(&bytes).unwrap();
     assert_eq!(back.to_string(), text);
+}
+
+#[test]
+fn lack_of_descriptors_is_reported_with_the_limit() {
+    let lack = io::Error::from_raw_os_error(Errno::MFILE.raw_os_error());
+    let text = Error::storage("list", "/x", &lack).to_string();
+    let allowed = open_files().soft;
+    let allowed = allowed.map_or_else(String::new, |allowed| format!(" (now {allowed})"));
+    assert!(
+        text.ends_with(&format!(
+            "; raise the limit of open files with `ulimit -n`{allowed} before the job starts"
+        )),
+        "{text}"
+    );
 }
 
 #[test]

@@ -1,6 +1,11 @@
 //! Limits of this process (`ulimit`), as far as the system shows them: [`Limits::of`] and [`raise_open_files`].
 
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use std::io;
+
+use nix::{
+    errno::Errno,
+    sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit},
+};
 
 /// The two limits of a resource. `None` is no limit, or one that a sandbox hides by refusing `prlimit64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +59,19 @@ pub fn raise_open_files(wanted: u64) -> Option<u64> {
 #[must_use]
 pub fn open_files() -> Limits {
     Limits::of(Resource::RLIMIT_NOFILE)
+}
+
+/// Returns what to do about an error, if it says that this process may not open more files.
+#[must_use]
+pub fn open_files_advice(error: &io::Error) -> Option<String> {
+    if error.raw_os_error() != Some(Errno::EMFILE as i32) {
+        return None;
+    }
+    let allowed = open_files().soft;
+    let allowed = allowed.map_or_else(String::new, |allowed| format!(" (now {allowed})"));
+    Some(format!(
+        "raise the limit of open files with `ulimit -n`{allowed} before the job starts"
+    ))
 }
 
 /// Returns how long a file of this process may be, in bytes (`ulimit -f`). The kernel answers a longer one with a signal.

@@ -6,10 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fsgather_core::{
-    Error, StorageCause,
-    sys::{files, limits},
-};
+use fsgather_core::{Error, StorageCause, sys::files};
 use rustix::{
     fs::{AtFlags, CWD, FileType},
     io::Errno,
@@ -206,11 +203,6 @@ pub(crate) fn explain(path: &Path, error: &io::Error) -> StorageCause {
         }
         Some(Errno::ROFS | Errno::ACCESS | Errno::PERM) => {
             "name a directory that you may write in with FSGATHER_DIR".to_owned()
-        }
-        Some(Errno::MFILE) => {
-            let allowed = limits::open_files().soft;
-            let allowed = allowed.map_or_else(String::new, |allowed| format!(" (now {allowed})"));
-            format!("raise the limit of open files with `ulimit -n`{allowed} before the job starts")
         }
         Some(Errno::NOTDIR | Errno::NOENT) => {
             "name an existing directory with FSGATHER_DIR".to_owned()
