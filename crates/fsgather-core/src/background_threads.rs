@@ -35,7 +35,7 @@ impl BackgroundThreads {
     ///
     /// # Errors
     ///
-    /// When the system gives none.
+    /// If the system cannot start one.
     pub fn start(
         &self,
         name: impl Into<String>,
@@ -55,7 +55,7 @@ impl BackgroundThreads {
         })
     }
 
-    /// Does the work of a thread of this name; returns nothing after a panic, which is reported.
+    /// Does the work of a thread of this name; returns `None` after a panic, which is reported.
     pub fn guard<R>(&self, name: &str, work: impl FnOnce() -> R) -> Option<R> {
         let done = catch_unwind(AssertUnwindSafe(work));
         done.map_err(|panic| self.report(name, &*panic)).ok()
@@ -66,14 +66,14 @@ impl BackgroundThreads {
         self.interrupt.raise(Self::describe(name, panic));
     }
 
-    /// The reason that other ranks receive for a panic of a thread of this name.
+    /// Returns the reason that other ranks receive for a panic of a thread of this name.
     #[must_use]
     pub fn describe(name: &str, panic: &(dyn Any + Send)) -> String {
         format!("its thread {name} has panicked: {}", panic_text(panic))
     }
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 #[must_use]
 pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -81,7 +81,7 @@ pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("it gives no reason")
 }
 
-/// A background thread. Dropping this leaves the thread alone.
+/// A background thread. Dropping this does not end the thread.
 pub struct BackgroundThread {
     name: String,
     started: Started,
@@ -90,8 +90,8 @@ pub struct BackgroundThread {
 }
 
 impl BackgroundThread {
-    /// Waits until the thread has ended, for `limit` at most; returns whether it has. A thread that has not is left behind, with a
-    /// warning.
+    /// Waits until the thread has ended, for `limit` at most. Returns true if it has ended. A thread that has not ended
+    /// is left running, with a warning.
     pub fn wait(self, limit: Duration) -> bool {
         let name = self.name.clone();
         let has_ended = self.ends_within(limit);
@@ -101,12 +101,12 @@ impl BackgroundThread {
         has_ended
     }
 
-    /// As [`wait`](Self::wait), without the warning.
+    /// Like [`wait`](Self::wait), without the warning.
     #[must_use]
     pub fn ends_within(self, limit: Duration) -> bool {
         let has_ended = lock(&self.end).recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
         if has_ended {
-            // It has done its work, and its panics are caught.
+            // The thread has done its work, and its panics are caught.
             let _ = self.started.join();
         }
         has_ended

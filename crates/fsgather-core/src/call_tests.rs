@@ -1,4 +1,4 @@
-//! Tests of what calls are compared by, and how they are told.
+//! Tests of the comparison of calls, and of their texts.
 
 use super::*;
 
@@ -79,11 +79,11 @@ fn ways_are_compared_before_operations_and_told_where_they_differ() {
         there.beside(&files),
         "set-up at a.rs:1:1 with transport=filesys and directory=/there"
     );
-    // Calls that move nothing say nothing of it.
+    // Calls that move no payloads do not show a path.
     let barrier = Call::new(Operation::Barrier, Site::named("a.rs:1:1"));
     assert_eq!(memory.difference(&barrier), Some("different operations"));
     assert_eq!(memory.beside(&barrier), "all_gather at a.rs:1:1");
-    // Two calls of the program are what they are, whatever way they would go.
+    // The operations of two calls of the program are compared before their paths.
     let gather = by("filesys", None, Operation::Gather).with_root(Rank::new(1));
     assert_eq!(memory.difference(&gather), Some("different operations"));
 }
@@ -123,7 +123,7 @@ fn tags_are_compared_and_told() {
         rouge.to_string(),
         "gather \"rou\\nge\" to rank 0 at a.rs:1:1"
     );
-    // What ranks do is more than what they call it.
+    // A difference of operations counts more than a difference of tags.
     let barrier = Call::new(Operation::Barrier, Site::default()).tagged("bleu");
     assert_eq!(barrier.difference(&rouge), Some("different operations"));
 }

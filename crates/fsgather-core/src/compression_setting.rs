@@ -1,11 +1,11 @@
-//! The choice whether payload files are compressed: [`CompressionSetting`].
+//! The setting that compresses payload files: [`CompressionSetting`].
 
 use std::fmt;
 
-/// Whether the payload files of a rank are compressed.
+/// The compression of the payload files of a rank.
 ///
-/// Compression takes time and saves bytes. It pays on a network file system that all ranks write to at once, and not where a
-/// file is mapped from memory. A chunk that compression does not make shorter is stored as it is. Readers need no setting.
+/// Compression takes time and saves bytes. It pays on a network file system that all ranks write to at once, but not if
+/// files are mapped from memory. A chunk that does not become shorter is stored as it is. Readers need no setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CompressionSetting {
     /// Payloads are stored as they are.

@@ -1,11 +1,11 @@
-//! Names the carrier of messages between ranks: [`Control`].
+//! The carrier of messages between ranks: [`Control`].
 
 use std::fmt;
 
-/// How ranks talk to each other.
+/// The transport of messages between ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Control {
-    /// TCP, and marker files once it is clear, while the world forms, that a rank cannot reach rank 0.
+    /// TCP, or marker files if it turns out while the world forms that a rank cannot reach rank 0.
     #[default]
     Auto,
     /// TCP, or an error.
@@ -15,7 +15,7 @@ pub enum Control {
 }
 
 impl Control {
-    /// Its word.
+    /// Returns the word of the setting.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

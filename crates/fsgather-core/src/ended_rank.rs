@@ -1,6 +1,6 @@
 //! The end of a rank, as `fsgather run` reports it to the ranks that wait for it: [`EndedRank`].
 //!
-//! `run` appends a line to the file in which ranks leave their errors. Ranks that are joining read it.
+//! `run` appends a line to the file in which ranks write their errors. Ranks that are joining read it.
 
 use std::{collections::BTreeMap, fs::OpenOptions, io::Read as _, path::Path, time::Duration};
 
@@ -25,7 +25,7 @@ pub struct EndedRank {
     pub rank: u32,
     /// Its process id.
     pub pid: u32,
-    /// How it ended: `exited with code 0`.
+    /// The way in which it ended: `exited with code 0`.
     pub outcome: String,
 }
 
@@ -98,7 +98,7 @@ impl EndedRank {
     }
 
     fn parse(text: &str) -> Vec<Self> {
-        // A line without an end is not whole yet.
+        // A line without an end is not complete yet.
         let lines = text.split_inclusive('\n');
         lines
             .filter_map(|line| Self::from_line(line.strip_suffix('\n')?))

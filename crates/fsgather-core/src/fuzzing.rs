@@ -1,4 +1,4 @@
-//! The entries for fuzzers: each function takes any bytes, and panics where a promise is broken.
+//! The entries for fuzzers: each function takes any bytes, and panics if a promise is broken.
 #![expect(clippy::panic, reason = "a fuzzer learns of what is wrong by a panic")]
 #![allow(
     clippy::missing_panics_doc,
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{error_form::SentError, read_message, read_value};
 
-/// A type of a program's that holds itself in each way there is.
+/// A type of a program that contains itself in every possible way.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 enum Tree {
     Leaf(Option<String>, f64, ()),
@@ -21,7 +21,7 @@ enum Tree {
     },
 }
 
-/// An error that another rank tells: its texts are plain, and it reads the same when it is told on.
+/// Reads an error of another rank: its texts must be plain, and it must read the same after it is sent again.
 pub fn error(bytes: &[u8]) {
     let Ok(SentError(error)) = read_message(bytes) else {
         return;
@@ -34,7 +34,7 @@ pub fn error(bytes: &[u8]) {
     assert_eq!(read_message(&again), Ok(sent));
 }
 
-/// A value of a program's.
+/// Reads a value of a program.
 pub fn value(bytes: &[u8]) {
     let Ok((value, _)) = read_value::<Tree>(bytes) else {
         return;

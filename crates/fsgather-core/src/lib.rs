@@ -4,16 +4,17 @@
 //! # Words
 //!
 //! - **rank**: one process of a job, numbered from 0; see [`Rank`].
-//! - **world size**: how many ranks there are; see [`WorldSize`].
+//! - **world size**: the number of ranks; see [`WorldSize`].
 //! - **communicator**: one rank's membership of one group of ranks.
 //! - **root**: the rank that sends in a broadcast, or receives in a gather.
-//! - **payload**: the bytes one rank hands over in one call.
+//! - **payload**: the bytes that one rank hands over in one call.
 //! - **epoch**: the number of a collective call within its channel; see [`Epoch`].
-//! - **rendezvous**: how ranks find each other before they can talk; see [`RendezvousBackend`].
+//! - **rendezvous**: the way in which ranks find each other before they can exchange messages; see
+//!   [`RendezvousBackend`].
 //! - **exchange**: the one primitive of the control plane; see [`Exchange`].
 //!
-//! `docs/glossary.md` has the long form. Time is always handed in as an argument, and
-//! nothing else in this crate reads the environment, the clock, files or sockets.
+//! `docs/glossary.md` has the long form. Time is always passed as an argument, and nothing else in this crate reads the
+//! environment, the clock, files or sockets.
 
 mod awake;
 mod background_threads;

@@ -1,4 +1,4 @@
-//! Bounds of what is read from others.
+//! Tests of the bounds of data from other processes.
 
 use std::{collections::BTreeMap, thread};
 
@@ -33,7 +33,7 @@ struct Large {
     content: [[u64; 32]; 16],
 }
 
-/// The bytes of a list of so many numbers.
+/// Returns the bytes of a list of `length` numbers.
 fn listed(length: usize) -> Vec<u8> {
     let mut bytes = [7, 1].repeat(length - 1);
     bytes.extend([7, 0]);
@@ -86,7 +86,7 @@ fn a_tag_is_read_as_it_was_written_and_steers_no_terminal() {
     let call = Call::new(Operation::Barrier, Site::default()).tagged(tag);
     let name = CallName::of(&call, Epoch::new(1));
     let read: Call = read_message(&postcard::to_stdvec(&call).unwrap()).unwrap();
-    // Else ranks that say the same would be in different calls.
+    // Otherwise ranks with the same tag would be in different calls.
     assert_eq!(call.difference(&read), None);
     assert_eq!(read, call);
     let read: CallName = read_message(&postcard::to_stdvec(&name).unwrap()).unwrap();
@@ -103,7 +103,7 @@ fn a_tag_is_read_as_it_was_written_and_steers_no_terminal() {
 
 #[test]
 fn a_nested_error_of_kilobytes_is_refused() {
-    // One byte for each error in an error, and it ends the process.
+    // One byte for each nested error would end the process.
     let poisoned = postcard::to_stdvec(&SentError(Failure::config("x").poisoned())).unwrap();
     for levels in [1000, 5000, 50_000, 5_000_000] {
         let bytes = [vec![poisoned[0]; levels], poisoned.clone()].concat();
@@ -145,7 +145,7 @@ fn values_are_read_to_the_deepest_level_and_no_further_on_any_threads_stack() {
 
 #[test]
 fn a_message_of_many_small_elements_takes_a_stated_multiple_of_its_bytes() {
-    /// A sequence of so many elements, each of these bytes.
+    /// Returns a sequence of `length` elements, each of these bytes.
     fn sequence(length: u32, element: &[u8]) -> Vec<u8> {
         let mut bytes = postcard::to_stdvec(&length).unwrap();
         bytes.extend(element.repeat(length as usize));
@@ -157,12 +157,12 @@ fn a_message_of_many_small_elements_takes_a_stated_multiple_of_its_bytes() {
     // Ranks of which nothing is known, as a time-out lists them.
     let missing: Vec<Missing> = read_message(&sequence(100_000, &[9, 0, 0])).unwrap();
     assert_eq!(missing.len(), 100_000);
-    // Anything larger is refused when so many of them have been read as the bound allows.
+    // Anything larger is refused when the number of elements that were read reaches the bound.
     let large = read_message::<Vec<Option<[u64; 32]>>>(&sequence(100_000, &[0]));
     assert_eq!(large, Err(Unreadable::TooLarge));
     let few = read_message::<Vec<Option<[u64; 32]>>>(&sequence(1000, &[0]));
     assert_eq!(few.unwrap().len(), 1000);
-    // What the program sends is as large as its type has it.
+    // A value of the program is as large as its type.
     let bytes = sequence(100_000, &[0]);
     let (value, _) = read_value::<Vec<Option<[u64; 32]>>>(&bytes).unwrap();
     assert_eq!(value.len(), 100_000);
@@ -247,14 +247,14 @@ fn texts_of_messages_are_plain_whatever_they_stand_for() {
         heard.to_string(),
         "rank 0 on ?[31mevil?]0;title??WARNING: rank 9 (pid 1) failed (?2Jone line\nand another) while computing"
     );
-    // The names that stand in a line stay there.
+    // The names in a line stay in that line.
     let site = postcard::to_stdvec("eval\n.py:1").unwrap();
     assert_eq!(
         read_message::<Site>(&site).unwrap().to_string(),
         "eval?.py:1"
     );
     assert_eq!(Site::named("eval\n.py:1").to_string(), "eval?.py:1");
-    // What the program sends is its own.
+    // A value of the program is not changed.
     let (value, _) = read_value::<String>(b"\x02\x1b[").unwrap();
     assert_eq!(value, "\u{1b}[");
 }

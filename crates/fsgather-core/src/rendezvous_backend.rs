@@ -26,35 +26,35 @@ pub trait RendezvousBackend: Send + Sync {
     /// If the record cannot be posted in any place where the others look.
     fn post(&self, record: &[u8]) -> Result<(), Error>;
 
-    /// Keeps the record visible while the world forms, `elapsed` after it was posted, and lists the
-    /// records of others for the same key, in which rank 0 recognises a second rank 0.
+    /// Keeps the record visible while the world forms, `elapsed` after it was posted. Returns the records of others for
+    /// the same key, in which rank 0 recognises a second rank 0.
     ///
     /// # Errors
     ///
-    /// When the place can no longer be read.
+    /// If the place can no longer be read.
     fn tend(&self, elapsed: Duration) -> Result<Vec<Vec<u8>>, Error> {
         let _ = elapsed;
         Ok(Vec::new())
     }
 
-    /// All records for this world's key that can be seen now.
+    /// Returns all visible records for this world's key.
     ///
     /// # Errors
     ///
-    /// When the place cannot be read. An empty place is no error.
+    /// If the place cannot be read. An empty place is not an error.
     fn records(&self) -> Result<Vec<Vec<u8>>, Error>;
 
-    /// The records of other processes for this world's key that can be seen now, each with the process that has posted it. Empty where that
-    /// is not known.
+    /// Returns the visible records of other processes for this world's key, each with the process that has posted it.
+    /// Empty if that is unknown.
     fn posted_by_others(&self) -> Vec<(ProcessId, Vec<u8>)> {
         Vec::new()
     }
 
-    /// Leaves word beside rank 0's record that this rank cannot reach it.
+    /// Leaves a report beside rank 0's record that this rank cannot reach it.
     ///
     /// # Errors
     ///
-    /// When that is not possible here.
+    /// If that is not possible here.
     fn report_unreachable(&self, report: &[u8]) -> Result<(), Error> {
         let _ = report;
         Err(Error::rendezvous(
@@ -62,22 +62,22 @@ pub trait RendezvousBackend: Send + Sync {
         ))
     }
 
-    /// All such reports of ranks of this world's key that can be seen now.
+    /// Returns all visible reports of that kind from ranks of this world's key.
     ///
     /// # Errors
     ///
-    /// When the place cannot be read.
+    /// If the place cannot be read.
     fn unreachable_reports(&self) -> Result<Vec<Vec<u8>>, Error> {
         Ok(Vec::new())
     }
 
-    /// Leaves a record that says that there will be no world, for ranks that come later. Unlike other records it stays
-    /// when this rank takes down what it has left. [`records`](Self::records) and [`tend`](Self::tend) hand it over
-    /// only to processes that ran already when it was left: one that was started later belongs to another attempt.
+    /// Leaves a record of a refusal, that there will be no world, for ranks that arrive later. Unlike other records it
+    /// stays when this rank removes its own. [`records`](Self::records) and [`tend`](Self::tend) return it only to
+    /// processes that already ran when it was left: a process that was started later belongs to another attempt.
     ///
     /// # Errors
     ///
-    /// When that is not possible here.
+    /// If that is not possible here.
     fn refuse(&self, record: &[u8]) -> Result<(), Error> {
         let _ = record;
         Err(Error::rendezvous(
@@ -85,14 +85,15 @@ pub trait RendezvousBackend: Send + Sync {
         ))
     }
 
-    /// What [`refuse`](Self::refuse) has left in the minutes before this process was started, the latest first, for messages:
-    /// another attempt at this world has failed, or this process comes too late for the only one.
+    /// Returns the refusals that [`refuse`](Self::refuse) left in the minutes before this process was started, the
+    /// latest first, for messages: another attempt at this world has failed, or this process arrives too late for the
+    /// only one.
     fn earlier_refusals(&self) -> Vec<Vec<u8>> {
         Vec::new()
     }
 
-    /// The records that can be seen now of worlds whose keys differ from this one's in the world size alone, for messages: some
-    /// ranks of one job may have been told another size.
+    /// Returns the visible records of worlds whose keys differ from this one's only in the world size, for messages:
+    /// some ranks of one job may have another world size in their settings.
     fn records_of_other_sizes(&self) -> Vec<Vec<u8>> {
         Vec::new()
     }
@@ -100,10 +101,10 @@ pub trait RendezvousBackend: Send + Sync {
     /// Removes records of crashed runs; rank 0 calls this once its world has formed.
     fn sweep(&self) {}
 
-    /// Takes this rank's own record and reports down.
+    /// Removes this rank's own record and reports.
     fn take_down(&self) {}
 
-    /// Where this is, for messages: `/shared/all_gather_via_filesys`.
+    /// Returns the location of the place, for messages: `/shared/all_gather_via_filesys`.
     fn place(&self) -> String;
 }
 

@@ -1,17 +1,17 @@
-//! Decides when warnings about waiting are due, and how they name the end of the wait.
+//! The times of warnings about waiting, and their texts about the end of the wait.
 
 use std::{fmt, time::Duration};
 
 use crate::duration_text;
 
-/// Time for which nothing moves before the first warning says what is waited for.
+/// Time without any progress until the first warning names the ranks that are waited for.
 pub const FIRST_WARNING: Duration = Duration::from_secs(30);
 
-/// Warnings are at most so far apart.
+/// Maximum time between two warnings.
 const LONGEST_GAP: Duration = Duration::from_secs(1800);
 
-/// When the next warning is due after one that came when nothing had moved for so long: at 30 s, 1 min, 2 min, and so
-/// on, up to 30 minutes apart.
+/// Returns the time of the next warning after a warning at the time `idle`, both counted from the last progress: at 30
+/// s, 1 min, 2 min, and so on, up to 30 minutes apart.
 ///
 /// ```
 /// use fsgather_core::{FIRST_WARNING, warning_after};
@@ -24,18 +24,18 @@ pub fn warning_after(idle: Duration) -> Duration {
     (idle * 2).min(idle + LONGEST_GAP)
 }
 
-/// The end of a wait, for the last words of a warning about it.
+/// The end of a wait, for the end of a warning about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitEnd {
     /// It times out after this time.
     After(Duration),
     /// It times out after this time, unless something moves.
     UnlessMoved(Duration),
-    /// It times out after this time, unless all that are waited for show signs of work.
+    /// It times out after this time, unless all ranks that are waited for show signs of work.
     UnlessWork(Duration),
-    /// All that are waited for show signs of work, and are not late as long as they do.
+    /// All ranks that are waited for show signs of work, and are not late as long as they do.
     Working,
-    /// It fails if a missing rank shows no sign of work for a time, and at the latest after another time.
+    /// It fails if a missing rank shows no sign of work for `limit`, and at the latest after `left`.
     OnceIdle {
         /// Time without a sign of work.
         limit: Duration,

@@ -1,4 +1,4 @@
-//! Metrics: a few numbers of every rank, to everyone, at every step.
+//! Metrics: a few numbers of every rank, to all ranks, at every step.
 //!
 //! ```text
 //! cargo build --release -p fsgather --example metrics
@@ -10,7 +10,7 @@
 use fsgather::{Communicator, Error};
 use serde::{Deserialize, Serialize};
 
-/// What one rank knows after a step. Any type with these two derives will do.
+/// The metrics of one rank after a step. Any type with these two derives will do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Metrics {
     loss: f64,
@@ -25,7 +25,7 @@ fn main() -> Result<(), Error> {
         // Small values make no file: they travel with the messages by which ranks agree, a round trip.
         let all = world.all_gather(&own)?;
 
-        // Everybody has the same list in rank order, so everybody comes to the same decision.
+        // All ranks have the same list in rank order, so all ranks make the same decision.
         let samples: u32 = all.iter().map(|metrics| metrics.samples).sum();
         let sum: f64 = all.iter().map(|m| m.loss * f64::from(m.samples)).sum();
         let loss = sum / f64::from(samples);

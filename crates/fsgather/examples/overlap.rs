@@ -23,7 +23,7 @@ fn main() -> Result<(), Error> {
             received += take(&before.wait()?);
         }
 
-        // Published and announced when it returns, so that nobody has to wait for this rank;
+        // When this returns, the scores have been published and announced, so no rank has to wait for this one, and
         // `scores` may be used for something else.
         under_way = Some(world.start_all_gather(&scores)?);
     }

@@ -1,4 +1,4 @@
-//! The entries for fuzzers: each function takes any bytes, and panics where a promise is broken.
+//! The entries for fuzzers: each function takes any bytes, and panics if a promise is broken.
 #![allow(
     clippy::missing_panics_doc,
     reason = "it panics, as the first sentence says"

@@ -1,8 +1,7 @@
-//! Gathers results of many processes through a shared directory: correct under failure, fast, without
-//! set-up.
+//! Gathers results of many processes through a shared directory: correct under failure, fast, without set-up.
 //!
-//! Use this when a job runs as several processes (*ranks*), perhaps on several hosts, each of which ends
-//! up with a part of the results, and one or all of them need everything.
+//! Use this if a job runs as several processes (*ranks*), perhaps on several hosts, each of which has a part of the
+//! results at the end, and one or all of them need everything.
 //!
 //! ```
 //! use fsgather::Communicator;
@@ -19,14 +18,13 @@
 //! # Ok::<(), fsgather::Error>(())
 //! ```
 //!
-//! # What to know before relying on it
+//! # Before you rely on it
 //!
-//! - A call is collective: all ranks make the same calls in the same order. Ranks that do not are told
-//!   so, with both places in the program, instead of being left hanging.
-//! - A rank killed at any moment leaves no wrong or partial data, but may leave files; they are named so
-//!   that later runs and administrators recognise them.
-//! - Checksums detect accidents, not forgery: whoever can write to the directory as the same user is
-//!   trusted.
+//! - A call is collective: all ranks make the same calls in the same order. Ranks that make different calls get
+//!   an error with both places in the program, instead of hanging.
+//! - A rank killed at any moment leaves no wrong or partial data, but may leave files; their names let later runs and
+//!   administrators recognise them.
+//! - Checksums detect accidents, not forgery: processes that can write to the directory as the same user are trusted.
 //!
 //! # Cargo features
 //!
@@ -94,7 +92,7 @@ pub use options::Options;
 pub use pending::Pending;
 pub use pieces::Pieces;
 
-/// What the guides show is compiled and run with the documentation tests.
+/// Compiles and runs the examples of the guides with the documentation tests.
 #[cfg(doctest)]
 mod guides {
     #[doc = include_str!("../../../docs/guide/groups.md")]

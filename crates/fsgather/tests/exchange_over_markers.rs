@@ -1,5 +1,5 @@
-//! The exchange over marker files passes the suite of all exchanges, and worlds move to it when TCP does
-//! not work.
+//! Tests the exchange over marker files with the suite of all exchanges, and worlds that move to it when TCP does not
+//! work.
 
 #![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
 
@@ -25,14 +25,14 @@ use fsgather_testkit::{
     pace::within_patience,
 };
 
-/// What every rank of a test is told.
+/// The facts that every rank of a test knows.
 #[derive(Clone)]
 struct Setting {
     control: Control,
     timeout: Duration,
     join_timeout: Duration,
     interfaces: Arc<InterfaceFilter>,
-    /// How ranks are seen by each other: on one host, or each on its own.
+    /// True if each rank appears to be on a host of its own, false if all appear to be on one.
     apart: bool,
 }
 
@@ -131,7 +131,7 @@ fn left_in(directory: &Path) -> Vec<String> {
         .collect()
 }
 
-/// A meeting that failed leaves word for ranks that come late, and nothing else.
+/// A failed meeting leaves a refusal for ranks that arrive late, and nothing else.
 fn assert_only_a_refusal_is_left_in(directory: &Path) {
     let left = left_in(directory);
     assert!(

@@ -1,4 +1,4 @@
-//! Calls of worlds whose ranks are threads of this process: what a user gets of every kind of call.
+//! Tests of calls of worlds whose ranks are threads of this process: the results of every kind of call.
 
 #![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
 
@@ -26,10 +26,10 @@ use std::{
 use fsgather::{Communicator, Error, ErrorKind, Options, Payload, Pieces, Rank, Stream};
 use fsgather_testkit::pace::within_patience;
 
-/// How many ranks a world has.
+/// The number of ranks of a world.
 const RANKS: u32 = 3;
 
-/// Has all ranks of a world act at the same time; results in rank order.
+/// Makes all ranks of a world act at the same time. Returns the results in rank order.
 fn on_all<R: Send + 'static>(act: impl Fn(Communicator) -> R + Send + Sync + 'static) -> Vec<R> {
     let act = Arc::new(act);
     within_patience(|| {
@@ -45,7 +45,7 @@ fn on_all<R: Send + 'static>(act: impl Fn(Communicator) -> R + Send + Sync + 'st
     })
 }
 
-/// What a rank hands in: other bytes and another length on each, none on the last.
+/// Returns the input of a rank: other bytes and another length on each, none on the last.
 fn bytes_of(rank: u32, call: u32) -> Vec<u8> {
     let len = if rank + 1 == RANKS {
         0
@@ -195,7 +195,7 @@ fn groups_have_calls_of_their_own() {
         let pair = communicator.split(color, -i64::from(me)).unwrap();
         assert_eq!(pair.is_some(), me != 1);
         if let Some(pair) = pair {
-            // The key turns their order round.
+            // The key reverses their order.
             assert_eq!(
                 (pair.world_size().get(), pair.rank().get()),
                 (2, u32::from(me == 0))
@@ -276,7 +276,7 @@ fn what_is_wrong_with_a_call_is_told_to_all_alike() {
     for (number, (kind, call)) in wrong.into_iter().enumerate() {
         let errors = on_all(move |communicator| {
             let error = call(&communicator, communicator.rank().get()).unwrap_err();
-            // Whatever comes after that fails as well.
+            // Any later call fails as well.
             let later = communicator.barrier().unwrap_err();
             assert_eq!(later.kind(), error.kind());
             error

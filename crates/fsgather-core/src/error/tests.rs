@@ -1,4 +1,4 @@
-//! Texts of errors, whom they blame, and how they are cut.
+//! Tests of the texts of errors, of the ranks that they blame, and of cutting them.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 

@@ -4,9 +4,9 @@ use std::{fmt, hash::Hasher};
 
 use twox_hash::XxHash3_64;
 
-/// The hash of bytes that come in pieces, XXH3 of 64 bits.
+/// The hash of bytes that arrive in pieces, XXH3 of 64 bits.
 ///
-/// How they are cut changes nothing.
+/// The boundaries of the pieces make no difference.
 ///
 /// ```
 /// use fsgather_core::hash::Hash64;
@@ -20,27 +20,27 @@ use twox_hash::XxHash3_64;
 pub struct Hash64(XxHash3_64);
 
 impl Hash64 {
-    /// The hash of nothing so far.
+    /// Returns the hash of no bytes.
     #[must_use]
     #[inline(never)]
     pub fn new() -> Self {
         Self(XxHash3_64::new())
     }
 
-    /// The hash of `bytes`.
+    /// Returns the hash of `bytes`.
     #[must_use]
     #[inline(never)]
     pub fn of(bytes: &[u8]) -> u64 {
         XxHash3_64::oneshot(bytes)
     }
 
-    /// Takes in more bytes.
+    /// Adds more bytes.
     #[inline(never)]
     pub fn write(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
     }
 
-    /// The hash of all that has been taken in; more may follow.
+    /// Returns the hash of all bytes so far; more may follow.
     #[must_use]
     #[inline(never)]
     pub fn finish(&self) -> u64 {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Returns whether the control group of a process, or a group around it, is frozen. `root` is `/` except in tests.
+/// Returns true if the control group of a process, or a group around it, is frozen. `root` is `/` except in tests.
 ///
 /// Only files of the kernel are read, which never hang.
 pub(super) fn is_frozen(root: &Path, pid: u32) -> bool {

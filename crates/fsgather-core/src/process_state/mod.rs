@@ -1,4 +1,4 @@
-//! The states of threads, as `/proc` says: [`state_of_own`], [`state_of_process`], [`busiest_since`].
+//! The states of threads, as `/proc` shows them: [`state_of_own`], [`state_of_process`], [`busiest_since`].
 
 use std::{collections::BTreeMap, fs, io::Read, path::Path, process, time::Duration};
 
@@ -12,7 +12,7 @@ use system_call::SystemCall;
 /// The first letters of the names of this library's threads.
 const OUR_THREADS: &str = "fsgather-";
 
-/// The state of a thread of this process.
+/// Returns the state of a thread of this process.
 #[must_use]
 pub fn state_of_own(thread: u32) -> Option<ThreadState> {
     let directory = directory_of(thread)?;
@@ -20,13 +20,13 @@ pub fn state_of_own(thread: u32) -> Option<ThreadState> {
     Some(state_in(&directory, letter))
 }
 
-/// Whether a thread of this process waits.
+/// Returns true if a thread of this process waits.
 #[must_use]
 pub fn is_waiting(thread: u32) -> bool {
     matches!(state_of_own(thread), Some(ThreadState::Waiting { .. }))
 }
 
-/// The state of the thread of this process in a directory of `/proc`, given its letter there.
+/// Returns the state of a thread of this process, given its directory in `/proc` and its letter there.
 fn state_in(directory: &str, letter: char) -> ThreadState {
     match letter {
         'R' => ThreadState::Running,
@@ -44,20 +44,20 @@ fn state_in(directory: &str, letter: char) -> ThreadState {
     }
 }
 
-/// Processor time of each thread of this process, in clock ticks, by its number in `/proc`.
+/// Returns the processor time of each thread of this process, in clock ticks, by its number in `/proc`.
 #[must_use]
 pub fn cpu_times() -> BTreeMap<u32, u64> {
     tasks().map(|(number, stat)| (number, stat.ticks)).collect()
 }
 
-/// The processor time that the program of this process has used, without the threads of this library; `ticks_per_second` is the unit of
-/// `/proc`.
+/// Returns the processor time that the program of this process has used, without the threads of this library;
+/// `ticks_per_second` is the unit of `/proc`.
 #[must_use]
 pub fn cpu_time(ticks_per_second: u64) -> Option<Duration> {
     cpu_time_in("/proc/self", ticks_per_second)
 }
 
-/// The same of another process of this host, if it can be seen.
+/// Like [`cpu_time`], for another process of this host, if it can be seen.
 #[must_use]
 pub fn cpu_time_of_process(pid: u32, start_time: u64, ticks_per_second: u64) -> Option<Duration> {
     let directory = format!("/proc/{pid}");
@@ -65,10 +65,10 @@ pub fn cpu_time_of_process(pid: u32, start_time: u64, ticks_per_second: u64) -> 
     is_it.then(|| cpu_time_in(&directory, ticks_per_second))?
 }
 
-/// Maximum number of generations between a process and one that it has started.
+/// Maximum number of generations between a process and a descendant.
 const MAX_TREE_DEPTH: u32 = 1000;
 
-/// Returns the processor time that each of these processes has used together with all that it has started, if it can be seen.
+/// Returns the processor time of each of these processes together with all its descendants, if it can be seen.
 #[must_use]
 pub fn cpu_times_of_trees(pids: &[u32], ticks_per_second: u64) -> Vec<Option<Duration>> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -100,7 +100,7 @@ pub fn cpu_times_of_trees(pids: &[u32], ticks_per_second: u64) -> Vec<Option<Dur
 }
 
 fn cpu_time_in(directory: &str, ticks_per_second: u64) -> Option<Duration> {
-    // Threads that have ended are in this sum alone.
+    // Only this sum has the threads that have ended.
     let all = Stat::read(&format!("{directory}/stat"))?.ticks;
     let ours = tasks_in(directory).filter(|(_, stat)| stat.name.starts_with(OUR_THREADS));
     let ours: u64 = ours.map(|(_, stat)| stat.ticks).sum();
@@ -108,7 +108,7 @@ fn cpu_time_in(directory: &str, ticks_per_second: u64) -> Option<Duration> {
     Some(Duration::from_millis(millis))
 }
 
-/// The threads of this process, by their numbers in `/proc`.
+/// Returns the threads of this process, by their numbers in `/proc`.
 fn tasks() -> impl Iterator<Item = (u32, Stat)> {
     tasks_in("/proc/self")
 }
@@ -125,9 +125,11 @@ fn tasks_in(directory: &str) -> impl Iterator<Item = (u32, Stat)> + use<> {
     })
 }
 
-/// The state of the thread of this process that has used most processor time since then, and that time in clock ticks.
+/// Returns the state of the thread of this process that has used most processor time since then, and that time in clock
+/// ticks.
 ///
-/// Threads of this library do not count, nor those that wait for a lock themselves. Of threads that are alike it is the oldest.
+/// Threads of this library do not count, nor do threads that wait for a lock. If several threads have used the same
+/// time, the oldest counts.
 #[must_use]
 pub fn busiest_since(before: &BTreeMap<u32, u64>) -> Option<(ThreadState, u64)> {
     let mut busiest: Option<(ThreadState, u64)> = None;
@@ -151,9 +153,10 @@ pub fn busiest_since(before: &BTreeMap<u32, u64>) -> Option<(ThreadState, u64)> 
     busiest
 }
 
-/// Where `/proc` tells of a thread of this process.
+/// Returns the directory of a thread of this process in `/proc`.
 ///
-/// A `/proc` of another pid namespace, as in some containers, has other numbers; each tells the own one as its last.
+/// A `/proc` of another pid namespace, as in some containers, has other numbers; the last number of each entry is that
+/// in the own namespace.
 fn directory_of(thread: u32) -> Option<String> {
     let own = fs::read_link("/proc/self").ok()?;
     if own.as_os_str().to_str() == Some(process::id().to_string().as_str()) {
@@ -175,14 +178,14 @@ fn directory_of(thread: u32) -> Option<String> {
         })
 }
 
-/// Returns the state of another process, if it can be seen: that of its main thread, or of another one if that has ended. A process
-/// that was started at another time than this is another one, so that the first has ended.
+/// Returns the state of another process, if it can be seen: that of its main thread, or of another thread if that has
+/// ended. If the start time differs, another process has the pid, and the first has ended.
 #[must_use]
 pub fn state_of_process(pid: u32, start_time: u64) -> Option<ThreadState> {
     state_below(Path::new("/"), pid, start_time)
 }
 
-/// The same below a root directory, which is `/` except in tests.
+/// Like [`state_of_process`], below a root directory, which is `/` except in tests.
 fn state_below(root: &Path, pid: u32, start_time: u64) -> Option<ThreadState> {
     let directory = root.join(format!("proc/{pid}"));
     let stat_in = |place: &Path| Stat::read(&place.join("stat").to_string_lossy());
@@ -213,22 +216,22 @@ fn state_below(root: &Path, pid: u32, start_time: u64) -> Option<ThreadState> {
     })
 }
 
-/// What is of use of a `stat` of `/proc`.
+/// The used fields of a `stat` of `/proc`.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     name: String,
     state: char,
     parent: u32,
-    /// Processor time, of the program and of the kernel for it.
+    /// Processor time of the program, and of the kernel on its behalf.
     ticks: u64,
-    /// The same of its children that have ended.
+    /// Processor time of its children that have ended.
     ticks_of_children: u64,
     start_time: u64,
 }
 
 impl Stat {
     fn read(path: &str) -> Option<Self> {
-        // The name in it may be any bytes.
+        // The name in it may contain any bytes.
         let mut bytes = Vec::new();
         fs::File::open(path).ok()?.read_to_end(&mut bytes).ok()?;
         Self::parse(&String::from_utf8_lossy(&bytes))

@@ -1,7 +1,8 @@
-//! The system call that a thread waits in, and what that is about: [`SystemCall`].
+//! The system call in which a thread waits, and its object: [`SystemCall`].
 //!
-//! What is the same for all threads is read as the own thread's: that of the process is its main thread's, and gone where that has
-//! ended. Nothing is asked about the file in which a thread hangs: that could hang as well. Its name is the kernel's own.
+//! Facts that all threads share are read from the own thread: those of the process are those of its main thread, and
+//! disappear when that ends. No call uses the file in which a thread hangs, because that call could hang as well. The
+//! name of the file is the kernel's own.
 
 use std::{fs, io::IoSliceMut};
 
@@ -11,10 +12,10 @@ use nix::{
 };
 use syscalls::Sysno;
 
-/// The longest path that is read of a call's arguments, in bytes: that of the kernel.
+/// Maximum length of a path in a call's arguments, in bytes: that of the kernel.
 const LONGEST_PATH: usize = 4096;
 
-/// A system call that a thread waits in.
+/// A system call in which a thread waits.
 pub(super) struct SystemCall {
     name: Sysno,
     arguments: Vec<u64>,
@@ -32,12 +33,12 @@ impl SystemCall {
         })
     }
 
-    /// As the kernel names it.
+    /// Returns the kernel's name of the call.
     pub(super) fn name(&self) -> &'static str {
         self.name.name()
     }
 
-    /// The file or address that the call is about.
+    /// Returns the file or address that the call is about.
     pub(super) fn object(&self) -> Option<String> {
         let argument = |place: usize| self.arguments.get(place).copied();
         match self.name.name() {
@@ -61,7 +62,7 @@ impl SystemCall {
     }
 }
 
-/// The file behind a descriptor, or both ends of a connection.
+/// Returns the file behind a descriptor, or both ends of a connection.
 fn descriptor(number: u64) -> Option<String> {
     let number = u32::try_from(number).ok()?;
     let name = fs::read_link(format!("/proc/thread-self/fd/{number}")).ok()?;
@@ -76,7 +77,7 @@ fn descriptor(number: u64) -> Option<String> {
     })
 }
 
-/// Where a TCP connection leads, by the inode of its socket; or where it would come from.
+/// Returns the other end of a TCP connection, or the address of a listener, by the inode of its socket.
 fn connection(inode: &str) -> Option<String> {
     ["tcp", "tcp6"].iter().find_map(|protocol| {
         let table = fs::read_to_string(format!("/proc/thread-self/net/{protocol}")).ok()?;
@@ -85,7 +86,7 @@ fn connection(inode: &str) -> Option<String> {
     })
 }
 
-/// What a line of the kernel's table tells of a socket, if it is about that.
+/// Returns the ends of a socket from a line of the kernel's table, if the line is about this socket.
 fn ends(protocol: &str, inode: &str, line: &str) -> Option<String> {
     const LISTENS: &str = "0A";
     let mut fields = line.split_ascii_whitespace().skip(1);
@@ -96,12 +97,12 @@ fn ends(protocol: &str, inode: &str, line: &str) -> Option<String> {
     if state == LISTENS {
         return Some(format!("{protocol} listening on {}", address(own)?));
     }
-    // One that is not connected has no other end.
+    // A socket that is not connected has no other end.
     (!remote.ends_with(":0000")).then_some(())?;
     Some(format!("{protocol} {}", address(remote)?))
 }
 
-/// An address as the kernel's tables have it: words of hexadecimal digits in the host's order, and a port.
+/// Returns an address of the kernel's tables: words of hexadecimal digits in the host's order, and a port.
 fn address(text: &str) -> Option<String> {
     let (host, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -119,7 +120,7 @@ fn address(text: &str) -> Option<String> {
     Some(std::net::SocketAddr::new(ip, port).to_string())
 }
 
-/// The path that begins at an address. The kernel reads it, so that an address that leads nowhere is an error.
+/// Returns the path that begins at an address. The kernel reads it, so an invalid address is an error.
 fn path_at(at: u64) -> Option<String> {
     let mut path = Vec::new();
     while path.len() < LONGEST_PATH {
@@ -128,7 +129,7 @@ fn path_at(at: u64) -> Option<String> {
         let mut part = vec![0; 64 - base % 64];
         let len = part.len();
         let remote = [RemoteIoVec { base, len }];
-        // The main thread may have ended, so that its number leads to no memory.
+        // The main thread may have ended, and then its number leads to no memory.
         let read = process_vm_readv(gettid(), &mut [IoSliceMut::new(&mut part)], &remote).ok()?;
         (read == len).then_some(())?;
         let end = part.iter().position(|byte| *byte == 0);

@@ -13,7 +13,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// The calling thread.
+    /// Returns the calling thread.
     pub(crate) fn current() -> Self {
         Self {
             id: Some(rustix::thread::gettid().as_raw_pid().unsigned_abs()),
@@ -21,18 +21,18 @@ impl Thread {
         }
     }
 
-    /// Whether both are the same thread. The C library gives the handles of threads that have ended to others.
+    /// Returns true if both are the same thread. The C library reuses the handles of threads that have ended.
     pub(crate) fn is(self, other: Self) -> bool {
         let ids = self.id.zip(other.id);
         self.handle.is_some() && self.handle == other.handle && ids.is_none_or(|(a, b)| a == b)
     }
 }
 
-/// Who makes calls.
+/// The threads that make calls.
 struct Callers {
-    /// Those that are in calls, in the order in which they came.
+    /// The threads in calls, in the order in which they entered.
     within: Vec<Thread>,
-    /// The one that has left a call last.
+    /// The thread that has left a call last.
     last: Option<Thread>,
 }
 
@@ -45,12 +45,12 @@ fn callers() -> MutexGuard<'static, Callers> {
     CALLERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This thread is in a call, as long as this exists.
+/// Marks this thread as being in a call, as long as this exists.
 #[derive(Debug)]
 pub struct Caller(Thread);
 
 impl Caller {
-    /// From here on.
+    /// Marks the thread from here on.
     #[must_use]
     pub fn enter() -> Self {
         let thread = Thread::current();
@@ -70,12 +70,12 @@ impl Drop for Caller {
     }
 }
 
-/// Threads that are in calls, the one that came last first. Some may be those of a process from which this one was forked.
+/// Returns the threads in calls, the latest first. Some may be threads of a process from which this one was forked.
 pub(crate) fn within_calls() -> Vec<Thread> {
     callers().within.iter().rev().copied().collect()
 }
 
-/// The thread that has left a call last. It may have ended.
+/// Returns the thread that has left a call last. It may have ended.
 pub(crate) fn after_last_call() -> Option<Thread> {
     callers().last
 }

@@ -12,20 +12,20 @@ use super::interpreter::{self, InterpreterThread};
 pub(crate) struct Interest {
     /// None if all known threads have ended.
     pub(crate) thread: Option<Thread>,
-    /// Whether it is in a call, and no other one is.
+    /// True if it is in a call, and no other thread is.
     pub(crate) is_only_caller: bool,
-    /// Whether the process goes on without the thread that it began with.
+    /// True if the process continues without its first thread.
     pub(crate) main_has_ended: bool,
 }
 
-/// The thread that came last of those that are in calls, or else that was in the last one, or else the main one, or any other one
-/// of the interpreter. `known` are the threads of the interpreter.
+/// Finds the thread that entered last of those in calls; else the thread of the last call; else the main thread; else
+/// any other thread of the interpreter. `known` are the threads of the interpreter.
 pub(crate) fn find(known: &[InterpreterThread]) -> Interest {
     let first = Thread {
         id: Some(process::id()),
         handle: None,
     };
-    // A thread of a pool that waits for work has made the last call only because it was told to.
+    // An idle thread of a pool made the last call only on behalf of another thread.
     let last = after_last_call().filter(|last| !is_idle(*last, known));
     let within: Vec<Thread> = within_calls().into_iter().filter(lives).collect();
     let main = interpreter::main_thread(known).unwrap_or(first);
@@ -33,7 +33,7 @@ pub(crate) fn find(known: &[InterpreterThread]) -> Interest {
     let thread = candidates.into_iter().find(lives);
     Interest {
         is_only_caller: !within.is_empty() && within.iter().all(|caller| Some(*caller) == thread),
-        // The process's own main thread lives in a program that runs Python elsewhere, and waits for that.
+        // The process's own main thread is alive if the program runs Python on another thread and waits for that.
         thread: thread
             .or_else(|| any_other(main, known))
             .or_else(|| Some(first).filter(lives)),
@@ -41,7 +41,7 @@ pub(crate) fn find(known: &[InterpreterThread]) -> Interest {
     }
 }
 
-/// Whether a thread is in functions of libraries alone.
+/// Returns true if a thread is only in functions of libraries.
 fn is_idle(thread: Thread, known: &[InterpreterThread]) -> bool {
     let known = known.iter().find(|known| known.thread.is(thread));
     known.is_some_and(|known| {
@@ -51,7 +51,7 @@ fn is_idle(thread: Thread, known: &[InterpreterThread]) -> bool {
     })
 }
 
-/// A thread of the interpreter that is not the main one, in functions of the program if there is such a one.
+/// Returns a thread of the interpreter that is not the main thread, preferably one in functions of the program.
 fn any_other(main: Thread, known: &[InterpreterThread]) -> Option<Thread> {
     let others = known
         .iter()
@@ -60,7 +60,7 @@ fn any_other(main: Thread, known: &[InterpreterThread]) -> Option<Thread> {
     others.max_by_key(is_own).map(|known| known.thread)
 }
 
-/// Whether a thread is still there; nobody can tell of one without a number.
+/// Returns true if a thread still exists; a thread without a number is assumed to exist.
 fn lives(thread: &Thread) -> bool {
     let state = thread.id.map(state_of_own);
     state.is_none_or(|state| state.is_some_and(|state| state != ThreadState::Ended))

@@ -1,7 +1,7 @@
-//! Asks the interpreter of this process which functions its threads are in: `ask`.
+//! Asks the interpreter of this process for the functions of its threads: `ask`.
 //!
-//! A thread of its own waits for the interpreter's lock, so that the report does not have to. It exists only while a question is
-//! open, and there is one of it, however many reports need the answer.
+//! A thread of its own waits for the interpreter's lock, so that the report does not have to. It exists only while a
+//! question is open, and all reports that need the answer share it.
 
 use std::{
     process,
@@ -19,7 +19,7 @@ use super::caller::Thread;
 /// Time that the interpreter has to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
-/// How many times as long a question that no processor has run yet is waited for.
+/// Maximum number of times that `ask` waits for [`ANSWER_LIMIT`] if no processor has run the question yet.
 const MAX_WAITS: usize = 5;
 
 /// A thread of the interpreter.
@@ -27,7 +27,7 @@ const MAX_WAITS: usize = 5;
 pub struct InterpreterThread {
     /// The thread.
     pub thread: Thread,
-    /// Whether the interpreter takes it for its main thread.
+    /// True if the interpreter takes it for its main thread.
     pub is_main: bool,
     /// Its functions, the innermost last, at most [`MOST_FRAMES`].
     pub frames: Vec<StackFrame>,
@@ -41,7 +41,7 @@ static LISTER: OnceLock<ThreadLister> = OnceLock::new();
 /// Handle of the main thread of the process, once it has registered an interpreter.
 static MAIN_HANDLE: AtomicU64 = AtomicU64::new(0);
 
-/// Makes the interpreter of this process known. Called again it only notes the main thread, which a fork may change.
+/// Registers the interpreter of this process. Later calls only record the main thread, which a fork may change.
 pub fn register(lister: ThreadLister) {
     LISTER.get_or_init(|| lister);
     if let Thread {
@@ -54,7 +54,8 @@ pub fn register(lister: ThreadLister) {
     }
 }
 
-/// The main thread among these. Packages such as gevent give the main thread another identity, so the own note counts first.
+/// Returns the main thread among these. Packages such as gevent give the main thread another identity, so the own
+/// record counts first.
 pub(crate) fn main_thread(threads: &[InterpreterThread]) -> Option<Thread> {
     let noted = Thread {
         id: Some(process::id()),
@@ -69,11 +70,11 @@ pub(crate) fn main_thread(threads: &[InterpreterThread]) -> Option<Thread> {
 
 /// The question to the interpreter, and its last answer.
 struct Question {
-    /// The process that asks: a forked child inherits the question without the thread that waits.
+    /// The process that asks: a forked child inherits the question without the waiting thread.
     process: u32,
     /// Start of the wait for the interpreter's lock, if a thread waits.
     since: Option<Instant>,
-    /// That thread in the kernel, once it runs.
+    /// The number of that thread in the kernel, once it runs.
     waiter: Option<u32>,
     answers: u64,
     threads: Vec<InterpreterThread>,
@@ -94,7 +95,7 @@ impl Question {
 static QUESTION: Mutex<Question> = Mutex::new(Question::new(0));
 static ANSWERED: Condvar = Condvar::new();
 
-/// The threads of the interpreter; none if there is no interpreter, or it is about to end.
+/// Returns the threads of the interpreter; none if there is no interpreter, or it is about to end.
 ///
 /// # Errors
 ///
@@ -125,7 +126,7 @@ pub(crate) fn ask() -> Result<Vec<InterpreterThread>, Duration> {
         if question.answers != before {
             return Ok(question.threads.clone());
         }
-        // A thread that does not run on a busy machine shows nothing about the lock.
+        // A thread that does not run because the machine is busy shows nothing about the lock.
         if question.waiter.is_some_and(process_state::is_waiting) {
             return Err(since.elapsed());
         }
@@ -145,17 +146,19 @@ fn answer(lister: ThreadLister) {
     ANSWERED.notify_all();
 }
 
-/// Directories that tell whose a file is.
+/// Directories that show the owner of a file.
 #[derive(Debug)]
 pub struct Libraries {
-    /// The package that asks. A thread in its functions is reported by the function that called them: the call itself is known.
+    /// The package that asks. A thread in its functions is reported by the function that called them, because the call
+    /// itself is known.
     pub package: String,
     /// The directory of the language's own modules.
     pub language: String,
 }
 
 impl Libraries {
-    /// The frames to report of a thread, the innermost last, given file, line and name of its functions, the innermost first.
+    /// Returns the frames of a thread for a report, the innermost last. `functions` has the file, line and name of its
+    /// functions, the innermost first.
     pub fn frames(
         &self,
         functions: impl Iterator<Item = (String, Option<u32>, String)>,
@@ -176,7 +179,8 @@ impl Libraries {
         frames
     }
 
-    /// Whether a file is one of the program, as far as its name tells, and not of the language or an installed package.
+    /// Returns true if a file belongs to the program, as far as its name shows, and not to the language or an installed
+    /// package.
     fn is_own(&self, file: &str) -> bool {
         let installed = [
             "/lib/python",
@@ -191,7 +195,7 @@ impl Libraries {
     }
 }
 
-/// Whether a file is below a directory.
+/// Returns true if a file is below a directory.
 fn is_within(file: &str, directory: &str) -> bool {
     let rest = file.strip_prefix(directory);
     rest.is_some_and(|rest| rest.starts_with('/'))

@@ -1,9 +1,9 @@
-//! Reports what threads of this process are doing, for ranks that wait for it.
+//! Reports the activity of threads of this process, for ranks that wait for it.
 //!
-//! No thread is stopped, no signal is sent, and no lock of the program is waited for longer than a second.
+//! No thread is stopped, no signal is sent, and no wait for a lock of the program is longer than a second.
 //!
-//! - [`look`]: the report; `interest`: which thread it is about; [`Caller`]: the threads that are in calls.
-//! - [`interpreter`]: the functions that threads of Python are in.
+//! - [`look`]: the report; `interest`: the thread that it is about; [`Caller`]: the threads in calls.
+//! - [`interpreter`]: the functions of threads of Python.
 
 mod caller;
 mod interest;
@@ -19,8 +19,8 @@ use interpreter::InterpreterThread;
 
 pub use caller::{Caller, Thread};
 
-/// Reports what this process is doing, or a neighbour: by the thread that is in a call, or that was in the last one, or by the main
-/// thread.
+/// Reports the activity of this process, or of a neighbour: that of the thread in a call, else of the thread of the
+/// last call, else of the main thread.
 #[must_use]
 pub fn look(neighbour: Option<&Neighbour>) -> Option<Whereabouts> {
     if let Some(neighbour) = neighbour {
@@ -33,7 +33,7 @@ pub fn look(neighbour: Option<&Neighbour>) -> Option<Whereabouts> {
         );
         return Some(seen);
     }
-    // Before this look adds to it.
+    // This is read first, because the look adds to it.
     let cpu_time = process_state::cpu_time(clock_ticks_per_second());
     let (cpu_times, asked) = (process_state::cpu_times(), clock::now());
     let answer = interpreter::ask();

@@ -6,7 +6,7 @@ pub use std::sync::mpsc::{Receiver, Sender, channel};
 #[cfg(feature = "model")]
 pub use over_conditions::{Receiver, Sender, channel};
 
-/// A channel that waits by a [`Condition`](crate::sys::condition::Condition), and so on a model as well.
+/// A channel that waits by a [`Condition`](crate::sys::condition::Condition), and so also works on a model.
 #[cfg(feature = "model")]
 mod over_conditions {
     use std::{
@@ -40,10 +40,10 @@ mod over_conditions {
     /// The end that gives orders.
     pub struct Sender<T>(Arc<Shared<T>>);
 
-    /// The end that takes them.
+    /// The end that takes orders.
     pub struct Receiver<T>(Arc<Shared<T>>);
 
-    /// A new channel.
+    /// Returns a new channel.
     #[must_use]
     pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
         let shared = Arc::new(Shared {
@@ -62,7 +62,7 @@ mod over_conditions {
         ///
         /// # Errors
         ///
-        /// When nobody takes it any more.
+        /// If no thread takes orders any more.
         pub fn send(&self, order: T) -> Result<(), SendError<T>> {
             let mut state = self.0.lock();
             if !state.is_heard {
@@ -90,11 +90,11 @@ mod over_conditions {
     }
 
     impl<T> Receiver<T> {
-        /// Takes an order that is there.
+        /// Takes an order, without waiting.
         ///
         /// # Errors
         ///
-        /// When there is none, or never will be.
+        /// If there is no order, or will be none.
         pub fn try_recv(&self) -> Result<T, TryRecvError> {
             let mut state = self.0.lock();
             match state.queue.pop_front() {
@@ -108,16 +108,16 @@ mod over_conditions {
         ///
         /// # Errors
         ///
-        /// When there will be none.
+        /// If there will be no more orders.
         pub fn recv(&self) -> Result<T, RecvError> {
             self.take(None).map_err(|_| RecvError)
         }
 
-        /// The same, for `limit` at most.
+        /// Like [`recv`](Self::recv), for `limit` at most.
         ///
         /// # Errors
         ///
-        /// When there was none by then, or will be none.
+        /// If there was no order by then, or will be none.
         pub fn recv_timeout(&self, limit: Duration) -> Result<T, RecvTimeoutError> {
             self.take(Some(limit))
         }

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-/// Returns the text of an error. It lists `calls`, those that were tried, if one of them is missing or denied.
+/// Returns the text of an error. It lists `calls`, the calls that were tried, if one of them is missing or denied.
 ///
 /// ```
 /// use std::io;
@@ -26,7 +26,7 @@ pub fn explain_denial(error: &io::Error, calls: &str) -> String {
     }
 }
 
-/// Whether an error says that a kernel lacks a call, or that a sandbox denies it.
+/// Returns true if an error means that a kernel lacks a call, or that a sandbox denies it.
 #[must_use]
 pub fn is_denied(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);

@@ -55,13 +55,13 @@ pub fn raise_open_files(wanted: u64) -> Option<u64> {
     open_files().soft
 }
 
-/// Returns how many files this process may have open (`ulimit -n`).
+/// Returns the number of files that this process may have open (`ulimit -n`).
 #[must_use]
 pub fn open_files() -> Limits {
     Limits::of(Resource::RLIMIT_NOFILE)
 }
 
-/// Returns what to do about an error, if it says that this process may not open more files.
+/// Returns the advice for an error, if it means that this process may not open more files.
 #[must_use]
 pub fn open_files_advice(error: &io::Error) -> Option<String> {
     if error.raw_os_error() != Some(Errno::EMFILE as i32) {
@@ -74,13 +74,14 @@ pub fn open_files_advice(error: &io::Error) -> Option<String> {
     ))
 }
 
-/// Returns how long a file of this process may be, in bytes (`ulimit -f`). The kernel answers a longer one with a signal.
+/// Returns the maximum length of a file of this process, in bytes (`ulimit -f`). The kernel answers a longer file with
+/// a signal.
 #[must_use]
 pub fn file_bytes() -> Option<u64> {
     Limits::of(Resource::RLIMIT_FSIZE).soft
 }
 
-/// Returns how many bytes of addresses this process may use (`ulimit -v`).
+/// Returns the maximum size of the address space of this process, in bytes (`ulimit -v`).
 #[must_use]
 pub fn address_bytes() -> Option<u64> {
     Limits::of(Resource::RLIMIT_AS).soft

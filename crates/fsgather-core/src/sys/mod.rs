@@ -7,7 +7,7 @@
 //! - [`clock`]: the time, and sleeping.
 //! - [`lock()`]: locks of data that threads share.
 //! - [`condition`]: waiting for another thread; [`channel`]: orders for another thread.
-//! - [`thread`]: starting threads; [`process`]: whether a process of a model runs.
+//! - [`thread`]: starting threads; [`process`]: the start times of processes of a model.
 //! - [`random`]: random numbers; [`explain_denial`]: errors of calls that a sandbox denies.
 //! - [`files`]: calls about files and directories, whose answers are [`Status`] and [`Room`]; [`limits`]: limits of the process.
 //! - [`warning`]: warnings, on standard error if a program has no log; [`StandardError`]: standard error with bounded waiting;
@@ -36,7 +36,7 @@ pub use standard_error::StandardError;
 pub use standard_streams::keep_standard_streams;
 pub use status::{Room, Status};
 
-/// Has the model of this thread, if it has one, answer a call.
+/// Makes the model of this thread, if it has one, answer a call.
 macro_rules! ask_model {
     ($model:ident => $answer:expr) => {
         #[cfg(feature = "model")]

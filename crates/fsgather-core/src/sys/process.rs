@@ -21,8 +21,8 @@ fn kernel_text(name: &str) -> String {
     text.trim_end().to_owned()
 }
 
-/// When a process of the model on which this thread runs was started, if it runs, in the unit that the model likes. Nothing where
-/// there is no model: who asks looks for itself then.
+/// Returns the start time of a process of this thread's model, if it runs, in the unit of the model. Returns `None`
+/// without a model: then callers look for themselves.
 #[must_use]
 #[cfg_attr(
     not(feature = "model"),

@@ -7,12 +7,12 @@ use rand::{
     rngs::SysRng,
 };
 
-/// Draws a secret, a nonce or any other number that must never come twice, from the system's generator. A generator of
-/// the process's own would give a forked child what it gives its parent.
+/// Draws a secret, a nonce or any other number that must never repeat, from the system's generator. A generator of the
+/// process itself would give a forked child the same numbers as its parent.
 ///
 /// # Panics
 ///
-/// Where the system has no random numbers: nothing could be secret there.
+/// If the system has no random numbers: no secret would be possible.
 #[must_use]
 pub fn fresh<T>() -> T
 where

@@ -2,7 +2,7 @@
 
 use std::{io, thread};
 
-/// A thread that was started. Dropping this leaves it alone.
+/// A thread that was started. Dropping this does not end it.
 #[derive(Debug)]
 pub struct Started(Kind);
 
@@ -13,7 +13,7 @@ enum Kind {
     Modelled(u64),
 }
 
-/// Returns why there is no thread, from the error of starting one.
+/// Returns the reason why there is no thread, from the error of starting one.
 #[must_use]
 pub fn explain_failure(error: &io::Error) -> String {
     super::explain_denial(
@@ -26,7 +26,7 @@ pub fn explain_failure(error: &io::Error) -> String {
 ///
 /// # Errors
 ///
-/// When the system gives none.
+/// If the system cannot start one.
 pub fn start(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<Started> {
     crate::sys::ask_model!(model => Ok(Started(Kind::Modelled(model.start(&name, Box::new(work))))));
     let started = thread::Builder::new().name(name).spawn(work)?;
@@ -38,7 +38,7 @@ impl Started {
     ///
     /// # Errors
     ///
-    /// What it has panicked with.
+    /// The panic of the thread.
     pub fn join(self) -> thread::Result<()> {
         match self.0 {
             Kind::Real(started) => started.join(),

@@ -112,7 +112,8 @@ impl Recording {
         }
     }
 
-    /// Returns the recording of a rank that is a process. `names` has the names of ranks in the job, `processes` those that are ranks, by rank.
+    /// Returns the recording of a rank that is a process. `names` has the names of ranks in the job, `processes` the
+    /// processes of the ranks, by rank.
     #[must_use]
     pub fn new(rank: Rank, names: &RankNames, processes: &[ProcessId]) -> Self {
         Self {

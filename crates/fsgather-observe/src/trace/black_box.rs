@@ -67,7 +67,7 @@ impl BlackBox {
     ///
     /// # Errors
     ///
-    /// Why it cannot be read, in words.
+    /// The reason why it cannot be read, in words.
     pub(crate) fn read(path: &Path, extent: Extent, me: &ProcessId) -> Result<Self, String> {
         let allowed = AllowedOwner::AnyForRoot;
         let last = |count| places_of_last(count, LAST_CALLS);
@@ -83,7 +83,7 @@ impl BlackBox {
         Ok(Self::new(file, is_running))
     }
 
-    /// Reads the bytes of a file. Nothing is known of its process.
+    /// Reads the bytes of a file. The state of its process is unknown.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let file = calls::from_bytes(Path::new(""), 0, bytes).ok()?;
@@ -123,7 +123,7 @@ impl BlackBox {
         })
     }
 
-    /// Returns the rank by the name that people use.
+    /// Returns the rank by its name for users.
     #[must_use]
     #[expect(
         clippy::misnamed_getters,

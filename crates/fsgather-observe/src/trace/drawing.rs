@@ -16,8 +16,9 @@ pub fn drawing(file: &Path, timeline: &Timeline, end: i64, summary: &str) -> Str
     }
 }
 
-/// Returns the contents of a file and the summary of what ranks have handed over: each the bytes of its file, and how many calls it
-/// had made before. Calls that have not ended are left out: only the call that hands over is open.
+/// Returns the contents of a file and the summary of the files of ranks: for each rank the bytes of its file, and the
+/// number of calls that it had made before. Calls that have not ended are left out: only the call that hands over the
+/// files is open.
 #[must_use]
 pub fn drawing_of(file: &Path, ranks: &[(u64, Vec<u8>)]) -> Option<(String, String)> {
     let boxes: Vec<BlackBox> = ranks

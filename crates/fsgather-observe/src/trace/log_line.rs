@@ -19,7 +19,8 @@ pub(crate) enum LastRank<'a> {
 /// Describes a call that has ended, such as `all_gather #2 eval.py:42  4 ranks  48.0 MiB  1.83 s (waited 1.71 s for rank 2 on n7,
 /// moved for 0.12 s)`.
 ///
-/// `received` is the number of bytes that this rank has received, if it is a recipient; `last` says who came last.
+/// `received` is the number of bytes that this rank has received, if it is a recipient; `last` is the rank that came
+/// last.
 pub(crate) fn log_line(record: &CallRecord, received: Option<u64>, last: LastRank<'_>) -> String {
     let ended = record.ended.unwrap_or(record.begun);
     let took = Duration::from_nanos(ended.saturating_sub(record.begun));

@@ -50,7 +50,7 @@ pub struct CallRecord {
     pub outcome: Outcome,
     /// The reason for which it has failed.
     pub cause: Cause,
-    /// How this rank's payload reaches the others.
+    /// The route of this rank's payload to the others.
     pub route: Route,
     /// The time when the call began.
     pub begun: u64,
@@ -188,7 +188,7 @@ impl RecordWords {
         self.words[PACKED] = u64::from_le_bytes(bytes);
     }
 
-    /// Returns what the words say.
+    /// Returns the record in the words.
     pub(crate) fn to_record(&self) -> CallRecord {
         CallRecord::from_valid(&self.words)
     }

@@ -47,7 +47,7 @@ pub struct Recorder {
     began: SystemTime,
     file: OnceLock<RecordFile>,
     state: Mutex<State>,
-    /// Grows with each change, so that the thread that copies the file knows whether there is something to copy.
+    /// Grows with each change, so that the thread that copies the file knows if there is anything to copy.
     changes: AtomicU64,
     has_failed: AtomicBool,
 }
@@ -75,7 +75,8 @@ struct Open {
 }
 
 impl Recorder {
-    /// Returns the recorder of a rank that is a process. `names` has the names of ranks in the job, `processes` those that are ranks, by rank.
+    /// Returns the recorder of a rank that is a process. `names` has the names of ranks in the job, `processes` the
+    /// processes of the ranks, by rank.
     #[must_use]
     pub fn new(rank: Rank, names: &RankNames, processes: &[ProcessId]) -> Self {
         Self {
@@ -113,7 +114,7 @@ impl Recorder {
     ///
     /// # Errors
     ///
-    /// When there is no space for it, or it cannot be mapped.
+    /// If there is no space for it, or if it cannot be mapped.
     pub fn write_to(&self, file: &File, path: &Path) -> io::Result<()> {
         let file = RecordFile::new(file, path)?;
         let mut state = lock(&self.state);
@@ -152,7 +153,7 @@ impl Recorder {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// Records what has happened to a call.
+    /// Records an event of a call.
     pub fn observe(&self, ticket: &Ticket, event: CallEvent<'_>) {
         match event {
             CallEvent::Begun { ranks, waits } => self.begin(ticket, ranks, waits),
@@ -266,7 +267,7 @@ impl Recorder {
         }
     }
 
-    /// Changes the record of a call, and writes it. What the change adds to the bytes that have moved counts for the rank as well.
+    /// Changes the record of a call, and writes it. The bytes that the change adds also count for the rank.
     fn change(&self, ticket: &Ticket, change: impl FnOnce(&mut Open, u64)) {
         let mut state = lock(&self.state);
         let count = state.count;
@@ -330,19 +331,19 @@ impl Recorder {
         (calls::HEADER_LEN + used_len_of_records(state.count)) as u64
     }
 
-    /// Writes a record for all who read it. The caller holds the lock of the state, so there is one writer at a time. `count` calls have
-    /// begun by now.
+    /// Writes a record for all its readers. The caller holds the lock of the state, so there is one writer at a time.
+    /// `count` calls have begun by now.
     fn write(&self, open: &mut Open, count: u64) {
         let number = open.words.get(Field::Count);
         let moved = open.words.get(Field::Moved);
         let words = open.words.sealed();
         let done = moved.saturating_sub(open.moved_before_phase);
-        // What goes through compression, or both ways, is counted as it moves.
+        // Compressed data, and data that moves both ways, is counted as it moves.
         let done = open.phase_bytes.map_or(done, |bytes| done.min(bytes));
         if self.is_process {
             progress::write(words, done, open.phase_bytes);
         }
-        // A later call takes the place of a call that takes long.
+        // A later call replaces a call that takes long.
         if number + KEPT > count
             && let Some(file) = self.file.get()
         {

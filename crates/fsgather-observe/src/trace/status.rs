@@ -220,8 +220,8 @@ impl Absentees {
     }
 }
 
-/// Whether a rank has handed in its part of a call, or has made so many calls since then that the record is gone: each rank
-/// makes the calls of a communicator in order.
+/// Returns true if a rank has handed in its part of a call, or has made enough later calls that the record is gone:
+/// each rank makes the calls of a communicator in order.
 fn has_arrived(line: &Line, key: &CallKey) -> bool {
     let records = &line.of.records;
     let mut of_channel = records.iter().filter(|one| one.channel == key.channel);
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(all[0].state, RankState::Overlapping);
         assert!(all[0].waits_for.is_empty());
         started.awaited = Some(40_000);
-        // What is called later, by another thread or for another result, does not hide it.
+        // A later call, of another thread or for another result, does not hide it.
         let mut later = call(2, "eval.py:97", [30, 31, 32]);
         later.ranks = 3;
         let all = of(vec![left(0, 1, vec![started, later]), late(), other()]);

@@ -32,8 +32,8 @@ pub fn time_text(nanoseconds: u64) -> String {
     }
 }
 
-/// Returns a job with its user, if that is another one, and the directory that its ranks gather through: `job 4711 of anna in
-/// /shared/scratch`.
+/// Returns a job with its user, if that is another one, and the directory through which its ranks gather: `job 4711 of
+/// anna in /shared/scratch`.
 #[must_use]
 pub fn job_text(world: &World) -> String {
     let job = world.job().map_or_else(
@@ -100,7 +100,7 @@ fn head(worlds: &[World], timeline: &Timeline) -> String {
     format!("{job}, {ranks} {place}{met}: {calls}, over {span}\n")
 }
 
-/// Returns a line for each call that has failed or is not over, and below it what the missing ranks do.
+/// Returns a line for each call that has failed or is not over, and below it the activities of the missing ranks.
 fn unfinished(statuses: &[RankStatus]) -> String {
     let is_over = statuses.iter().all(|one| one.state == RankState::Ended);
     let mut calls: BTreeMap<_, Vec<(&RankStatus, &CallRecord)>> = BTreeMap::new();
@@ -186,7 +186,7 @@ fn sentence(who: &[Rank], first: &RankStatus, call: &CallRecord) -> String {
     }
 }
 
-/// Returns what a rank does, in a few words.
+/// Returns the activity of a rank, in a few words.
 fn status_text(one: &RankStatus) -> String {
     let since = time_text(one.since);
     let Some(call) = &one.call else {

@@ -52,8 +52,8 @@ impl World {
         self.boxes.first()?.header.job.as_deref()
     }
 
-    /// Returns the directory that its ranks gather through, if it is known: the one in which its calls were found, unless that is the
-    /// private directory of this host.
+    /// Returns the directory through which its ranks gather, if it is known: the one in which its calls were found,
+    /// unless that is the private directory of this host.
     #[must_use]
     pub fn directory(&self) -> Option<&Path> {
         let local = calls::known_local_rendezvous();
@@ -199,7 +199,7 @@ fn without_rendezvous(place: &Path) -> &Path {
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] when a directory cannot be listed.
+/// [`Error::Storage`] if a directory cannot be listed.
 pub fn find(
     places: &[PathBuf],
     all_here: bool,

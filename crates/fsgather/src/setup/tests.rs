@@ -1,4 +1,4 @@
-//! Tests of what a rank finds out by itself while it sets up.
+//! Tests of the findings of one rank during set-up.
 
 use fsgather_core::{Peer, Site};
 use uuid::Uuid;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::*;
 use crate::{join::local_context::LocalContext, world_state::WorldState};
 
-/// A rank that brings this along.
+/// Returns a rank with this context.
 fn rank(context: LocalContext) -> Arc<GroupState> {
     let me = Peer {
         rank: Rank::ZERO,

@@ -1,4 +1,5 @@
-//! Calls end before they have a result: by interrupts, by groups that are dropped, by panics, by payloads beyond their bound.
+//! Tests of calls that end before they have a result: by interrupts, by groups that are dropped, by panics, by payloads
+//! beyond their bound.
 
 use std::{
     fs,
@@ -28,7 +29,7 @@ fn an_interrupt_of_the_builder_ends_the_calls_of_all() {
                 raised.raise("enough for today");
                 return None;
             }
-            // Rank 0 does not come, and has not left: nothing else ends this call.
+            // Rank 0 does not make this call, and has not left: only the interrupt ends this call.
             let error = communicator.all_gather(&0).unwrap_err();
             Some((error, communicator))
         },
@@ -95,7 +96,7 @@ fn values_that_need_more_than_their_bound_are_told_and_those_that_fill_it_come()
         for beyond in [0, 1, 2 * BOUND] {
             let place = tempfile::tempdir().unwrap();
             let named = place.path().to_owned();
-            // Three bytes say how long a text is.
+            // Three bytes hold the length of a text.
             let long = BOUND - 3 + beyond;
             let results = on_all(
                 move |builder| builder.directory(&named).transport(transport),
@@ -175,7 +176,7 @@ fn a_payload_that_has_no_place_in_a_directory_that_was_named_is_told_to_all_and_
     let is_gone = Barrier::new(RANKS as usize);
     let kinds = on_all(
         move |builder| {
-            // What is verified lies in no memory that ranks share.
+            // Verified payloads are not in shared memory.
             let builder = builder.transport(Transport::Auto).verify(Verify::Always);
             builder.directory(&named)
         },

@@ -1,5 +1,5 @@
-//! Worlds whose ranks meet as those of a job do, by TCP and with a directory, though all are threads of this process: where
-//! their payloads go.
+//! Tests of worlds whose ranks meet like those of a job, by TCP and with a directory, though all are threads of this
+//! process: the paths of their payloads.
 
 use std::{
     fs, io,
@@ -21,7 +21,7 @@ use fsgather_testkit::pace::{rest, within_patience};
 
 use super::{RANKS, bytes_of, everything, plain};
 
-/// What rank 0 hands to the others.
+/// The channel from rank 0 to the others.
 #[derive(Clone, Default)]
 struct Channel(Arc<(Mutex<Option<Vec<u8>>>, Condvar)>);
 
@@ -43,10 +43,10 @@ impl Bootstrap for Channel {
     }
 }
 
-/// Held by who has a world.
+/// Locked by each test that has a world.
 static WORLDS: RwLock<()> = RwLock::new(());
 
-/// Has all ranks of a world act that meet in this way; results in rank order.
+/// Makes all ranks of a world that meet in this way act. Returns the results in rank order.
 pub(super) fn on_all<R: Send + 'static>(
     build: impl Fn(Builder) -> Builder + Send + Sync + 'static,
     act: impl Fn(Result<Communicator, Error>) -> R + Send + Sync + 'static,
@@ -55,7 +55,7 @@ pub(super) fn on_all<R: Send + 'static>(
     meet(build, act)
 }
 
-/// The same while no other world is there, for what a process keeps of all its worlds.
+/// Like [`on_all`], without any other world, for state that a process keeps of all its worlds.
 pub(super) fn on_all_alone<R: Send + 'static>(
     build: impl Fn(Builder) -> Builder + Send + Sync + 'static,
     act: impl Fn(Result<Communicator, Error>) -> R + Send + Sync + 'static,
@@ -347,7 +347,7 @@ fn what_a_root_hands_in_to_its_own_gather_it_keeps_as_it_was() {
                         assert!(payload.iter().all(|one| *one == byte(rank)));
                         assert!(payload.len() == if rank + 1 == RANKS { 9 } else { len });
                     }
-                    // What has been read goes, the root's own file as well.
+                    // Payloads that have been read are removed, the root's own file as well.
                     while payload_files(&directory) > 0 {
                         rest();
                     }
@@ -450,7 +450,7 @@ fn who_starts_call_after_call_and_waits_for_none_is_heard_and_hears() {
                     }
                     compute(Duration::from_millis(2));
                 }
-                // Who leaves makes calls fail that are started later.
+                // A rank that leaves makes later calls fail.
                 all_have_ended.wait();
                 communicator.leave();
             },

@@ -22,11 +22,11 @@ fn a_process_without_a_launcher_gathers_its_own_value_by_every_way() {
                 assert_eq!(all, [(3, "boxes".to_owned())]);
             }
         }
-        // Nobody needs a file for that.
+        // No rank needs a file for that.
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
         fsgather::compat::close().unwrap();
     }
-    // Again is nothing to do, and a later call begins anew.
+    // A second close does nothing, and a later call begins anew.
     fsgather::compat::close().unwrap();
     let all = fsgather::compat::all_gather(&1, &AllGatherOptions::default()).unwrap();
     assert_eq!(all, [1]);

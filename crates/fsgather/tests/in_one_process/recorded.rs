@@ -1,4 +1,4 @@
-//! Calls as they are written down for `fsgather trace`: which way they went, how much moved, and how they ended.
+//! Tests of calls as they are recorded for `fsgather trace`: route, bytes and result.
 
 use std::{fs, io, path::Path, sync::Barrier, thread, time::Duration};
 
@@ -81,7 +81,7 @@ fn each_way_is_told_with_what_it_has_moved() {
 #[test]
 fn of_what_goes_round_in_a_ring_each_payload_is_counted_once() {
     on_all(
-        // What is verified lies in no memory that ranks share.
+        // Verified payloads are not in shared memory.
         |builder| builder.transport(Transport::Memory).verify(Verify::Always),
         move |communicator| {
             let communicator = communicator.unwrap();
@@ -188,7 +188,7 @@ fn a_root_is_told_how_much_lies_in_files() {
             move |builder| builder.directory(&named).transport(transport),
             move |communicator| {
                 let communicator = communicator.unwrap();
-                // The root's own goes nowhere.
+                // The root's own payload is not sent.
                 let parts = communicator
                     .gather(Pieces::from(&vec![1; LEN][..]), 0)
                     .unwrap();
@@ -285,7 +285,7 @@ fn a_call_that_was_started_is_told_as_awaited_while_somebody_waits_for_it_and_on
 fn of_a_world_that_fails_the_calls_stay_and_say_why() {
     let place = tempfile::tempdir().unwrap();
     let named = place.path().to_owned();
-    // A program that goes on, and ends well, has got over what failed before.
+    // A program that continues, and ends successfully, has recovered from the earlier failure.
     on_all_alone(
         move |builder| builder.directory(&named),
         |communicator| {

@@ -1,4 +1,4 @@
-//! Ranks that share memory read payloads where they lie.
+//! Tests that ranks that share memory read payloads without a copy.
 
 use super::{RANKS, met::on_all, plain};
 use fsgather::Pieces;

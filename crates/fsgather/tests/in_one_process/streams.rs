@@ -1,4 +1,4 @@
-//! Payloads that come from a stream and are read as one, piece by piece, by each way that they take.
+//! Tests of payloads that come from a stream and are read as one, piece by piece, on each path.
 
 use std::{
     fs,
@@ -34,7 +34,7 @@ fn bytes_of(rank: u32) -> &'static [u8] {
     &ALL[STEP * rank as usize..][..len]
 }
 
-/// A stream that gives so many bytes at a time at most.
+/// A stream that yields its bytes in small parts.
 struct Slow(&'static [u8]);
 
 impl Read for Slow {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Processes that are made up.
+/// A made-up table of processes.
 #[derive(Default)]
 struct Tree {
     all: BTreeMap<u32, Seen>,
@@ -201,7 +201,7 @@ fn a_launcher_that_makes_sessions_is_the_starter() {
     assert_eq!(starter(&claim(0), 20, false, &tree), started_by(15, false));
     let tree = tree.rank(21, 15, 21, 1);
     assert_eq!(found(&tree, [(20, 0), (21, 1)]), [by(15), by(15)]);
-    // In a terminal, what is above the shell has started others as well.
+    // In a terminal, the processes above the shell have started others as well.
     let tree = shell().with(11, 5, 11, "bash");
     let tree = tree.rank(20, 10, 10, 0).rank(21, 11, 11, 1);
     assert_eq!(starter(&named, 20, true, &tree), FoundStart::Nobody);
@@ -226,7 +226,7 @@ fn hydra_says_which_job_it_is_and_other_daemons_are_starters() {
         FoundStart::Job("n1:36735.0".into())
     );
     assert_eq!(starter(&pmi(1), 21, true, &tree), by(16));
-    // Somebody else's variables inside of it.
+    // The variables of another launcher inside of it.
     assert_eq!(starter(&claim(0), 20, true, &tree), started_by(15, false));
     // A shell for each rank, which has the session.
     let tree = tree.with(30, 15, 30, "sh").rank(31, 30, 30, 0);
@@ -247,7 +247,7 @@ fn ranks_numbered_in_the_program_are_known_by_its_name() {
         .with(15, 10, 10, "launch")
         .with(20, 15, 10, "prog")
         .with(30, 20, 10, "prog");
-    // What it has started itself is no other rank.
+    // A process that a rank itself has started is not another rank.
     assert_eq!(starter(&explicit, 20, true, &tree), FoundStart::Nobody);
     let tree = tree.with(21, 15, 10, "prog");
     assert_eq!(starter(&explicit, 20, true, &tree), started_by(15, false));
