@@ -127,7 +127,7 @@ enum Fate {
 /// A directory of a job.
 #[derive(Clone, Copy, Debug)]
 enum Which {
-    /// The one that users name.
+    /// The directory that users name.
     Named,
     Rendezvous,
     Gather,

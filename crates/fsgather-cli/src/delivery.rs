@@ -92,7 +92,7 @@ fn open_there(path: &Path) -> io::Result<File> {
         .open(format!("/proc/self/fd/{}", found.as_raw_fd()))
 }
 
-/// Returns the owner if that is another user, neither root nor the source of a standard stream of this process.
+/// Returns the owner if that is another user and not root, unless the file is a standard stream of this process.
 fn stranger(there: &fs::Metadata) -> Option<u32> {
     let is_given = |stream: BorrowedFd<'_>| {
         rustix::fs::fstat(stream)

@@ -112,7 +112,7 @@ impl<'py> Encoder<'py> {
                 Some(value) if self.disturbances == noted_by => *value,
                 _ => return self.disturbed_values(dict, below, index - below, shape, depth),
             };
-            // SAFETY: the dictionary held it when it was noted, and no Python code has run since.
+            // SAFETY: the dictionary held it when it was recorded, and no Python code has run since.
             let value = unsafe { Borrowed::from_ptr(dict.0.py(), value) };
             self.value(value, depth + 1)
                 .map_err(|refusal| refusal.below(KeyStep(self.shapes.key(shape, index - below))))?;

@@ -62,7 +62,7 @@ impl<'py> NewSequence<'py> {
     /// Returns `MemoryError`.
     #[inline]
     pub(crate) fn list(py: Python<'py>, length: usize) -> PyResult<Self> {
-        // SAFETY: the length is not negative, being that of something that lies in memory.
+        // SAFETY: the length is not negative, since it is that of data in memory.
         let object = unsafe {
             let list = ffi::PyList_New(length.cast_signed());
             Bound::from_owned_ptr_or_err(py, list)?
@@ -105,8 +105,8 @@ impl<'py> NewSequence<'py> {
     pub(crate) fn push(&mut self, element: Bound<'py, PyAny>) {
         debug_assert!(self.filled < self.length, "the row is full");
         let index = self.filled.cast_signed();
-        // SAFETY: it is a list or tuple of ours that nobody else knows, not even the collector; the place is there,
-        // checked by the call, and empty. The reference goes to the row.
+        // SAFETY: it is a list or tuple of ours without any other reference, hidden even from the collector; the slot exists, which the call
+        // checks, and is empty. The sequence takes over the reference.
         unsafe {
             if self.is_list {
                 ffi::PyList_SetItem(self.object.as_ptr(), index, element.into_ptr());

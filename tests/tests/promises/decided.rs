@@ -4,7 +4,7 @@ use crate::common::{
     OVER_MARKERS, PEER_FAILED, Stage, World, assert_nothing_left, everybody, name_of, place,
 };
 
-/// The transports of payloads for which a process has to stay. Over marker files, payloads in memory go through rank 0, and no other rank
+/// The transports of payloads for which a process has to stay. Over marker files, payloads in memory go through rank 0, and no rank
 /// keeps any.
 const BY_FILES_OR_MEMORY: &[&str] = if OVER_MARKERS {
     &["filesys"]

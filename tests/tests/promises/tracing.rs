@@ -212,7 +212,7 @@ fn calls_survive_their_processes_and_the_error_names_them() {
         text.contains("  rank 1: ended after all_gather #2 at "),
         "{text}"
     );
-    // The next attempt keeps them, and so does cleaning.
+    // The next attempt keeps them; cleaning removes them.
     let world = World::new(2, place.path());
     stage.start_all(&world, |_| "join barrier close".into());
     stage.succeed([3, 4]);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{CLASSES, Prediction};
 
-/// How many predictions are right, and which digits are taken for which.
+/// Counts of right predictions, and of confusions between digits.
 ///
 /// The order of the predictions does not matter. Its `Display` shows the accuracy and the confusion matrix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl DigitsReport {
     ///
     /// # Errors
     ///
-    /// If its label or its result is not a digit; the report stays as it was.
+    /// Returns an error if its label or its result is not a digit; the report does not change.
     pub(crate) fn add(&mut self, prediction: &Prediction) -> Result<(), String> {
         let Prediction {
             label, predicted, ..
@@ -45,7 +45,7 @@ impl DigitsReport {
         f64::from(self.correct()) / f64::from(self.total())
     }
 
-    /// How often each digit (row) was taken for each digit (column).
+    /// Number of times that each digit (row) was taken for each digit (column).
     pub(crate) fn confusion(&self) -> &[[u32; CLASSES]; CLASSES] {
         &self.confusion
     }

@@ -189,7 +189,7 @@ fn make_calls(
     for (call, length) in (0..plan.calls).zip(LENGTHS.into_iter().cycle()) {
         let own = payload(call, world.rank().get(), length);
         let since = Instant::now();
-        // Each fifth call is an all-gather; the root of the others changes after each such group.
+        // Each fifth call is an all-gather; the root of the other calls changes every five calls.
         let parts = if call % 5 == 4 {
             Some(world.all_gather(Pieces::from(&own))?)
         } else {

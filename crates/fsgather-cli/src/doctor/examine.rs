@@ -246,7 +246,7 @@ mod tests {
                 .is_ok_and(|address: IpAddr| address.is_loopback())
         };
         if any.iter().all(is_loopback) {
-            // A host without a network uses its loopback interface, whatever was asked for.
+            // A host without a network uses its loopback interface, even if another one is set.
             assert_eq!(facts.network.problem, None);
         } else {
             let problem = facts.network.problem.unwrap();

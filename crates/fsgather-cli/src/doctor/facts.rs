@@ -202,7 +202,7 @@ pub(crate) struct AccessFacts {
 /// The results of publishing and reading a trial payload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PayloadFacts {
-    /// How files get their final names: `rename`, `link` or `direct`.
+    /// The method that gives files their final names: `rename`, `link` or `direct`.
     pub(crate) publish: String,
     /// True if hard links can be made. They are not needed if renaming works.
     pub(crate) has_links: bool,

@@ -22,7 +22,7 @@ pub(super) struct ReportedError {
 }
 
 impl ReportedError {
-    /// Whether it blames a rank.
+    /// Returns true if it blames a rank.
     pub(super) fn blames(&self, rank: Rank) -> bool {
         self.error.blames.contains(&rank.get())
     }

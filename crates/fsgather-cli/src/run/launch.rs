@@ -93,7 +93,7 @@ impl StartFailure {
         }
     }
 
-    /// Whether the command itself was not found, rather than the interpreter that it names.
+    /// Returns true if the command itself was not found, rather than the interpreter that it names.
     fn is_missing(&self) -> bool {
         self.cause.kind() == io::ErrorKind::NotFound
             && !(is_path(&self.program) && Path::new(&self.program).exists())

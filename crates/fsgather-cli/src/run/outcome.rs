@@ -22,12 +22,12 @@ impl RankOutcome {
         !matches!(self, Self::Code(0))
     }
 
-    /// Whether the rank says by its exit code that another rank is to blame.
+    /// Returns true if the rank says by its exit code that another rank is to blame.
     pub(super) fn blames_another(self) -> bool {
         self == Self::Code(i32::from(exit::PEER_FAILED))
     }
 
-    /// Whether a process ends like this because of `signal`.
+    /// Returns true if a process ends like this because of `signal`.
     pub(super) fn obeys(self, signal: i32) -> bool {
         self == Self::Signal(signal) || self == Self::Code(i32::from(exit::code_of_signal(signal)))
     }

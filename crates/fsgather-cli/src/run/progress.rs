@@ -41,7 +41,7 @@ pub(super) struct RunProgress {
 #[derive(Clone, Debug)]
 pub(super) struct ProgressLine {
     bar: ProgressBar,
-    /// Whether standard output and standard error have begun a line there and not ended it.
+    /// True if standard output and standard error have begun a line there and not ended it.
     is_in_line: Arc<[AtomicBool; 2]>,
 }
 

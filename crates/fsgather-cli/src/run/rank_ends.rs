@@ -68,7 +68,7 @@ impl RankEnds {
             .collect()
     }
 
-    /// Whether no rank is running.
+    /// Returns true if no rank is running.
     pub(super) fn have_all_ended(&self) -> bool {
         self.ends.iter().all(Option::is_some)
     }
@@ -127,7 +127,7 @@ impl RankEnds {
         }
     }
 
-    /// Whether the last error of rank `by` blames a rank.
+    /// Returns true if the last error of rank `by` blames a rank.
     pub(super) fn is_blamed_by(&self, rank: Rank, by: Rank) -> bool {
         self.final_error(by)
             .is_some_and(|reported| reported.blames(rank))
@@ -141,7 +141,7 @@ impl RankEnds {
         })
     }
 
-    /// Whether an error that blames a rank is about its end: not if it was reported long before, unless the reporting
+    /// Returns true if an error that blames a rank is about its end: not if it was reported long before, unless the reporting
     /// rank failed too, and not if the reporting rank succeeded in spite of it.
     fn is_about_end(&self, reported: &ReportedError, rank: Rank) -> bool {
         let is_recent = self.age_at_end(reported, rank) <= MAX_REPORT_LEAD;

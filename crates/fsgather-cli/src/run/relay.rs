@@ -155,7 +155,7 @@ struct Pump {
     progress: Option<RunProgress>,
     /// The progress line, if our stream is a terminal that shows it.
     line: Option<ProgressLine>,
-    /// Whether our stream has failed.
+    /// True if our stream has failed.
     is_broken: bool,
     chunk: Vec<u8>,
     out: Vec<u8>,

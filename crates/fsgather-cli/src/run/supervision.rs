@@ -63,7 +63,7 @@ pub(super) enum Cause {
         /// and its text.
         text: String,
     },
-    /// This signal arrived before all ranks were started, or a different one after it.
+    /// This signal arrived before all ranks were started, or was followed by a second one.
     Interrupted(Signal),
 }
 
@@ -167,7 +167,7 @@ impl Supervision {
         })
     }
 
-    /// The rank whose failure was the first, as far as can be told.
+    /// The rank that failed first, as far as is known.
     pub(super) const fn failed_first(&self) -> Option<Rank> {
         match self.cause {
             Some(Cause::Rank(rank, _)) => Some(rank),

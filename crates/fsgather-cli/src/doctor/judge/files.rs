@@ -44,7 +44,7 @@ fn room<'a>(mut all: impl Iterator<Item = &'a DirectoryFacts>) -> Option<Finding
         total_inodes,
         free_inodes,
     } = capacities.min_by_key(|capacity| capacity.free_bytes)?;
-    // Some mounts report no free inodes, but create files all the same.
+    // Some mounts report no free inodes, but still create files.
     let is_counted = total_inodes > 0 && (free_inodes > 0 || first.write_seconds.is_none());
     let inodes = if is_counted {
         format!("{free_inodes} of {total_inodes} inodes")

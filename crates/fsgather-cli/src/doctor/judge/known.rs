@@ -165,7 +165,7 @@ mod tests {
         assert!(warned[1].1.contains("nolease"), "{warned:?}");
         assert!(warned.iter().all(|(level, _)| *level == Level::Warning));
         assert_eq!(said("cifs", "dir_mode=0700,closetimeo=1,nolease"), []);
-        // Closing files at once does not keep that away.
+        // Closing files at once does not prevent that.
         assert_eq!(said("smb3", "dir_mode=0700,closetimeo=0").len(), 1);
         assert_eq!(said("cifs", "vers=1.0,dir_mode=0700"), []);
     }

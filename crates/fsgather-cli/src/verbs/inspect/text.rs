@@ -90,7 +90,7 @@ fn samples(survey: &Survey) -> Option<String> {
     (count > 0).then(|| format!("{count} {files} of samples, which are never removed; fsgather samples {directory} shows them\n"))
 }
 
-/// Records of processes that have a gather directory here. Their sizes are shown in the row of that directory: the first one, if a process
+/// Records of processes that have a gather directory here. Their sizes are shown in the row of that directory: the oldest one, if a process
 /// has several.
 struct Records<'a> {
     by_writer: HashMap<&'a ProcessId, (GatherId, u64)>,
