@@ -2,8 +2,8 @@
 //!
 //! # Architecture
 //!
-//! - [`coordinator`] and [`member`]: the protocol, as two state machines without I/O. Events and the
-//!   time go in, actions come out. Everything that decides is here.
+//! - [`coordinator`] and [`member`]: the protocol, as two state machines without I/O. Events and the time go in, actions
+//!   come out. All decisions are made here.
 //! - [`message`], [`wire`], [`record`], [`noise`]: the messages, as bytes, and their protection.
 //! - `rank_exchange`: the [`Exchange`](fsgather_core::Exchange) over any `carrier` of messages.
 //! - `node`: the state machines of a process under one lock, for all carriers; `machines` moves messages between them.

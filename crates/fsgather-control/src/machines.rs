@@ -81,7 +81,7 @@ impl Machines {
         let me = coordinator_peer(&config.process);
         let member = Member::new(me, config.timeout, started);
         let mut coordinator = Coordinator::new(world, started);
-        // A world that forms takes its own rank 0 in.
+        // A world that forms accepts its own rank 0.
         let _ = coordinator.join(config::join_request(config), started);
         Self::new(Rank::ZERO, vec![member], Some(coordinator))
     }

@@ -11,12 +11,12 @@ use serde::{Serialize, de::DeserializeOwned};
 
 /// The version of everything on the wire.
 ///
-/// 1: first version. 2: one welcome for all, moving to marker files. 3: groups; who removes a payload.
-/// 4: time-outs of single calls. 5: who could not be reached; time namespaces of processes; who has started a
-/// rank; keys and secrets that were given; links between hosts are encrypted. 6: numbers and places of calls. 7: stacks.
-/// 8: tags of calls. 9: how many ranks a roll-call leaves out. 10: stacks of ranks in different calls. 11: transfers of
-/// links follow each other, and payloads go host by host. 12: hand-overs through memory of a host. 13: fewer messages, held
-/// locks of interpreters. 14: messages in families.
+/// 1: first version. 2: one welcome for all, moving to marker files. 3: groups; the rank that removes a payload. 4:
+/// time-outs of single calls. 5: ranks that could not be reached; time namespaces of processes; the process that has
+/// started a rank; keys and secrets that were given; links between hosts are encrypted. 6: numbers and places of calls. 7:
+/// stacks. 8: tags of calls. 9: number of ranks that a roll-call leaves out. 10: stacks of ranks in different calls. 11:
+/// transfers of links follow each other, and payloads go host by host. 12: hand-overs through memory of a host. 13: fewer
+/// messages, held locks of interpreters. 14: messages in families.
 pub const VERSION: u16 = 14;
 
 /// The largest frame, in bytes without its length: the welcome to the largest world fits into it.

@@ -15,7 +15,7 @@ use crate::{
 
 const NONCE: u128 = 0x1111_2222_3333_4444_5555_6666_7777_8888;
 
-/// For what comes soon, even on a busy machine.
+/// Time limit for events that happen soon, even on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
 fn process(pid: u32) -> ProcessId {

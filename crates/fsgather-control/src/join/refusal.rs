@@ -3,7 +3,7 @@
 //! A refusal is a record like any other, and may be left over from a crashed run. So a member believes it only if it has
 //! seen the record of that very world before, and tried it in vain.
 //!
-//! [`refuse_latecomers`] leaves a refusal for ranks that start after a meeting has failed. It stays, and the backend hands
+//! [`refuse_latecomers`] leaves a refusal for ranks that join after a meeting has failed. It stays, and the backend hands
 //! it over only to processes that ran already when it was left.
 
 use std::{
@@ -86,7 +86,7 @@ fn show(
     let mut pauses = Backoff::new(Duration::from_millis(25), Duration::from_millis(500));
     let (interrupt, interrupted) = channel();
     config.interrupt.on_raise(move |_| {
-        // The wait is over if enough is enough.
+        // The wait may be over already, because the record was shown for long enough.
         let _ = interrupt.send(());
     });
     while !is_enough(clock::since(posted)) {
@@ -301,7 +301,7 @@ mod tests {
         let kept = Kept::default();
         refuse_unseen(&config, &kept, &failure);
         let shown = read(&kept.posted);
-        // The world itself comes first: a refusal is believed of those only that have been tried.
+        // The world itself comes first: a refusal is believed only of worlds that have been tried.
         let refusals: Vec<_> = shown.iter().map(|record| &record.refusal).collect();
         assert_eq!(refusals, [&None, &Some(failure)]);
         assert_eq!(shown[0].communicator, shown[1].communicator);

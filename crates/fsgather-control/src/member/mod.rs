@@ -350,8 +350,8 @@ impl Member {
         Ok(())
     }
 
-    /// Notes that nothing moves between this rank and others in a call, which may have a time-out of its own, and reports it to rank 0 now
-    /// and then.
+    /// Notes that nothing moves between this rank and others in a call, which may have a time-out of its own, and reports
+    /// it to rank 0 now and then.
     pub fn stalled(
         &mut self,
         channel: ChannelId,

@@ -28,7 +28,7 @@ pub(super) struct Watching {
 }
 
 impl Watching {
-    /// Watches this process.
+    /// Watches the process `root`.
     pub(super) fn of(root: Neighbour) -> Self {
         Self {
             root: Some(root),

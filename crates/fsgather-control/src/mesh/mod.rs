@@ -222,8 +222,7 @@ impl Mesh {
     ///
     /// # Errors
     ///
-    /// [`Error::Rendezvous`] naming both ranks, the addresses and what came of them, or the error of
-    /// `progress`.
+    /// [`Error::Rendezvous`] naming both ranks, the addresses and the results of the tries, or the error of `progress`.
     pub fn prepare(&self, to: Rank, progress: &mut Progress<'_>) -> Result<(), Error> {
         if to == self.engine.core().rank {
             return Ok(());

@@ -248,7 +248,7 @@ impl RuntimeState {
                 // Several callers may have asked this thread to leave at once: remaining requests are void now.
                 pin!(self.arrived.notified()).enable();
                 self.resting.store(true, Ordering::SeqCst);
-                // A caller may have come between the look and the flag; it would not know of us.
+                // A caller may have arrived between the check and the flag, and would not wake this thread.
                 if self.callers.load(Ordering::SeqCst) == 0
                     && !self.stopping.load(Ordering::SeqCst)
                     && self.block_on(self.arrived.notified()).is_err()
@@ -454,7 +454,7 @@ mod tests {
         let runtime = idle_for(Duration::from_secs(3600));
         for _ in 0..40 {
             runtime.run(async {}).unwrap();
-            // As of one of two callers that came at the same moment.
+            // Like the request of one of two callers that arrive at the same moment.
             runtime.shared.arrived.notify_one();
             let (done, wait) = mpsc::channel();
             runtime.spawn(async move { done.send(()).unwrap() });

@@ -11,7 +11,7 @@ use super::{OpenStage, channel::Channel};
 use crate::coordinator::{action::Action, roster::Standing};
 use crate::message::EndReply;
 
-/// Interval between progress reports to a rank that stays; changes are reported at once.
+/// Minimum interval between reports to a rank that stays that its readers make progress.
 const TELL_EVERY: Duration = Duration::from_secs(2);
 
 impl OpenStage {
@@ -58,7 +58,7 @@ impl OpenStage {
         self.queue.send(vec![rank], EndReply::Needed { by });
     }
 
-    /// Schedules the next report to ranks that stay for `soon`, unless one is due earlier: a reader has made progress, or is gone.
+    /// Notes that a reader has made progress, or is gone: ranks that stay get a report at `soon`, or earlier if one is due before.
     pub(super) fn schedule_report(&mut self, soon: Instant) {
         if !self.staying.is_empty() {
             let due = self.tell_staying.get_or_insert(soon);

@@ -23,7 +23,7 @@ const MORE_TIME: &str = "set FSGATHER_TIMEOUT to wait longer";
 const OWN_TIME: &str = "give this call a longer time-out to wait longer";
 
 impl OpenStage {
-    /// Lets time pass: warns, and fails what has waited too long.
+    /// Lets time pass: warns, and fails calls that have waited too long.
     pub(in crate::coordinator) fn tick(&mut self, now: Instant) {
         self.tick_hearsay(now);
         self.tell_disagreements(now);
