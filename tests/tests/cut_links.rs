@@ -1,5 +1,5 @@
-//! Links between hosts that are cut while payloads go over them directly. Hosts are namespaces, which only root can make. `scripts/prove
-//! cut-links` runs these tests one after the other.
+//! Links between hosts that are cut while payloads go over them directly. Hosts are namespaces, which only root can make.
+//! `scripts/prove cut-links` runs these tests one after the other.
 
 mod common;
 

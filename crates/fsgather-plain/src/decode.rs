@@ -1,4 +1,4 @@
-//! From bytes to objects: [`decode`].
+//! Decodes objects from bytes: [`decode`].
 //!
 //! # Why no stream does harm
 //!

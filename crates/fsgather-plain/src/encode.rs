@@ -1,4 +1,4 @@
-//! From objects to bytes: [`encode`].
+//! Encodes objects as bytes: [`encode`].
 //!
 //! # Objects that occur twice
 //!

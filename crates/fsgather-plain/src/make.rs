@@ -105,8 +105,8 @@ impl<'py> NewSequence<'py> {
     pub(crate) fn push(&mut self, element: Bound<'py, PyAny>) {
         debug_assert!(self.filled < self.length, "the row is full");
         let index = self.filled.cast_signed();
-        // SAFETY: it is a list or tuple of ours without any other reference, hidden even from the collector; the slot exists, which the call
-        // checks, and is empty. The sequence takes over the reference.
+        // SAFETY: it is a list or tuple of ours without any other reference, hidden even from the collector; the slot exists, which the
+        // call checks, and is empty. The sequence takes over the reference.
         unsafe {
             if self.is_list {
                 ffi::PyList_SetItem(self.object.as_ptr(), index, element.into_ptr());

@@ -12,7 +12,7 @@ const MAIN: i64 = 0;
 /// Returns an `ImportError` in a sub-interpreter.
 ///
 /// When the process exits, Python before 3.12 suspends every thread that asks for the lock of such an interpreter, for ever. That includes the
-/// main thread, which reports its exit to the other ranks at that moment. The objects that this module keeps also belong to one interpreter.
+/// main thread, which notifies the other ranks at that moment. The objects that this module keeps also belong to one interpreter.
 pub(crate) fn require(_py: Python<'_>) -> PyResult<()> {
     // SAFETY: this thread is attached to an interpreter, as the token shows, so that there is a current one, which outlives both calls.
     let number = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
