@@ -14,11 +14,11 @@ pub enum Phase {
     Joining,
     /// Outside of any call, in the user's own code.
     Computing,
-    /// Turning its value into bytes and writing them where others will read them.
+    /// Encoding its value, and writing the bytes for others to read.
     Publishing,
     /// Has handed in its contribution and waits for the verdict.
     Waiting,
-    /// Reads what others have published.
+    /// Reads payloads of others.
     Reading,
     /// Leaving.
     Closing,

@@ -267,14 +267,14 @@ impl Call {
         self
     }
 
-    /// The same call with a root.
+    /// Returns the same call with a root.
     #[must_use]
     pub const fn with_root(mut self, root: Rank) -> Self {
         self.root = Some(root);
         self
     }
 
-    /// The same call with a bound on each rank's payload, in bytes.
+    /// Returns the same call with a bound on each rank's payload, in bytes.
     #[must_use]
     pub const fn with_bound(mut self, bound: u64) -> Self {
         self.bound = Some(bound);
@@ -288,14 +288,14 @@ impl Call {
         self
     }
 
-    /// The same call with a time-out of its own.
+    /// Returns the same call with a time-out of its own.
     #[must_use]
     pub const fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// The same call with typed values.
+    /// Returns the same call with typed values.
     #[must_use]
     pub fn with_type(mut self, tag: TypeTag) -> Self {
         self.type_tag = Some(Box::new(tag));

@@ -48,7 +48,7 @@ pub struct ProcessId {
     pub pid: u32,
     /// The start time of the process, in clock ticks since boot as its time namespace counts them.
     pub start_time: u64,
-    /// The inode number of the time namespace; 0 when unknown, [`Self::NO_TIME_NAMESPACES`] where the
+    /// The inode number of the time namespace; 0 when unknown, [`Self::NO_TIME_NAMESPACES`] if the
     /// kernel has none.
     pub time_namespace: u64,
 }

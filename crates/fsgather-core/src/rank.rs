@@ -129,13 +129,13 @@ impl WorldSize {
         self.0.get() as usize
     }
 
-    /// Whether this is a world of one, in which nothing has to be communicated.
+    /// Returns true if this is a world of one, which needs no communication.
     #[must_use]
     pub const fn is_solo(self) -> bool {
         self.0.get() == 1
     }
 
-    /// Whether `rank` is a member of a world of this size.
+    /// Returns true if `rank` is a member of a world of this size.
     #[must_use]
     pub const fn contains(self, rank: Rank) -> bool {
         rank.0 < self.0.get()

@@ -1,17 +1,17 @@
 //! Reads data that other processes have written: [`read_message`] for messages of ours, [`read_value`] for values of
 //! the program's types.
 //!
-//! # Why nothing that is read does harm
+//! # Protection from harmful data
 //!
 //! Postcard checks that announced data is there. Three dangers remain, and each has its bound here, in one place, for
 //! every type:
 //!
-//! - **Depth.** A type that holds itself is read by a function that calls itself: a byte for each level is enough
-//!   to use up the stack, and with it the process. So there is a deepest level.
-//! - **Memory.** An element may take one byte here and hundreds in memory, or none here and some time. So what
-//!   elements take is counted.
+//! - **Depth.** A type that contains itself is read by a function that calls itself: a byte for each level is enough
+//!   to overflow the stack, which ends the process. So there is a deepest level.
+//! - **Memory.** An element may take one byte in a message and hundreds in memory, or no byte but some time. So the
+//!   memory of elements is counted.
 //! - **Text.** Host names, causes, calls and paths end up on terminals and in logs. So a message's texts are made
-//!   [plain](plain_text) as they are read: nothing of ours that prints them has to think of it.
+//!   [plain](plain_text) as they are read: code that prints them need not do so.
 
 use std::{borrow::Cow, cell::Cell, fmt};
 

@@ -7,7 +7,7 @@ use fsgather_core::{Call, Contribution, Error, Operation, Round, Ticket};
 
 use crate::{codec::Codec, communicator::Communicator};
 
-/// Marks the numbers of groups whose members have agreed on them otherwise.
+/// Marks the numbers on which members of a group have agreed by other means.
 const NUMBERED: u64 = 1 << 63;
 
 /// Makes a communicator of some ranks as [`Communicator::group`] does, but without waiting for any rank: the members
@@ -89,7 +89,7 @@ mod tests {
         }
     }
 
-    /// Ends a world from one thread: rank 0, which waits for the others, comes last.
+    /// Ends a world from one thread: rank 0, which waits for the others, leaves last.
     fn leave_in_turn(ranks: Vec<Communicator>) {
         ranks.into_iter().rev().for_each(drop);
     }
@@ -128,7 +128,7 @@ mod tests {
             let mut other = Arrival::at(&ranks[0], &[0, 1], 0).unwrap();
             wait(&mut others).unwrap();
             wait(&mut other).unwrap();
-            // And those who come later learn it as well.
+            // Ranks that arrive later get the error as well.
             let mut late = Arrival::at(&ranks[0], &[0, 2], 1).unwrap();
             assert!(wait(&mut late).unwrap_err().to_string().contains("rank 2"));
         }

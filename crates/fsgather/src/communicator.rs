@@ -18,19 +18,19 @@ use crate::{
 /// One rank's membership of a group of ranks.
 ///
 /// Every method that communicates is *collective*: all ranks call it, in the same order, and it returns
-/// when its part is done. Methods block; inside a multi-thread tokio runtime they step aside, inside a
-/// current-thread one they return [`Error::Config`].
+/// when its part is done. Methods block. Inside a multi-thread tokio runtime other tasks move to another thread
+/// meanwhile; inside a current-thread one the methods return [`Error::Config`].
 ///
-/// Values travel in the communicator's [`Codec`], bytes as they are.
+/// Values travel in the encoding of the communicator's [`Codec`], bytes as they are.
 ///
-/// # What is guaranteed
+/// # Guarantees
 ///
 /// A call that returns `Ok` returned the right result: the input of every rank, whole, verified against the announcement of
 /// its writer, in rank order. A rank that fails, is lost or is late before all ranks have handed in their inputs makes
 /// the call fail on every rank with the same error, which names that rank. Later calls then return [`Error::Poisoned`].
 /// [`has_failed`](Self::has_failed) says which errors a communicator survives.
 ///
-/// # What is not
+/// # Limits of the guarantees
 ///
 /// In a gather to one root the other ranks return when all ranks have handed in their inputs, not when the root has
 /// read them. A read error on the root reaches the other ranks at their next call. Only [`close`](Self::close) confirms
@@ -41,7 +41,7 @@ use crate::{
 /// ```
 /// use fsgather::Communicator;
 ///
-/// let communicator = Communicator::from_env()?; // a world of one when there is no launcher
+/// let communicator = Communicator::from_env()?; // a world of one without a launcher
 /// let names = communicator.all_gather(&format!("rank {}", communicator.rank()))?;
 /// assert_eq!(names, ["rank 0"]);
 /// communicator.close()?;
@@ -112,7 +112,7 @@ impl<C> Communicator<C> {
         }
     }
 
-    /// Returns the same membership with another codec, which all ranks have to choose alike.
+    /// Returns the same membership with another codec. All ranks must choose the same codec.
     ///
     /// Both can be used; they share the order of calls. Closing one closes the other. [`Codec`] has an example.
     #[must_use]
@@ -127,9 +127,9 @@ impl<C> Communicator<C> {
     /// Returns the same membership through another handle, whose calls are made with these options. Options that are
     /// not set stay as in this handle.
     ///
-    /// Making a handle is local and cheap, and all handles share the order of calls. All ranks have to make each call with the same
-    /// transport, directory, bound and tag. Closing one handle closes all. [`group`](Self::group) and [`split`](Self::split) hand down
-    /// transport, directory and time-out.
+    /// Making a handle is local and cheap, and all handles share the order of calls. All ranks must make each call
+    /// with the same transport, directory, bound and tag. Closing one handle closes all. [`group`](Self::group) and
+    /// [`split`](Self::split) inherit transport, directory and time-out.
     ///
     /// ```
     /// use fsgather::{Communicator, Options, Transport};

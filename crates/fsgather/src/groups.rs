@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(ranks(9), [0; 0]);
     }
 
-    /// Ends a world from one thread: rank 0, which waits for the others, comes last.
+    /// Ends a world from one thread: rank 0, which waits for the others, leaves last.
     fn leave_in_turn(ranks: Vec<Communicator>) {
         ranks.into_iter().rev().for_each(drop);
     }

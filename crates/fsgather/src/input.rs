@@ -44,7 +44,7 @@ pub trait Input: sealed::Sealed {
     #[expect(private_interfaces, reason = "nobody else calls it")]
     fn taking(codec: &impl Codec) -> Take<Self::Output>;
 
-    /// The call with the type of the input, if ranks have to compare that.
+    /// Returns the call with the type of the input, if ranks must compare types.
     #[doc(hidden)]
     fn typed(call: Call, _codec: &impl Codec) -> Call {
         call

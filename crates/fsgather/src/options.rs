@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use fsgather_config::{settings::Transport, working_directory};
 use fsgather_core::{Call, Error, Operation, Site};
 
-/// Longer than any job, and short enough for clocks.
+/// Maximum time-out: longer than any job, and short enough for clocks.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Maximum length of a tag, in bytes: it travels with every call, and messages may name thousands.
@@ -43,7 +43,8 @@ impl Options {
 
     /// Sets how large payloads travel. A transport is set up by the first call that needs it.
     ///
-    /// All ranks have to make each call with the same transport and directory; if they differ, the call fails on all of them at once.
+    /// All ranks must make each call with the same transport and directory; if they differ, the call fails on all of them at
+    /// once.
     pub fn transport(mut self, transport: Transport) -> Self {
         self.transport = Some(transport);
         self
@@ -105,7 +106,7 @@ impl Options {
         self.at(Site::named(name.as_ref()))
     }
 
-    /// Sets the place of the calls, where it is known already.
+    /// Sets the place of the calls, if it is known already.
     pub(crate) fn at(mut self, site: Site) -> Self {
         self.site = Some(site);
         self

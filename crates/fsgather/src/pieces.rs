@@ -46,7 +46,7 @@ enum Content<'a> {
     Slice(&'a [u8]),
     Shared(Bytes),
     List(Vec<Bytes>),
-    /// The reason why there is none.
+    /// The reason why there is no payload.
     Failure(String),
 }
 

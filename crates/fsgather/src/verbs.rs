@@ -22,7 +22,7 @@ impl<C: Codec> Communicator<C> {
     ///
     /// # Errors
     ///
-    /// As every collective call: [`Error::Timeout`], [`Error::PeerFailed`], [`Error::Desync`],
+    /// Those of every collective call: [`Error::Timeout`], [`Error::PeerFailed`], [`Error::Desync`],
     /// [`Error::Poisoned`].
     #[track_caller]
     pub fn barrier(&self) -> Result<(), Error> {
@@ -60,8 +60,8 @@ impl<C: Codec> Communicator<C> {
     ///
     /// # Errors
     ///
-    /// Those of [`barrier`](Self::barrier); [`Error::Storage`] when a payload cannot be written or read,
-    /// [`Error::Corrupt`] when it is not what was written, [`Error::PeerFailed`] when a value cannot be
+    /// Those of [`barrier`](Self::barrier); [`Error::Storage`] if a payload cannot be written or read,
+    /// [`Error::Corrupt`] if it differs from the written data, [`Error::PeerFailed`] if a value cannot be
     /// encoded: on all ranks, naming the rank concerned.
     ///
     /// # Examples

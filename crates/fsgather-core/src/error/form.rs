@@ -100,14 +100,14 @@ pub fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<Error, D::Err
     ErrorForm::deserialize(source)
 }
 
-/// The same for an error that may be missing.
+/// The form of an optional error.
 pub mod optional {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use super::SentError;
     use crate::Error;
 
-    /// Writes an error, or that there is none.
+    /// Writes an optional error.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ pub mod optional {
         error.clone().map(SentError).serialize(serializer)
     }
 
-    /// Reads an error, or that there is none.
+    /// Reads an optional error.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ pub mod optional {
     }
 }
 
-/// An error in this form, where it is a part of something else.
+/// An error in this form, as a part of another message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentError(#[serde(with = "self")] pub Error);
 

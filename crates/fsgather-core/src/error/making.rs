@@ -124,7 +124,7 @@ impl Error {
         }
     }
 
-    /// Data that is not what was announced, with the ranks that have written and read it as far as they are known.
+    /// Data that differs from the announced data, with the ranks that have written and read it as far as they are known.
     #[must_use]
     pub fn corrupt(
         path: impl Into<PathBuf>,

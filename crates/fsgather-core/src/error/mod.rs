@@ -135,13 +135,13 @@ pub enum Error {
     NotShared {
         /// The directory.
         directory: PathBuf,
-        /// Hosts that do not see what the others see.
+        /// Hosts that do not see the files of the others.
         hosts: Vec<String>,
         /// The evidence.
         reason: String,
     },
 
-    /// Data that was announced is not what was found, and asking again did not help.
+    /// The data that was found differs from the announced data, and reading it again did not help.
     #[error("{} is corrupt: {reason}{}", in_line(.path), from_to(.writer.as_ref(), .reader.as_ref()))]
     #[non_exhaustive]
     Corrupt {
@@ -238,10 +238,10 @@ pub struct StorageCause {
 }
 
 impl PeerFailure {
-    /// A rank that has left in good order, without a call that it did not make.
+    /// A rank that has left in good order, and has missed no call.
     pub const DEPARTED: Self = Self::Departed { before: None };
 
-    /// Returns true if the rank had left in good order.
+    /// Returns true if the rank has left in good order.
     #[must_use]
     pub const fn is_departure(&self) -> bool {
         matches!(self, Self::Departed { .. })

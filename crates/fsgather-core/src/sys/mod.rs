@@ -5,7 +5,7 @@
 //! system that lies. Without the feature no code of this is compiled.
 //!
 //! - [`clock`]: the time, and sleeping.
-//! - [`lock()`]: locks of data that threads share.
+//! - [`lock()`]: locks of state that threads share.
 //! - [`condition`]: waiting for another thread; [`channel`]: orders for another thread.
 //! - [`thread`]: starting threads; [`process`]: the start times of processes of a model.
 //! - [`random`]: random numbers; [`explain_denial`]: errors of calls that a sandbox denies.

@@ -47,7 +47,7 @@ pub struct BlackBox {
     pub header: CallsHeader,
     /// The calls, oldest first.
     pub records: Vec<CallRecord>,
-    /// Whether its process runs, if that can be seen from here.
+    /// True if its process runs; `None` if that cannot be seen from here.
     pub is_running: Option<bool>,
     /// The number of calls that had begun, if the file has it; else 0.
     pub(crate) begun: u64,
@@ -58,7 +58,7 @@ pub struct BlackBox {
 pub(crate) struct Damage {
     /// The numbers of missing and of kept calls, in words.
     pub(crate) text: String,
-    /// Whether the last call is missing, so that an older one would be taken for it.
+    /// True if the last call is missing, so that an older one would be taken for it.
     pub(crate) has_lost_end: bool,
 }
 
@@ -133,13 +133,13 @@ impl BlackBox {
         self.header.called
     }
 
-    /// Whether its process may run, as far as can be seen from here.
+    /// Returns true if its process may run, as far as can be seen from here.
     #[must_use]
     pub fn may_run(&self) -> bool {
         self.is_running != Some(false)
     }
 
-    /// Whether its last call has failed.
+    /// Returns true if its last call has failed.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         let last = self.records.last();

@@ -8,7 +8,7 @@ use crate::trace::world::World;
 pub struct Jobs(Vec<Vec<World>>);
 
 impl Jobs {
-    /// Sorts the worlds of which calls were found.
+    /// Sorts the worlds that have left calls.
     #[must_use]
     pub fn of(mut worlds: Vec<World>) -> Self {
         worlds.retain(|world| !world.boxes.is_empty());

@@ -12,7 +12,7 @@
 //! | [`jobs`] | the worlds of each job |
 //! | [`timeline`] | the calls of all ranks on one time axis |
 //! | [`status`] | the state of each rank, and the ranks that it waits for |
-//! | [`losses`] | the ranks that came last, and what that cost the others |
+//! | [`losses`] | the ranks that came last, and the cost of that for the others |
 //! | [`roll_call`] | the activities of all ranks as text, for the process that has asked |
 //! | [`text`], [`chrome`], [`page`] | a trace as text, for Perfetto, and as a page with a picture |
 //! | [`drawing`] | a file in one of these formats |

@@ -296,7 +296,8 @@ impl CallRecord {
         }
     }
 
-    /// Whether a thread of the program waits in this call for other ranks, or for a call that continues beside the program.
+    /// Returns true if a thread of the program waits in this call for other ranks, or for a call that continues beside the
+    /// program.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         let is_open = self.outcome == Outcome::Open && self.handed_in.is_some();
@@ -304,13 +305,13 @@ impl CallRecord {
         is_open && self.decided.is_none() && !is_beside
     }
 
-    /// Whether it was started to continue beside the program.
+    /// Returns true if it was started to continue beside the program.
     #[must_use]
     pub fn is_beside(&self) -> bool {
         self.operation.starts_with("start_")
     }
 
-    /// Whether it has failed before all ranks had arrived.
+    /// Returns true if it has failed before all ranks had arrived.
     #[must_use]
     pub fn failed_waiting(&self) -> bool {
         self.outcome == Outcome::Failed && self.handed_in.is_some() && self.decided.is_none()

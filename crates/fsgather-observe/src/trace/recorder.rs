@@ -32,14 +32,14 @@ const MOVED_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of open calls that are followed; more than any program has.
 const MAX_OPEN_CALLS: usize = 4096;
 
-/// The calls of a rank, in its world and the groups of that.
+/// The calls of a rank, in its world and the groups of that world.
 ///
-/// It is the one record of them: progress, log, `ps` and `trace` show what it has. It keeps the calls that are open, and writes all of
-/// them to a file once it [has one](Self::write_to).
+/// It is the one record of them, which progress, log, `ps` and `trace` show. It keeps the calls that are open, and writes
+/// all calls to a file once it [has one](Self::write_to).
 #[derive(Debug)]
 pub struct Recorder {
     rank: Rank,
-    /// Whether the rank is this process, so that its progress is to be shown, and not one of several threads.
+    /// True if the rank is this process, whose progress is shown, and not one of several threads.
     is_process: bool,
     names: RankNames,
     processes: Vec<ProcessId>,
@@ -135,7 +135,7 @@ impl Recorder {
         self.has_failed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a call has failed.
+    /// Returns true if a call has failed.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
@@ -201,7 +201,7 @@ impl Recorder {
         }
     }
 
-    /// Whether the progress line or the log shows calls.
+    /// Returns true if the progress line or the log shows calls.
     fn is_watched(&self) -> bool {
         let has_progress = self.is_process && progress::is_shown();
         has_progress || tracing::enabled!(tracing::Level::DEBUG)

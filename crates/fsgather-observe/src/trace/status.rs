@@ -84,7 +84,7 @@ pub struct RankStatus {
     pub waits_for: Vec<Rank>,
     /// The ranks that it may wait for: they have left no calls.
     pub may_wait_for: Vec<Rank>,
-    /// Whether the members of its group are not all known.
+    /// True if the members of its group are not all known.
     pub is_unclear: bool,
 }
 

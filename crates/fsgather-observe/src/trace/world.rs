@@ -84,7 +84,8 @@ impl World {
         boxes.find(|one| one.header.rank == Rank::ZERO)
     }
 
-    /// Whether its ranks have ended or failed meanwhile, as the calls of rank 0 show now. A world that ends well leaves none.
+    /// Returns true if its ranks have ended or failed meanwhile, as the calls of rank 0 show now. A world that ends successfully
+    /// leaves no calls.
     #[must_use]
     pub fn is_over(&self, me: &ProcessId) -> bool {
         let root = self.root();
@@ -95,7 +96,7 @@ impl World {
         now.is_none_or(|root| !root.may_run() || root.has_failed())
     }
 
-    /// Whether a process of it runs, or may run where none can be seen.
+    /// Returns true if a process of it runs, or may run on a host that cannot be seen from here.
     #[must_use]
     pub fn may_run(&self) -> bool {
         let mut boxes = self.boxes.iter();
@@ -193,9 +194,9 @@ fn without_rendezvous(place: &Path) -> &Path {
     place.parent().filter(|_| is_rendezvous).unwrap_or(place)
 }
 
-/// Finds the calls that ranks have left, the oldest world first: in these rendezvous directories, and in the private one of this host,
-/// from which calls are copied to a file server later. There it finds the worlds whose ranks gather through these directories, or
-/// with `all_here` all of them.
+/// Finds the calls that ranks have left, the oldest world first: in these rendezvous directories, and in the private one
+/// of this host, from which calls are copied to a file server later. In the private directory it finds the worlds whose
+/// ranks gather through these directories, or with `all_here` all worlds.
 ///
 /// # Errors
 ///

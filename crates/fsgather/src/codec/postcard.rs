@@ -8,17 +8,18 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::codec::{Codec, CodecError, probe, words::own_words};
 
-/// The default: small and fast, and it describes nothing, so that both sides have to know the type.
+/// The default codec: small and fast. Its bytes do not describe the type, so both sides must know it.
 ///
-/// Types that a codec has to describe (`serde_json::Value`, untagged, internally tagged and flattened enums,
-/// sequences of unknown length) are refused; a codec of your own can carry them, as the [example](Codec#examples) for JSON does.
+/// Types that need a description in their bytes (`serde_json::Value`, untagged, internally tagged and flattened enums,
+/// sequences of unknown length) are refused; a codec of your own can carry them, as the [example](Codec#examples) for
+/// JSON does.
 ///
 /// Values have at most 512 levels: structures, enums, sequences, maps and options in each other, each of which counts. So
-/// no bytes that another rank sends use up the stack.
+/// no bytes of another rank can overflow the stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Postcard;
 
-/// Number of bytes that are put together before they go to the writer: postcard hands them out one by one.
+/// Number of bytes that are collected before they go to the writer: postcard writes them one by one.
 const TOGETHER: usize = 4096;
 
 /// Lets postcard write to any writer.
@@ -78,7 +79,7 @@ impl Codec for Postcard {
     }
 
     fn carries<T: DeserializeOwned>(&self) -> Result<(), CodecError> {
-        /// Types that have been looked at.
+        /// The types that have been checked.
         static KNOWN: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
         let known = || lock(&KNOWN);
         let name = type_name::<T>();
@@ -143,7 +144,7 @@ mod tests {
 
     type Value = (Option<bool>, Vec<u8>, String, u64);
 
-    /// Bytes one by one and at once, more of each than are put together.
+    /// Returns bytes one by one and at once, more of each than are collected.
     fn value() -> Value {
         let ones = vec![7; 2 * TOGETHER + 1];
         (Some(true), ones, "x".repeat(TOGETHER + 1), u64::MAX)

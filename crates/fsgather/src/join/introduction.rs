@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    /// A channel that answers as told, and remembers what it was given.
+    /// A channel that returns a set answer, and remembers the published record.
     #[derive(Default)]
     struct Told {
         answer: Option<Vec<u8>>,

@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 /// The location of a rank's payload, for the others.
 ///
-/// As bytes: one byte says which kind, the rest is the payload itself, or postcard.
+/// In bytes: the first byte is the kind, the rest is the payload itself, or postcard.
 ///
 /// | first byte | rest |
 /// |---|---|
 /// | 0 | seal (u64, little-endian) and the payload |
 /// | 1 | gather id and locator of a payload file |
-/// | 2 | length (u64) and digest (u128) of a payload that comes in further rounds, and an optional text: why it is in no file |
-/// | 3 | length (u64) of a payload that comes over connections between ranks |
-/// | 4 | where in its owner's arena a payload lies, in memory that ranks share |
+/// | 2 | length (u64) and digest (u128) of a payload that travels in further rounds, and an optional text: the reason why it is not in a file |
+/// | 3 | length (u64) of a payload that travels over connections between ranks |
+/// | 4 | location of a payload in its owner's arena, in memory that ranks share |
 /// | 5 | length (u64) of a payload that only its owner receives, who has it |
-/// | 6 | where in its owner's arena a payload lies for ranks of its host; to those of others it comes over connections |
-/// | 7 | length (u64) of a payload that exceeds the bound of its call, and goes nowhere |
+/// | 6 | location of a payload in its owner's arena, for ranks of its host; to other hosts it travels over connections |
+/// | 7 | length (u64) of a payload that exceeds the bound of its call, and is not sent |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PayloadHeader {
     /// In the announcement.

@@ -27,7 +27,7 @@ use crate::{
 /// Length of the parts in which a file is read, in bytes.
 const PIECE: usize = 1 << 20;
 
-/// Pauses between looks at what another rank reads.
+/// Shortest and longest pause between looks at the progress of another rank.
 const SHORTEST: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(1);
 

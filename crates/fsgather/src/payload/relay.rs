@@ -115,7 +115,7 @@ mod tests {
             });
         };
         bring(Some([b"the first", b"", b"the "]));
-        // Where this rank receives nothing.
+        // This rank receives nothing in this round.
         bring(None);
         bring(Some([b"", b"", b"last"]));
         assert_eq!(received, [&b"the first"[..], b"", b"the last"]);

@@ -1,4 +1,4 @@
-//! Decides which payloads have to be verified by checksums: those that travel.
+//! The choice of the payloads that checksums verify: those that travel.
 //!
 //! Data that one process writes into a file and another maps or reads under the same kernel is the same pages of the
 //! page cache, if the file system is local to the host: the data has not travelled. Then it is enough to know that a

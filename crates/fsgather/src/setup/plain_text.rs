@@ -1,4 +1,4 @@
-//! Decides whether payloads may lie in files, which are never encrypted: [`goes_over_a_network`]. Pure.
+//! The choice if payloads may be in files, which are never encrypted: [`goes_over_a_network`]. Pure.
 
 use fsgather_store::Class;
 
