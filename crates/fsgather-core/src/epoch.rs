@@ -1,4 +1,4 @@
-//! Numbers calls: [`ChannelId`], [`Epoch`], [`Round`] and their product, [`Step`].
+//! The numbers of calls: [`ChannelId`], [`Epoch`], [`Round`] and their product, [`Step`].
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -252,7 +252,7 @@ pub trait Exchange: Send + Sync {
     /// Gives up the verdict of a call to which this rank has contributed. Never blocks. The other ranks are not
     /// affected: data that this rank would have received counts as read.
     ///
-    /// A call whose payload this rank still has to hand over in further rounds fails on all ranks.
+    /// If this rank still has to send its payload of the call in further rounds, the call fails on all ranks.
     fn abandon(&self, ticket: &Ticket);
 
     /// Reports that this rank cannot continue a call, in the given phase, before or after its verdict. Returns the

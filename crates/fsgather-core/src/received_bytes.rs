@@ -15,8 +15,8 @@ use crate::received::{Unreadable, read_message};
 /// keep the whole message.
 const LEAST_SHARED: usize = 16 << 10;
 
-/// Bytes that are less than this part of their message are copied, for the same reason: programs that keep one rank's
-/// part of call after call should need little more memory than those parts.
+/// Bytes that are smaller than one of this many equal parts of their message are copied, for the same reason: programs
+/// that keep one rank's part of call after call should need little more memory than those parts.
 const MOST_KEPT: usize = 4;
 
 thread_local! {

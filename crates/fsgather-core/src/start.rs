@@ -57,8 +57,8 @@ impl Kinship {
 }
 
 impl Start {
-    /// Returns true if two processes have one starter that was there when both looked. A session that they have in common may have had
-    /// several.
+    /// Returns true if two processes have one starter that existed when both looked. A common session may have had several
+    /// starters.
     #[must_use]
     pub fn is_surely_that_of(&self, own: &ProcessId, other: &Self, its: &ProcessId) -> bool {
         let are_known = self.starter.is_some() && other.starter.is_some();

@@ -103,7 +103,7 @@ impl fmt::Display for ThreadState {
 /// A thread that holds the lock of its interpreter, so that no other thread of the program runs there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LockHolder {
-    /// Time for which it has held the lock at least.
+    /// Minimum time for which it has held the lock.
     pub held_for: Duration,
     /// Its recent processor use, in percent.
     pub cpu_percent: u32,
@@ -125,7 +125,7 @@ impl fmt::Display for LockHolder {
 pub struct Whereabouts {
     /// True if the rank itself has reported it.
     pub is_own_word: bool,
-    /// The call that the rank is in, where ranks are in different calls.
+    /// The call that the rank is in, if ranks are in different calls.
     pub call: Option<String>,
     /// The functions that its thread is in, the innermost last.
     pub frames: Vec<StackFrame>,

@@ -22,7 +22,7 @@ pub fn group_agreed_on<C: Codec>(
     number: u64,
 ) -> Result<Communicator<C>, Error> {
     let ranks = communicator.checked(ranks)?;
-    // Those that `group` counts itself begin at 0.
+    // The numbers that `group` assigns begin at 0.
     let group = communicator.inner.group_of_use(&ranks, number | NUMBERED)?;
     Ok(communicator.handle(group, communicator.codec.clone()))
 }

@@ -18,11 +18,11 @@ use crate::{Options, call::blocking::step_aside, communicator::Communicator};
 /// The options of one call of [`all_gather`]; by default those of the variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllGatherOptions {
-    /// Through memory rather than files.
+    /// Uses memory rather than files.
     pub force_cpu: bool,
-    /// Through files of the shared directory.
+    /// Uses files of the shared directory.
     pub force_filesys: bool,
-    /// The shared directory, where files are used; else `FSGATHER_DIR`, `EXP_DIR`, the default.
+    /// The shared directory, if files are used; else `FSGATHER_DIR`, `EXP_DIR`, the default.
     pub filesys_save_dir: Option<PathBuf>,
 }
 
@@ -159,7 +159,7 @@ where
 
 /// Ends the process's own communicator together with all other ranks, and leaves nothing behind.
 ///
-/// Does nothing when no function of this module has been called. A later call joins anew.
+/// Does nothing if no function of this module has been called. A later call joins anew.
 ///
 /// # Errors
 ///

@@ -32,7 +32,7 @@ pub trait Input: sealed::Sealed {
     /// The type that receiving ranks get.
     type Output;
 
-    /// The payload.
+    /// Returns the payload.
     #[doc(hidden)]
     #[expect(private_interfaces, reason = "nobody else calls it")]
     fn payload<'s>(self, codec: &'s impl Codec) -> PayloadInput<'s>

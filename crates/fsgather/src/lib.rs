@@ -28,7 +28,7 @@
 //!
 //! # Cargo features
 //!
-//! None is on by default.
+//! All are off by default.
 //!
 //! | feature | adds | needs |
 //! |---|---|---|
@@ -37,7 +37,7 @@
 //!
 //! # Further reading
 //!
-//! `docs/guide/rust.md` begins from nothing, and `examples/` has a program for each kind of use.
+//! `docs/guide/rust.md` starts from scratch, and `examples/` has a program for each kind of use.
 //! `docs/README.md` in the repository lists all guides, reference pages, formats and guarantees.
 
 mod agreed_groups;

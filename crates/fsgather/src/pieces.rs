@@ -55,7 +55,7 @@ impl Pieces<'_> {
     #[doc(hidden)]
     pub const PYTHON: u8 = 32;
 
-    /// A payload of these pieces, in this order.
+    /// Returns a payload of these pieces, in this order.
     ///
     /// `encoding` is the number in the header of a payload's file that says how its bytes must be read, for programs
     /// that find the file; ranks do not compare it. Programs use 128 to 191, as a
@@ -114,7 +114,7 @@ impl Pieces<'_> {
         }
     }
 
-    /// Length of the payload in bytes.
+    /// Returns the length of the payload in bytes.
     #[must_use]
     pub fn total_len(&self) -> u64 {
         match &self.content {

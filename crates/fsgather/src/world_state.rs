@@ -67,7 +67,7 @@ pub(crate) struct WorldState {
     pub(crate) shared_memory: SharedMemory,
     /// Gather directories, of all groups.
     pub(crate) directories: Directories,
-    /// Calls of the file system that may not come back.
+    /// Calls of the file system that may hang.
     pub(crate) file_calls: FileCalls,
     /// Calls of all groups whose results have not been taken.
     pub(crate) open_calls: OpenCalls,

@@ -149,7 +149,7 @@ mod lossy_path {
     }
 }
 
-/// Errors that others have caused hold these.
+/// The form of the earlier error inside an [`Error::Poisoned`].
 mod boxed {
     use serde::{Deserializer, Serializer};
 

@@ -31,7 +31,7 @@ const LONGEST_TEXT: usize = 64 << 10;
 /// can hear rank 0 returns the *same* error. Hence fields are plain data, no source is attached, and
 /// the text names the rank concerned rather than the rank that prints it.
 ///
-/// Its `Debug` is the same sentence, so that a `main` that returns it prints what people can read; `{:#?}` gives
+/// Its `Debug` is the same sentence, so that a `main` that returns it prints readable text; `{:#?}` gives
 /// its [kind](Error::kind) as well.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -109,7 +109,7 @@ pub enum Error {
         stacks: Box<RollCall>,
     },
 
-    /// A file operation failed: no space, no permission, not there. See [`Error::is_transient`].
+    /// A file operation failed: no space, no permission, a missing file. See [`Error::is_transient`].
     #[error("cannot {operation} {}: {cause}{}", in_line(.path), by_whom(.peer.as_deref(), .activity.as_ref()))]
     #[non_exhaustive]
     Storage {
@@ -167,7 +167,7 @@ pub enum Error {
         bound: u64,
     },
 
-    /// Two builds of fsgather that do not understand each other.
+    /// Two builds of fsgather are incompatible.
     #[error(
         "{what} is of version {theirs}, this build understands {ours}; use one build of fsgather on all ranks"
     )]
@@ -206,10 +206,10 @@ pub enum PeerFailure {
         /// The error that the rank reported.
         message: String,
     },
-    /// The rank had left the communicator in good order.
+    /// The rank has left the communicator in good order.
     #[error("had already left{}", before_call(.before.as_deref()))]
     Departed {
-        /// The call that it did not make, and the ranks that were in that call, as far as they are known.
+        /// The call that it missed, and the ranks in that call, as far as they are known.
         before: Option<String>,
     },
     /// Rank 0 is gone, and it is unknown if the call succeeded elsewhere.

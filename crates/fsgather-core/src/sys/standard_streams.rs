@@ -8,8 +8,8 @@ use std::{
 /// The number of the last standard stream, standard error.
 const LAST: i32 = 2;
 
-/// Opens `/dev/null` for each standard stream that is closed: a message of the program would go into the file or connection that takes its
-/// number.
+/// Opens `/dev/null` for each standard stream that is closed. Otherwise a message of the program would go into the file
+/// or connection that takes its number.
 ///
 /// Rust's runtime has done so before `main`, but a library can be a part of a program in another language.
 pub fn keep_standard_streams() {

@@ -77,8 +77,8 @@ impl Lanes {
     }
 }
 
-/// Returns a call and its phases, each with its name, times and details. `times` are those of its begin, when this rank had handed in
-/// its part, when all had, and of its end.
+/// Returns a call and its phases, each with its name, times and details. The times of the call are its begin, the
+/// hand-in of this rank's part, that of the last part, and its end.
 fn slices(
     row: &Row<'_>,
     record: &CallRecord,

@@ -37,7 +37,7 @@ pub(crate) fn one(codec: &impl Codec) -> Encoding {
 ///
 /// # Examples
 ///
-/// A codec of one's own, here JSON:
+/// A custom codec, here JSON:
 ///
 /// ```
 /// use std::io::Write;

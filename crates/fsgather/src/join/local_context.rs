@@ -73,7 +73,7 @@ pub struct LinkSettings {
     pub network_namespace: u64,
 }
 
-/// The same problem, for a directory that an argument has named.
+/// Returns the same problem, for a directory that an argument has named.
 fn without_variable(mut problem: Error) -> Error {
     if let Error::Storage { cause, .. } = &mut problem {
         cause.message = cause.message.replace(" with FSGATHER_DIR", "");

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// |---|---|
 /// | 0 | seal (u64, little-endian) and the payload |
 /// | 1 | gather id and locator of a payload file |
-/// | 2 | length (u64) and digest (u128) of a payload that travels in further rounds, and an optional text: the reason why it is not in a file |
+/// | 2 | length (u64) and digest (u128) of a payload that travels in further rounds, and an optional text: why it is in no file |
 /// | 3 | length (u64) of a payload that travels over connections between ranks |
 /// | 4 | location of a payload in its owner's arena, in memory that ranks share |
 /// | 5 | length (u64) of a payload that only its owner receives, who has it |
@@ -41,7 +41,7 @@ pub(crate) enum PayloadHeader {
     Shared(Location),
     /// In memory that the ranks of its host share, and over connections to those of others.
     Placed(Location),
-    /// With the rank itself, which alone receives it.
+    /// With the rank itself, its only recipient.
     Kept {
         /// In bytes.
         len: u64,

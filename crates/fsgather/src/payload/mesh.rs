@@ -57,7 +57,7 @@ pub(super) fn announced<'b>(
         warn_if_compression_is_ignored(guard);
     }
     let (leaves, own) = match retention {
-        // Both neighbours are in the call as long as we are.
+        // Both neighbours are in the call as long as this rank is.
         Retention::Passing => (Leaves::Nothing, own),
         Retention::Kept | Retention::KeptForReader if is_only_reader => {
             (Leaves::Nothing, own.into_kept())

@@ -193,7 +193,7 @@ impl FilesPath {
         lock(&self.ours_to_read).remove(&name);
         match &*lock(&self.care) {
             Some(care) => care.reclaim(name),
-            // The last words of a communicator that has been closed: there is no need to hurry.
+            // The communicator has been closed: there is no need to hurry.
             None => {
                 if let Err(error) = self.directory.reclaim(name) {
                     tracing::debug!("{error}");

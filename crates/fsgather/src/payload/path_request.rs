@@ -1,4 +1,4 @@
-//! The path that a call asks for: [`PathRequest`].
+//! The path that a call requests: [`PathRequest`].
 
 use std::path::{Path, PathBuf};
 

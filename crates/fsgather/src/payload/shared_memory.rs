@@ -109,7 +109,6 @@ impl Share {
     /// `by_ring`, it is enough that some do.
     ///
     /// So the ranks of a root's host hand a gather over in memory, and those of other hosts use another path.
-    /// So the ranks of a root's host hand a gather over in memory, and those of other hosts go another way.
     pub(crate) fn of(
         inner: &GroupState,
         request: &PathRequest,

@@ -1,4 +1,4 @@
-//! The choice if payloads may be in files, which are never encrypted: [`goes_over_a_network`]. Pure.
+//! The rule that decides if payloads may be in files, which are never encrypted: [`goes_over_a_network`]. Pure.
 
 use fsgather_store::Class;
 
