@@ -89,7 +89,7 @@ pub struct Verdict {
 /// The undecided calls of a rank that has left, and the fate of its leftovers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
-    /// True if another rank takes care of the leftovers: on rank 0, if all other ranks have left as well; elsewhere, if
+    /// True if rank 0 will remove the leftovers: on rank 0, if all other ranks have left as well; elsewhere, if
     /// rank 0 was still there; for a group, always.
     pub in_good_hands: bool,
     /// For each communicator of this rank, the first call after all decided ones, if it is certain that neither that

@@ -61,8 +61,8 @@ pub trait Mailbox: Send + Sync {
     /// If it cannot be left. Trying again is allowed.
     fn send(&self, number: u64, to: Option<Rank>, body: &[u8]) -> Result<(), Error>;
 
-    /// Leaves a message that [`send`](Self::send) cannot leave in another place where the ranks may find it, if there
-    /// is one. Best effort; it counts as not sent, and may be found twice.
+    /// Leaves a message in another place where the ranks may find it, if there is one, after [`send`](Self::send) has
+    /// failed. Best effort; it counts as not sent, and may be found twice.
     fn detour(&self, number: u64, to: Option<Rank>, body: &[u8]) {
         let _ = (number, to, body);
     }

@@ -39,7 +39,7 @@ pub enum Kinship {
     Foreign,
     /// They come from different ones, each of which has started all ranks of its job on this host: they are two jobs.
     Apart,
-    /// The relation is unknown, because they do not see the same pids.
+    /// The relation is unknown: they do not see the same pids, or a starter and a session are unknown.
     Unknown,
 }
 

@@ -482,9 +482,9 @@ impl Error {
 
     /// Returns true if starting the job again, unchanged, may succeed.
     ///
-    /// It is true for lost peers, time-outs and failed meetings. It is false if a rank of the program raised an error
-    /// or left too early, for wrong settings, ranks in different calls, incompatible builds and corrupt data. For
-    /// storage errors it is true only if space was short.
+    /// It is true for lost peers, time-outs and failed meetings, and for storage errors if space was short. It is false
+    /// for all others, such as an error that a rank of the program raised, a rank that left too early, wrong settings,
+    /// ranks in different calls, incompatible builds and corrupt data.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
