@@ -6,7 +6,8 @@ use fsgather::{
     Error, Options,
     codec::Postcard,
     samples::{
-        GatherOptions, GatherSamplesError, PLAIN_DATA, SampleId, SampleOptions, gather_encoded,
+        GatherOptions, GatherSamplesError, JSON_LINES, PLAIN_DATA, SampleId, SampleOptions,
+        gather_encoded,
     },
 };
 use fsgather_core::Site;
@@ -196,12 +197,19 @@ impl How {
 
 type Gathered = Result<Option<fsgather::samples::SampleResults>, GatherSamplesError<Postcard>>;
 
+/// Reads a result that a shell job has added.
+fn parse_json(py: Python<'_>, line: &[u8]) -> PyResult<Py<PyAny>> {
+    let loads = py.import("json")?.getattr("loads")?;
+    Ok(loads.call1((line,))?.unbind())
+}
+
 /// Compares encoded results by their values.
 fn comparison(are_equal: Py<PyAny>) -> impl Fn(&[u8], &[u8]) -> bool + Sync {
     move |one, other| {
         let compared = Python::try_attach(|py| -> PyResult<bool> {
-            let one = decode_result(py, one.to_vec())?;
-            let other = decode_result(py, other.to_vec())?;
+            let read =
+                |bytes: &[u8]| decode_result(py, bytes.to_vec()).or_else(|_| parse_json(py, bytes));
+            let (one, other) = (read(one)?, read(other)?);
             are_equal.bind(py).call1((one, other))?.is_truthy()
         });
         matches!(compared, Some(Ok(true)))
@@ -328,9 +336,16 @@ pub(crate) fn read_samples(
     let equal = comparison(are_equal);
     let equal = &equal;
     let results = Waiter::new().run(py, move || {
-        let options = SampleOptions::default().encoded_in(PLAIN_DATA);
         let read = fsgather::samples::SampleResults::read_with;
-        read(directory.as_path(), Postcard, options, Some(equal))
+        let path = directory.as_path();
+        let results = read(path, Postcard, SampleOptions::default(), Some(equal))?;
+        match results.encoding() {
+            PLAIN_DATA | JSON_LINES => Ok(results),
+            encoding => Err(Error::config(format!(
+                "results of {} are encoded in {encoding}, which only the program that added them can read",
+                path.display()
+            ))),
+        }
     })?;
     Ok(SampleResults { results })
 }
@@ -369,7 +384,11 @@ impl SampleResults {
     fn result_at(&self, py: Python<'_>, position: usize) -> PyResult<Py<PyAny>> {
         let encoded = ending::detach(py, || self.results.encoded_at(position));
         let encoded = encoded.map_err(|error| errors::raise(py, &error))?;
-        decode_result(py, encoded.ok_or_else(|| PyIndexError::new_err(position))?)
+        let encoded = encoded.ok_or_else(|| PyIndexError::new_err(position))?;
+        match self.results.encoding() {
+            JSON_LINES => parse_json(py, &encoded),
+            _ => decode_result(py, encoded),
+        }
     }
 
     #[getter]

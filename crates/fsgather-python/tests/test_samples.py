@@ -299,6 +299,31 @@ print(dict(samples.gather()))
     assert "forked from it" in refused and results == "{0: 'parent', 1: 'parent'}"
 
 
+def test_results_of_shell_jobs_are_read_and_not_continued(tmp_path: Path) -> None:
+    lines = tmp_path / "part.jsonl"
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "fsgather", "samples", str(run)]
+
+    def add(*objects: str) -> subprocess.CompletedProcess[str]:
+        lines.write_text("\n".join(objects))
+        return subprocess.run([*command, "--add", str(lines), "--key", "id"], capture_output=True, text=True)
+
+    assert add('{"id": 7, "score": NaN}').returncode == 2
+    refused = add('{"id": 1}', '{"id": 7, "score": 1, "score": 2}')
+    assert refused.returncode == 2 and 'line 2: not JSON: the key "score" comes twice' in refused.stderr
+    assert not run.exists()
+    for score in ["0.5", "0.50", "0.25"]:
+        assert add('{"id": 7, "score": %s}' % score, '{"id": ["a", 1], "score": null}').returncode == 0
+    results = fsgather.read_samples(run)
+    assert dict(results) == {7: {"id": 7, "score": 0.5}, ("a", 1): {"id": ["a", 1], "score": None}}
+    assert (results.repeated, results.conflicts) == (3, [7])
+    with pytest.raises(fsgather.ConfigError, match=r"json -> plain data.*shell jobs.*fsgather.read_samples read them; name another directory"):
+        fsgather.samples(run)
+    written = subprocess.run([*command, "--out", "-"], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    assert [json.loads(line)["id"] for line in written.splitlines()] == [7, ["a", 1]]
+    assert not (tmp_path / "-").exists()
+
+
 def test_directories_without_samples_are_named(tmp_path: Path) -> None:
     with pytest.raises(fsgather.ConfigError, match="has no samples"):
         fsgather.read_samples(tmp_path)

@@ -411,6 +411,8 @@ def gather_samples(
 def read_samples(directory: PathLike, *, decode: Convert = None) -> SampleResults:
     """Reads a directory of samples in any Python, without a job; what the last attempt expected counts.
 
+    Results that ``fsgather samples --add`` has added are the objects of their lines.
+
     Raises:
         fsgather.ConfigError: it has no samples.
     """

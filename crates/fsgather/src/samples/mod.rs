@@ -27,5 +27,9 @@ pub use results::SampleResults;
 #[doc(hidden)]
 pub const PLAIN_DATA: &str = "plain data";
 
+/// Name of the encoding of results that shell jobs add.
+#[doc(hidden)]
+pub const JSON_LINES: &str = "json";
+
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,7 @@ use crate::{
     codec::Codec,
     join::this_process::process_or_unknown,
     samples::{
+        JSON_LINES,
         agreement::Agreement,
         options::{SampleOptions, config_difference},
     },
@@ -243,8 +244,18 @@ pub(crate) fn check_headers(read: &SampleDirectory, own: &SampleFileHeader) -> R
             continue;
         };
         if let Some(difference) = difference(header, own) {
+            let hint = match header.encoding.as_str() {
+                encoding if encoding == own.encoding => {
+                    "name another directory, or remove this one"
+                }
+                JSON_LINES => {
+                    "shell jobs have added them: `fsgather samples` and fsgather.read_samples read them; name another directory for \
+                     these results"
+                }
+                _ => "name another directory for these results",
+            };
             return Err(Error::config(format!(
-                "{} has results of attempt {} on {} with {difference}; name another directory, or remove this one",
+                "{} has results of attempt {} on {} with {difference}; {hint}",
                 read.path().display(),
                 file.name.attempt,
                 header.process.host,

@@ -24,6 +24,7 @@ pub(crate) type Comparison<'a> = dyn Fn(&[u8], &[u8]) -> bool + 'a;
 pub struct SampleResults<C = Postcard> {
     directory: SampleDirectory,
     codec: C,
+    encoding: String,
     places: Vec<(SampleId, ValuePlace)>,
     /// Positions of `places`, sorted by id.
     by_id: Vec<u32>,
@@ -86,6 +87,13 @@ impl<C> SampleResults<C> {
         self.directory.files()
     }
 
+    /// Name of the encoding of the results. For bindings.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn encoding(&self) -> &str {
+        &self.encoding
+    }
+
     /// Takes the results that count out of what was read.
     pub(crate) fn collect(
         mut directory: SampleDirectory,
@@ -139,9 +147,16 @@ impl<C> SampleResults<C> {
             let id = |position: &u32| &places[*position as usize].0;
             id(one).cmp(id(other))
         });
+        let header = directory
+            .files()
+            .iter()
+            .rev()
+            .find_map(|file| file.header.as_ref());
+        let encoding = header.map_or_else(String::new, |header| header.encoding.clone());
         let mut results = Self {
             directory,
             codec,
+            encoding,
             places,
             by_id,
             report,

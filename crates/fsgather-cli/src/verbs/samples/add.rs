@@ -1,6 +1,8 @@
 //! Adds lines of a file as results: a shell job's way to samples.
 
 use std::{
+    collections::HashSet,
+    fmt,
     fs::File,
     io::{BufRead, BufReader},
     path::Path,
@@ -8,11 +10,15 @@ use std::{
 
 use fsgather::{
     Communicator,
-    samples::{SampleId, SampleOptions, Samples},
+    samples::{JSON_LINES, SampleId, SampleOptions, Samples},
+};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Value};
 
-use super::{JSON_ENCODING, ids::id_of_json};
+use super::ids::id_of_json;
 use crate::failure::Failure;
 
 /// Adds a result for each line of `file`, and returns how many. Nothing is added if a line is wrong.
@@ -35,7 +41,7 @@ pub(super) fn add(
     }
     // Each process of a shell job adds by itself.
     let alone = Communicator::solo();
-    let samples = Samples::open(&alone, directory, options.encoded_in(JSON_ENCODING))?;
+    let samples = Samples::open(&alone, directory, options.encoded_in(JSON_LINES))?;
     for (id, line) in &lines {
         samples.add_encoded(id, &[line.as_bytes()])?;
     }
@@ -65,15 +71,69 @@ pub(super) fn with_config(
 }
 
 fn id_in(line: &str, key: &str) -> Result<SampleId, String> {
-    let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
+    let not_json = |error| format!("not JSON: {error}");
+    let DistinctKeys = serde_json::from_str(line).map_err(not_json)?;
+    let value: Value = serde_json::from_str(line).map_err(not_json)?;
     let field = value
         .get(key)
         .ok_or_else(|| format!("this object has no field {key:?}"))?;
-    id_of_json(field).ok_or_else(|| {
-        format!(
-            "{key:?} is {field}, which is not an id: a whole number, a text, or a list of these"
-        )
-    })
+    id_of_json(field).map_err(|reason| format!("{key:?} is not an id: {reason}"))
+}
+
+/// JSON none of whose objects has a key twice: of such keys readers take one or the other.
+struct DistinctKeys;
+
+impl<'de> Deserialize<'de> for DistinctKeys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for DistinctKeys {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self, A::Error> {
+        let mut keys = HashSet::new();
+        while let Some((key, Self)) = object.next_entry::<String, Self>()? {
+            if let Some(key) = keys.replace(key) {
+                return Err(de::Error::custom(format!("the key {key:?} comes twice")));
+            }
+        }
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self, A::Error> {
+        while list.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
 }
 
 #[cfg(test)]
@@ -93,5 +153,27 @@ mod tests {
         let text = refused.to_string();
         assert!(text.contains(r#"(model.name: "a" -> "b")"#), "{text}");
         assert!(options("[1]").is_err());
+    }
+
+    #[test]
+    fn wrong_lines_are_refused_with_the_reason() {
+        for (line, reason) in [
+            ("{\"id\": 1", "not JSON: EOF"),
+            ("{\"id\": 1, \"id\": 2}", "the key \"id\" comes twice"),
+            (
+                "{\"id\": 1, \"a\": [{\"b\": null, \"b\": 1.5}]}",
+                "the key \"b\" comes twice",
+            ),
+            ("{\"a\": true}", "no field \"id\""),
+            (
+                "{\"id\": 18446744073709551616}",
+                "more than 64 bits; write it as a text",
+            ),
+        ] {
+            let refusal = id_in(line, "id").unwrap_err();
+            assert!(refusal.contains(reason), "{line}: {refusal}");
+        }
+        let line = r#"{"id": [1, "a"], "b": {"id": -1.5, "c": []}}"#;
+        assert_eq!(id_in(line, "id").unwrap().to_string(), r#"(1, "a")"#);
     }
 }

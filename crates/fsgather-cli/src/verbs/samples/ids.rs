@@ -20,16 +20,28 @@ pub(super) fn id_as_json(id: &SampleId) -> Value {
     }
 }
 
-/// Reads an id; `None` for JSON that is none.
-pub(super) fn id_of_json(value: &Value) -> Option<SampleId> {
+/// Reads an id, or returns why JSON is none.
+pub(super) fn id_of_json(value: &Value) -> Result<SampleId, String> {
     match value {
-        Value::String(text) => Some(text.as_str().into()),
+        Value::String(text) => Ok(text.as_str().into()),
         Value::Number(number) => {
-            let number = number.as_i64().map(SampleId::from);
-            number.or_else(|| value.as_u64().map(SampleId::from))
+            let signed = number.as_i64().map(SampleId::from);
+            let whole = signed.or_else(|| number.as_u64().map(SampleId::from));
+            let is_large = number
+                .as_f64()
+                .is_some_and(|size| size.abs() >= 2_f64.powi(63));
+            whole.ok_or_else(|| {
+                if is_large {
+                    format!("{number} has more than 64 bits; write it as a text")
+                } else {
+                    format!("{number} is not a whole number")
+                }
+            })
         }
         Value::Array(values) => values.iter().map(id_of_json).collect(),
-        _ => None,
+        _ => Err(format!(
+            "{value} is not a whole number, a text, or a list of these"
+        )),
     }
 }
 
@@ -45,10 +57,10 @@ pub(super) fn parse_expected(text: &str) -> Result<SampleOptions, Failure> {
         .zip(1..)
         .filter(|(line, _)| !line.trim().is_empty());
     let ids = lines.map(|(line, number)| {
-        let id = serde_json::from_str(line).ok().as_ref().and_then(id_of_json);
-        id.ok_or_else(|| {
+        let value = serde_json::from_str(line).map_err(|error| error.to_string());
+        value.and_then(|value| id_of_json(&value)).map_err(|reason| {
             Failure::usage(format!(
-                "{text}, line {number}: this is not an id in JSON, such as 7, \"name\" or [\"name\", 7]"
+                "{text}, line {number} is not an id in JSON, such as 7, \"name\" or [\"name\", 7]: {reason}"
             ))
         })
     });
@@ -72,15 +84,15 @@ mod tests {
             SampleId::from(-3),
         ];
         for id in ids {
-            assert_eq!(id_of_json(&id_as_json(&id)), Some(id));
+            assert_eq!(id_of_json(&id_as_json(&id)), Ok(id));
         }
         assert_eq!(id_as_json(&i128::MAX.into()), i128::MAX.to_string());
+        let refusal = |json| id_of_json(&serde_json::from_str(json).unwrap()).unwrap_err();
         for json in ["1.5", "true", "null", "{}", "[[1.5]]"] {
-            assert_eq!(
-                id_of_json(&serde_json::from_str(json).unwrap()),
-                None,
-                "{json}"
-            );
+            assert!(refusal(json).contains("is not a whole number"), "{json}");
+        }
+        for json in ["18446744073709551616", "-9223372036854775809", "[1e40]"] {
+            assert!(refusal(json).contains("more than 64 bits"), "{json}");
         }
     }
 }

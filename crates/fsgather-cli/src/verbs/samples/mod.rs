@@ -4,12 +4,15 @@ mod add;
 mod ids;
 mod summary;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use fsgather::{
     codec::Postcard,
-    samples::{PLAIN_DATA, SampleId, SampleResults},
+    samples::{JSON_LINES, PLAIN_DATA, SampleId, SampleResults},
 };
 use serde_json::json;
 
@@ -27,8 +30,8 @@ use crate::{
     table::{TableStyle, plain},
 };
 
-/// Name of the encoding of results that this command adds.
-const JSON_ENCODING: &str = "json";
+/// Bytes of lines that are written together.
+const BUFFER_BYTES: usize = 1 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,7 +66,7 @@ pub(crate) struct SamplesArguments {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
-    /// Write all results to a file, a line of JSON for each.
+    /// Write all results to a file, or to standard output (`-`), a line of JSON for each.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
@@ -171,14 +174,8 @@ fn write(
         ));
         return Ok(exit::DIFFERENT_CALLS);
     }
-    let encoding = results
-        .files()
-        .iter()
-        .rev()
-        .find_map(|file| file.header.as_ref());
-    let encoding = encoding.map_or(JSON_ENCODING, |header| &header.encoding);
-    let as_json: ResultAsJson = match (encoding, invocation.result_as_json()) {
-        (JSON_ENCODING, _) => |bytes| String::from_utf8(bytes).map_err(|error| error.to_string()),
+    let as_json: ResultAsJson = match (results.encoding(), invocation.result_as_json()) {
+        (JSON_LINES, _) => |bytes| String::from_utf8(bytes).map_err(|error| error.to_string()),
         (PLAIN_DATA, Some(as_json)) => as_json,
         (PLAIN_DATA, None) => {
             let directory = arguments.directory.display();
@@ -195,15 +192,32 @@ fn write(
             )));
         }
     };
-    let mut new = NewFile::begin(file, arguments.force)?;
+    let is_file = file != Path::new("-");
+    let mut new = is_file
+        .then(|| NewFile::begin(file, arguments.force))
+        .transpose()?;
+    let mut lines = String::new();
     for (position, id) in results.ids().enumerate() {
         let encoded = results.encoded_at(position)?.unwrap_or_default();
         let result = as_json(encoded)
             .map_err(|reason| Failure::usage(format!("the result of sample {id}: {reason}")))?;
-        let line = format!("{{\"id\": {}, \"result\": {result}}}\n", id_as_json(id));
-        new.write(line.as_bytes())?;
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(
+            lines,
+            "{{\"id\": {}, \"result\": {result}}}",
+            id_as_json(id)
+        );
+        if lines.len() < BUFFER_BYTES && position + 1 < results.len() {
+            continue;
+        }
+        match &mut new {
+            Some(new) => new.write(lines.as_bytes())?,
+            None if is_read(output::write(Stream::Stdout, lines.as_bytes()))? => {}
+            None => return Ok(exit::DONE),
+        }
+        lines.clear();
     }
-    new.finish()?;
+    new.map(NewFile::finish).transpose()?;
     output::say(&format!(
         "fsgather samples: wrote {}",
         plain(&report.to_string())
