@@ -12,7 +12,7 @@
 //! | 12 | 4 | length n of the next field |
 //! | 16 | n | the writer of the file, [`CallsHeader`] in postcard |
 //! | 16 + n | 16 | xxh3-128 of all bytes before |
-//! | 4088 | 8 | number of calls that have begun, if not 0; it changes, and no checksum covers it |
+//! | 4088 | 8 | number of calls that have begun, if not 0, in the byte order of the writer; it changes, and no checksum covers it |
 
 mod question;
 

@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// Number of errors of the medium or the network after which reading fails.
-const FLAKY_RETRIES: u32 = 3;
+const MAX_FLAKY_ERRORS: u32 = 3;
 
 /// Number of bytes of an unverified file that are read between two progress reports; they may have to come from a disk.
 const POPULATED: usize = 16 << 20;
@@ -112,7 +112,7 @@ impl Source {
         mut work: impl FnMut(&Self, &Open, &mut Progress<'_>) -> Result<T, Trouble>,
     ) -> Result<T, Error> {
         let mut retries: Option<RetryBudget> = None;
-        let mut flaky_left = FLAKY_RETRIES;
+        let mut flaky_left = MAX_FLAKY_ERRORS;
         let mut tries = 0;
         loop {
             tries += 1;
