@@ -3,7 +3,7 @@
 //! - [`call_results`]: checks of the results that ranks get of one call.
 //! - [`corpus`]: inputs that fuzzers have found.
 //! - [`exchange_conformance`]: the requirements on every implementation of the exchange. One line in an
-//! implementation's tests runs all of it.
+//!   implementation's tests runs all of it.
 //! - [`explorer`]: visits every state that a machine can reach.
 //! - [`MemoryBackend`]: a rendezvous without files, for tests inside one process.
 //! - [`MemoryMailbox`]: places for messages without files, with all faults that such places may have.

@@ -8,7 +8,7 @@
 //! - `machine`: hosts, processes and their threads; `coroutines`, `descriptors`: stand-ins for threads and files.
 //! - `samples`: results by name on a file system that hangs or is full.
 //! - `agreement`: compares the model with real file systems. `calls`: the system calls of the project's code. `world`: a job; `payloads`:
-//! its files; `judge`: checks all promises.
+//!   its files; `judge`: checks all promises.
 //!
 //! `scripts/prove lying-files` plays many seeds; a failing one prints the command to play it again. `LYING_TRACE=1` shows each of its
 //! calls.
