@@ -25,13 +25,13 @@ pub const MOST_READ: usize = 64;
 pub(crate) const SHELVES: usize = 8;
 
 /// Number of words of an entry: channel, epoch, number, state, and four of a location.
-const SAID: usize = 8;
+const ENTRY_WORDS: usize = 8;
 
 /// An entry: its version and its words.
-type Entry<'words> = Versioned<'words, AtomicU64, SAID>;
+type Entry<'words> = Versioned<'words, AtomicU64, ENTRY_WORDS>;
 
 /// The states of a payload.
-const COMES: u64 = 1;
+const ARRIVING: u64 = 1;
 const WHOLE: u64 = 2;
 const NO_PLACE: u64 = 3;
 
@@ -49,7 +49,7 @@ pub enum ReadSoFar {
 impl ReadSoFar {
     fn words(self) -> [u64; 5] {
         match self {
-            Self::Comes(bytes) => [COMES, bytes, 0, 0, 0],
+            Self::Comes(bytes) => [ARRIVING, bytes, 0, 0, 0],
             Self::Whole(at) => [WHOLE, u64::from(at.slot), at.generation, at.start, at.len],
             Self::NoPlace => [NO_PLACE, 0, 0, 0, 0],
         }
@@ -57,7 +57,7 @@ impl ReadSoFar {
 
     fn of(words: [u64; 5]) -> Option<Self> {
         match words {
-            [COMES, bytes, ..] => Some(Self::Comes(bytes)),
+            [ARRIVING, bytes, ..] => Some(Self::Comes(bytes)),
             [WHOLE, slot, generation, start, len] => Some(Self::Whole(Location {
                 slot: u32::try_from(slot).ok()?,
                 generation,
@@ -117,7 +117,7 @@ impl<'words> Shelf<'words> {
     }
 }
 
-fn content(call: CallId, number: usize, words: [u64; 5]) -> [u64; SAID] {
+fn content(call: CallId, number: usize, words: [u64; 5]) -> [u64; ENTRY_WORDS] {
     let [channel, epoch] = words_of(call);
     let [state, one, two, three, four] = words;
     [channel, epoch, number as u64, state, one, two, three, four]

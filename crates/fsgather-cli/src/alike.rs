@@ -13,10 +13,10 @@ use crate::{
 };
 
 /// Up to this number, all rows are shown one by one.
-const FEW: usize = 12;
+const MAX_SINGLE_ROWS: usize = 12;
 
 /// A group of up to this number of rows is shown one by one, even among many.
-const SEVERAL: usize = 5;
+const MAX_SMALL_GROUP: usize = 5;
 
 /// One row.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl<'a> Counts<'a> {
             *counts.entry(one.kind()).or_default() += 1;
             total += 1;
         }
-        if is_long || total <= FEW {
+        if is_long || total <= MAX_SINGLE_ROWS {
             counts.clear();
         }
         Self(counts)
@@ -80,7 +80,7 @@ impl<'a> Counts<'a> {
     /// Returns true if the group of this row is large enough to be shown as one line.
     pub(crate) fn has_several(&self, one: &One<'_>) -> bool {
         let count = self.0.get(&one.kind());
-        count.is_some_and(|count| *count > SEVERAL)
+        count.is_some_and(|count| *count > MAX_SMALL_GROUP)
     }
 }
 
@@ -267,9 +267,9 @@ mod tests {
             let counts = Counts::of(all, is_long);
             [counts.has_several(&dead), counts.has_several(&strange)]
         };
-        assert_eq!(counts(FEW - 1, false), [false, false]);
-        assert_eq!(counts(FEW, false), [true, false]);
-        assert_eq!(counts(FEW, true), [false, false]);
+        assert_eq!(counts(MAX_SINGLE_ROWS - 1, false), [false, false]);
+        assert_eq!(counts(MAX_SINGLE_ROWS, false), [true, false]);
+        assert_eq!(counts(MAX_SINGLE_ROWS, true), [false, false]);
     }
 
     #[test]

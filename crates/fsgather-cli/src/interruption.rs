@@ -31,7 +31,7 @@ pub(crate) fn survive_large_files() {
 }
 
 /// Maximum time that a command may take after a signal to notify the others and to clean up.
-const LAST_WORDS: Duration = Duration::from_secs(4);
+const CLEAN_UP_TIME: Duration = Duration::from_secs(4);
 
 /// Watches for signals that end the command.
 ///
@@ -54,7 +54,7 @@ impl Interruption {
                 let mut signals = signals.forever();
                 let Some(first) = signals.next() else { return };
                 seen.store(first, Ordering::SeqCst);
-                let _watchdog = end_after(LAST_WORDS, code(first), early_end.clone());
+                let _watchdog = end_after(CLEAN_UP_TIME, code(first), early_end.clone());
                 let name = signal_name(first).unwrap_or("a signal");
                 interrupt.raise(format!("ended by {name}"));
                 // Signals that arrived meanwhile are read only now, however early they arrived.

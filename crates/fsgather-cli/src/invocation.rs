@@ -62,14 +62,14 @@ impl Invocation {
 
     /// The command line of this rank, for messages on other ranks.
     pub(crate) fn command_line(&self) -> String {
-        const LONGEST: usize = 200;
+        const MAX_CHARS: usize = 200;
         let words: Vec<String> = self
             .words
             .iter()
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
         let line = words.join(" ");
-        let cut: String = line.chars().take(LONGEST).collect();
+        let cut: String = line.chars().take(MAX_CHARS).collect();
         let more = if cut.len() < line.len() { " ..." } else { "" };
         format!("`fsgather {cut}{more}`")
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ffi::OsString, os::unix::ffi::OsStringExt};
 use crate::failure::Failure;
 
 /// Maximum length of a file name in bytes, on any file system.
-const LONGEST: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 
 /// The names of all ranks' files, by rank, from their bytes.
 ///
@@ -34,7 +34,7 @@ pub(crate) fn agree(names: Vec<Vec<u8>>) -> Result<Vec<OsString>, Failure> {
 /// Returns true if it names an entry of a directory, and nothing above, below or beside it.
 fn is_plain(name: &[u8]) -> bool {
     let is_dots = matches!(name, b"" | b"." | b"..");
-    !is_dots && name.len() <= LONGEST && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+    !is_dots && name.len() <= MAX_NAME_BYTES && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::{coordinator::World, job_credentials::JobFingerprint, message::Join};
 
 /// Longer than any test; the time-outs of all that is made here.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A world that is yet to form.
 pub(crate) fn world(world_size: u32) -> World {
@@ -16,8 +16,8 @@ pub(crate) fn world(world_size: u32) -> World {
         world_size: WorldSize::new(world_size).unwrap(),
         communicator: Uuid::nil(),
         job: "a test".into(),
-        timeout: LONG,
-        join_timeout: LONG,
+        timeout: LONG_TIMEOUT,
+        join_timeout: LONG_TIMEOUT,
         idle_limit: None,
         fingerprint: JobFingerprint::default(),
         lead: None,
@@ -34,7 +34,7 @@ pub(crate) fn join(rank: u32, world_size: u32, nonce: u128) -> Join {
         world_size: WorldSize::new(world_size).unwrap(),
         nonce,
         process: ProcessId::default(),
-        timeout: LONG,
+        timeout: LONG_TIMEOUT,
         start: None,
         attempt: None,
         fingerprint: JobFingerprint::default(),

@@ -35,10 +35,10 @@ use rustix::{
 };
 
 /// Descriptors from this number on are not noted; the usual limits are below it.
-const MOST: usize = 1 << 16;
+const MAX_DESCRIPTOR: usize = 1 << 16;
 
 /// The inode of the socket that was last made with this descriptor number; 0 for none.
-static SOCKETS: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+static SOCKETS: [AtomicU64; MAX_DESCRIPTOR] = [const { AtomicU64::new(0) }; MAX_DESCRIPTOR];
 
 /// All numbers that were noted are below this one.
 static END: AtomicUsize = AtomicUsize::new(0);

@@ -22,9 +22,9 @@ use fsgather_core::{
 use proptest::prelude::*;
 
 /// Time for which a report about another rank is kept.
-const OWN_WORD: Duration = Duration::from_secs(8);
+const OWN_REPORT_TIME: Duration = Duration::from_secs(8);
 
-const OTHERS_WORD: Duration = Duration::from_secs(4);
+const OTHER_REPORTS_TIME: Duration = Duration::from_secs(4);
 
 fn doing() -> Activity {
     let call = CallName {
@@ -225,7 +225,7 @@ proptest! {
         });
         prop_assume!(!from_all);
         let (told, after) = told(ranks, events);
-        prop_assert_eq!(after, Duration::from_millis(first) + OWN_WORD);
+        prop_assert_eq!(after, Duration::from_millis(first) + OWN_REPORT_TIME);
         let teller = match &told {
             Error::PeerFailed { peer, .. } => peer.rank,
             _ => Rank::new((victim + ranks - 1) % ranks),
@@ -252,7 +252,7 @@ proptest! {
         let first = events.iter().map(|(at, _)| *at).min().unwrap();
         let expected: Vec<Rank> = stopped.iter().map(|rank| Rank::new(*rank)).collect();
         let (told, after) = told(ranks, events);
-        prop_assert_eq!(after, Duration::from_millis(first) + OTHERS_WORD);
+        prop_assert_eq!(after, Duration::from_millis(first) + OTHER_REPORTS_TIME);
         let Error::Timeout { missing, .. } = told else {
             return Err(TestCaseError::fail(told.to_string()));
         };

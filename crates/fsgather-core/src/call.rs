@@ -105,18 +105,18 @@ impl Site {
     /// 4 KiB is cut.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
-        const LONGEST: usize = 4 << 10;
+        const MAX_BYTES: usize = 4 << 10;
         let name = name.into();
-        Self(text::cut_text(&plain_line(&name), LONGEST).into())
+        Self(text::cut_text(&plain_line(&name), MAX_BYTES).into())
     }
 
     /// Returns the same place, in at most 256 bytes.
     pub(crate) fn short(&self) -> Self {
-        const LONGEST: usize = 256;
-        if self.0.len() <= LONGEST {
+        const MAX_BYTES: usize = 256;
+        if self.0.len() <= MAX_BYTES {
             return self.clone();
         }
-        Self(text::cut_text(&self.0, LONGEST).into())
+        Self(text::cut_text(&self.0, MAX_BYTES).into())
     }
 
     /// Returns true if the place is known.

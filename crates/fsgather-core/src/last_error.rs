@@ -19,7 +19,7 @@ use crate::{Error, PeerFailure, Rank, floor_boundary, plain_line, run_file};
 pub const FILE_NAME: &str = "fsgather-errors";
 
 /// Maximum length of the text, in bytes.
-const LONGEST: usize = 4096;
+const MAX_TEXT_BYTES: usize = 4096;
 
 /// The last error of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl LastError {
 
     fn to_line(&self) -> String {
         let blames: Vec<String> = self.blames.iter().map(ToString::to_string).collect();
-        let end = floor_boundary(&self.text, LONGEST);
+        let end = floor_boundary(&self.text, MAX_TEXT_BYTES);
         // Indented lines continue the text, such as activities of ranks; other lines are of programs.
         let text = self.text[..end].replace("\n  ", "; ");
         let text = text.replace(['\n', '\t', '\r'], " ");

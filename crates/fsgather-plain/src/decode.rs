@@ -147,7 +147,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 let utf8 = self.reader.bytes(usize::from(tag - tag::SHORT_STR))?;
                 Ok(make::text(self.py, utf8)?)
             }
-            tag::AGAIN => {
+            tag::REFERENCE => {
                 let number = self.reader.index()?;
                 match self.numbered.get(number) {
                     Some(Some(object)) => Ok(object.clone()),
@@ -160,7 +160,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 let number = self.numbered.len();
                 self.numbered.push(None);
                 let tag = self.reader.byte()?;
-                if matches!(tag, tag::AGAIN | tag::NUMBERED) {
+                if matches!(tag, tag::REFERENCE | tag::NUMBERED) {
                     return Err(self.reader.bad("a number for what is no object"));
                 }
                 let object = self.object(tag, Some(number), depth)?;

@@ -236,7 +236,7 @@ impl<'py> Encoder<'py> {
             if !self.unfinished.is_empty() && self.unfinished.contains(&address) {
                 return Err(Refusal::because("a tuple that contains itself"));
             }
-            self.out.byte(tag::AGAIN);
+            self.out.byte(tag::REFERENCE);
             self.out.number(number.into());
             return Ok(true);
         }

@@ -23,7 +23,7 @@ const STEPS_ANYWAY: usize = 1 << 24;
 const STEPS_PER_BYTE: usize = 64;
 
 /// Containers with at most this number of keys need no table of hashes: each key counts as compared with all.
-const FEW: usize = 64;
+const MAX_COMPARED_KEYS: usize = 64;
 
 /// Maximum nesting depth of tuples in a key: references allow for deeper ones than containers do.
 const DEEPEST_KEY: usize = 500;
@@ -111,7 +111,7 @@ impl<'py> Decoder<'_, 'py> {
     fn costly_key(&mut self, keys: &mut Keys, key: &Bound<'py, PyAny>) -> Result<(), Bad> {
         let mut steps = self.effort.steps(key.as_borrowed(), 0)?;
         if let Some(each) = steps {
-            let compared = if keys.count <= FEW {
+            let compared = if keys.count <= MAX_COMPARED_KEYS {
                 keys.count
             } else {
                 let alike = keys.hashes.entry(key.hash()?).or_default();

@@ -67,7 +67,7 @@ pub(crate) mod tag {
     /// The object that follows gets the next number.
     pub(crate) const NUMBERED: u8 = 34;
     /// The object with that number.
-    pub(crate) const AGAIN: u8 = 35;
+    pub(crate) const REFERENCE: u8 = 35;
     /// A string of 0 to 63 bytes of UTF-8: the length is in the lower bits.
     pub(crate) const SHORT_STR: u8 = 0x40;
     /// The integers from -16 to 111, one tag for each.

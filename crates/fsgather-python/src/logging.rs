@@ -25,7 +25,7 @@ use crate::errors;
 const OFF: u8 = 60;
 
 /// Maximum number of queued records; beyond that the oldest are dropped.
-const MOST: usize = 1000;
+const MAX_RECORDS: usize = 1000;
 
 struct LogRecord {
     level: Level,
@@ -127,7 +127,7 @@ impl<S: Subscriber> Layer<S> for Queueing {
             message: plain_text(&(text.message + &text.fields)).into_owned(),
         };
         let mut queue = lock(&QUEUE);
-        if queue.len() == MOST {
+        if queue.len() == MAX_RECORDS {
             queue.pop_front();
         }
         queue.push_back(record);

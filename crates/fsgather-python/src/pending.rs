@@ -87,12 +87,12 @@ fn look<R>(
     limit: Option<Duration>,
     mut wait: impl FnMut(Duration) -> Result<Option<R>, Error>,
 ) -> Result<Option<R>, Error> {
-    const LONG: Duration = Duration::from_secs(3600);
+    const MAX_WAIT: Duration = Duration::from_secs(3600);
     // A limit beyond the range of the clock counts as none.
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if let Some(result) = wait(left.unwrap_or(LONG))? {
+        if let Some(result) = wait(left.unwrap_or(MAX_WAIT))? {
             return Ok(Some(result));
         }
         if left.is_some() {

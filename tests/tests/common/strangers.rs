@@ -132,9 +132,9 @@ pub(crate) fn stay_silent(port: u16, count: usize) -> Vec<TcpStream> {
 
 /// Opens connections and closes them at once, a hundred at a time.
 pub(crate) fn come_and_go(port: u16, count: usize) {
-    const AT_ONCE: usize = 100;
-    for _ in 0..count / AT_ONCE {
-        drop(stay_silent(port, AT_ONCE));
+    const BATCH: usize = 100;
+    for _ in 0..count / BATCH {
+        drop(stay_silent(port, BATCH));
     }
 }
 

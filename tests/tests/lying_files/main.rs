@@ -67,7 +67,7 @@ const SEEDS: u64 = 400;
 const QUICK_SEEDS: u64 = 100;
 
 /// Number of failing seeds after which the search ends.
-const ENOUGH: usize = 5;
+const MAX_FAILURES: usize = 5;
 
 /// The broken promises of a script.
 fn play(script: Script) -> Vec<String> {
@@ -104,7 +104,7 @@ fn failures(first: u64, count: u64, script: impl Fn(u64) -> Script + Sync) -> Ve
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let work = || {
         let mut failures = Vec::new();
-        while failures.len() < ENOUGH {
+        while failures.len() < MAX_FAILURES {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= first + count {
                 break;
@@ -170,7 +170,7 @@ fn a_seed_goes_the_same_way_twice() {
 }
 
 /// Seeds that have shown a defect. They show it as long as the draws do not change.
-const KEPT: [(u64, &str, Severity); 7] = [
+const KEPT_SEEDS: [(u64, &str, Severity); 7] = [
     // The reply to the creation of a file was lost.
     (147, "nfs-nocto", Severity::Survivable),
     // A heartbeat was written within a tick of its directory.
@@ -189,7 +189,7 @@ const KEPT: [(u64, &str, Severity); 7] = [
 
 #[test]
 fn seeds_that_have_failed_once_go_well() {
-    for (seed, profile, severity) in KEPT {
+    for (seed, profile, severity) in KEPT_SEEDS {
         let wrong = play(Script::of(
             seed,
             Some(Profile::named(profile)),

@@ -339,8 +339,8 @@ fn copy(
     progress: &ProgressBar,
     mut write: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    const AT_ONCE: usize = 1 << 20;
-    let mut piece = vec![0; AT_ONCE];
+    const BUFFER_BYTES: usize = 1 << 20;
+    let mut piece = vec![0; BUFFER_BYTES];
     loop {
         match stream.read(&mut piece) {
             Ok(0) => return Ok(()),

@@ -3,7 +3,7 @@
 use fsgather_core::WorldSize;
 
 /// More entries than any world has ranks are no list that Slurm made.
-const MOST: usize = WorldSize::MAX as usize;
+const MAX_ENTRIES: usize = WorldSize::MAX as usize;
 
 /// Writes a list of hosts out, in order; `None` when the text is no such list.
 ///
@@ -13,7 +13,7 @@ pub(super) fn expand_hosts(text: &str) -> Option<Vec<String>> {
     let mut hosts = Vec::new();
     for word in split_outside_brackets(text)? {
         let names = expand_word(word)?;
-        if hosts.len() + names.len() > MOST {
+        if hosts.len() + names.len() > MAX_ENTRIES {
             return None;
         }
         hosts.extend(names);
@@ -51,7 +51,7 @@ fn expand_word(word: &str) -> Option<Vec<String>> {
     while let Some((plain, bracket)) = rest.split_once('[') {
         let (inside, after) = bracket.split_once(']')?;
         let numbers = expand_numbers(inside)?;
-        if names.len().checked_mul(numbers.len())? > MOST {
+        if names.len().checked_mul(numbers.len())? > MAX_ENTRIES {
             return None;
         }
         names = names
@@ -82,7 +82,7 @@ fn expand_numbers(text: &str) -> Option<Vec<String>> {
         let width = first.len();
         let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
         let more = usize::try_from(last.checked_sub(first)?).ok()?;
-        if numbers.len().checked_add(more)? >= MOST {
+        if numbers.len().checked_add(more)? >= MAX_ENTRIES {
             return None;
         }
         numbers.extend((first..=last).map(|number| format!("{number:0width$}")));

@@ -10,7 +10,7 @@ use fsgather_core::Rank;
 /// Time in which the last messages of a process that has ended may arrive.
 ///
 /// Its own connection carries them and usually ends by itself; unless a forked child holds it open.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const LAST_MESSAGES_TIME: Duration = Duration::from_millis(500);
 
 /// Maximum time in which a process may ask again after the connection over which it has asked has closed.
 ///
@@ -30,7 +30,9 @@ pub(super) struct Departures {
 impl Departures {
     /// Notes that the process of a rank is reported to have ended.
     pub(super) fn suspect(&mut self, rank: Rank, now: Instant) {
-        self.suspects.entry(rank).or_insert(now + LAST_WORDS);
+        self.suspects
+            .entry(rank)
+            .or_insert(now + LAST_MESSAGES_TIME);
     }
 
     /// Notes that the connection of a rank has closed, and that the rank may ask again.

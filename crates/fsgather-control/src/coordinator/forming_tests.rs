@@ -92,7 +92,7 @@ fn rank_0_that_waits_in_vain_speaks_of_the_stranger() {
     let now = Instant::now();
     let mut coordinator = world(now, Some(7));
     let _ = coordinator.join(join(1, 201, "n1", Some(8)), now);
-    coordinator.tick(now + fixtures::LONG);
+    coordinator.tick(now + fixtures::LONG_TIMEOUT);
     let failure = coordinator.failure().unwrap().to_string();
     assert!(failure.contains("n1, pid 201"), "{failure}");
     assert!(failure.contains("FSGATHER_JOB"), "{failure}");
@@ -353,7 +353,7 @@ fn another_world_size_where_it_may_be_another_job_is_told_and_ranks_are_waited_f
     assert_eq!(warnings(&mut coordinator), 1);
     let _ = coordinator.join(other(), now);
     assert_eq!(warnings(&mut coordinator), 0);
-    coordinator.tick(now + fixtures::LONG);
+    coordinator.tick(now + fixtures::LONG_TIMEOUT);
     let failure = coordinator.failure().unwrap().to_string();
     assert!(
         failure.contains("there are 4 ranks") && failure.contains("rank 2"),
@@ -435,7 +435,7 @@ fn one_of_another_size_is_told_of_also_where_another_process_has_its_number() {
     }
     let other = told_of(2, keyed(join(1, 200, "n1", None), 0x1_0000_0002));
     let _ = coordinator.join(other, now);
-    coordinator.tick(now + fixtures::LONG);
+    coordinator.tick(now + fixtures::LONG_TIMEOUT);
     let failure = coordinator.failure().unwrap().to_string();
     let told = "waiting for rank 2 (never joined); rank 1 (n1, pid 200) was told that there are 2 ranks, rank 0 (";
     assert!(failure.contains(told), "{failure}");
@@ -465,7 +465,7 @@ fn a_world_of_another_size_of_the_same_job_is_told_of_and_fails_only_by_time() {
         let warned = |action: &&Action| matches!(action, Action::Warn(_));
         assert_eq!(coordinator.take_actions().iter().filter(warned).count(), 1);
         assert_eq!(coordinator.failure(), None);
-        coordinator.tick(now + fixtures::LONG);
+        coordinator.tick(now + fixtures::LONG_TIMEOUT);
         let failure = coordinator.failure().unwrap().to_string();
         let all = "rank 1 (n1, pid 200) was told that there are 4 ranks, rank 3 (n1, pid 200) that there are 4, \
                    rank 0 (n1, pid 100) that there are 3; if they";
@@ -483,7 +483,7 @@ fn a_world_of_another_size_of_the_same_job_is_told_of_and_fails_only_by_time() {
     assert!(is_sent_elsewhere(
         &coordinator.join(told_of(4, other_start), now)
     ));
-    coordinator.tick(now + fixtures::LONG);
+    coordinator.tick(now + fixtures::LONG_TIMEOUT);
     let failure = coordinator.failure().unwrap().to_string();
     assert!(
         !failure.contains("there are 4 ranks") && !failure.contains("pid 200"),
@@ -506,7 +506,7 @@ fn at_most_four_processes_of_another_size_are_named() {
         let other = told_of(8, join(rank, 200 + u128::from(rank), "n1", None));
         let _ = coordinator.join(keyed(other, 0x1_0000_0002), now);
     }
-    coordinator.tick(now + fixtures::LONG);
+    coordinator.tick(now + fixtures::LONG_TIMEOUT);
     let failure = coordinator.failure().unwrap().to_string();
     let named = "rank 4 (n1, pid 204) that there are 8, 2 more other numbers, rank 0 (n1, pid 100) that there are 3";
     assert!(failure.contains(named), "{failure}");

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Time for which rank 0 waits at the end until all others have read its last messages.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+const LAST_MESSAGES_TIME: Duration = Duration::from_secs(10);
 
 /// Maximum time that the last messages may take to be left.
 const LAST_SEND: Duration = Duration::from_secs(2);
@@ -147,7 +147,7 @@ impl Carrier for FileCarrier {
         }
         let how = if self.rank == Rank::ZERO {
             self.node.coordinate(|coordinator, _| coordinator.abandon());
-            if self.node.all_read(LAST_WORDS) {
+            if self.node.all_read(LAST_MESSAGES_TIME) {
                 Retirement::Over
             } else {
                 Retirement::InUse

@@ -25,7 +25,7 @@ use super::{
 };
 
 /// Time that a rank waits for confirmations of earlier transfers, if it has to know.
-const LAST_WORD: Duration = Duration::from_millis(500);
+const CONFIRMATION_TIME: Duration = Duration::from_millis(500);
 
 /// The shared state of a mesh and the right to run it.
 pub(super) struct Engine {
@@ -195,7 +195,7 @@ impl Engine {
                 }
             }
         };
-        let limit = limit.min(LAST_WORD);
+        let limit = limit.min(CONFIRMATION_TIME);
         let in_time = runtime.run(async { tokio::time::timeout(limit, settling).await });
         if !matches!(in_time, Ok(Ok(()))) {
             tracing::debug!("some ranks did not say in time that they got everything");
@@ -212,7 +212,7 @@ pub(super) async fn settled_or(
     dialled: impl Future<Output = Result<Link, Error>>,
 ) -> Result<Link, Error> {
     if let Some(mut link) = core.idle.take_any(to) {
-        let settled = tokio::time::timeout(LAST_WORD, link.settle()).await;
+        let settled = tokio::time::timeout(CONFIRMATION_TIME, link.settle()).await;
         if matches!(settled, Ok(Ok(()))) {
             return Ok(link);
         }

@@ -11,7 +11,7 @@ use fsgather_core::{CallId, Error, Rank, lock};
 use super::idle::Idle;
 
 /// Shortest time without movement that counts as a stall.
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_STALL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct TransferStall {
@@ -70,7 +70,7 @@ impl<'a> Eye<'a> {
         self.idle = self.clock.record(moved, now);
         if moved > 0 {
             self.forget();
-        } else if self.idle >= SHORTEST {
+        } else if self.idle >= MIN_STALL {
             let (waits_for, idle) = (waits_for(), self.idle);
             self.is_noted = true;
             self.stalls.change(|calls| {

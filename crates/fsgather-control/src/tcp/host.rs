@@ -47,7 +47,7 @@ const LEAD: Duration = Duration::from_secs(2);
 
 /// Time within which ranks that look for rank 0 at an address ask it again. There is no directory in which they would find
 /// the refusal of a meeting that has failed.
-const TRIED_AGAIN: Duration = Duration::from_secs(3);
+const RETRY_TIME: Duration = Duration::from_secs(3);
 
 /// The reason why rank 0 has no world over TCP.
 pub(crate) enum NotFormed {
@@ -151,7 +151,7 @@ pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
             let failure = config::raised_while_joining(config, failure);
             line.tell(&failure);
             if board.is_none() && config.interrupt.reason().is_none() && !has_waited(&failure) {
-                line.linger(TRIED_AGAIN);
+                line.linger(RETRY_TIME);
             }
             line.give_up(&failure);
             Err(failure.into())

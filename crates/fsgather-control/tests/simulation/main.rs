@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn p7_time_outs_come_when_due_and_name_exactly_the_missing(script in scripts(mixtures::LATE)) {
+    fn p7_time_outs_come_when_due_and_name_exactly_the_missing(script in scripts(mixtures::LATE_RANKS)) {
         run(&script)?;
     }
 

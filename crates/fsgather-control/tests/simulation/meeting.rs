@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Maximum time that a process whose connection has closed may take to ask again.
-const COMES_AGAIN: Duration = Duration::from_secs(5);
+const RETRY_TIME: Duration = Duration::from_secs(5);
 
 /// The world size that a process was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -369,7 +369,7 @@ impl Run {
             "P8: rank {rank} may ask again, but {said:?} is said"
         );
         if known {
-            let until = self.now + COMES_AGAIN;
+            let until = self.now + RETRY_TIME;
             self.model.missed.entry(rank).or_insert(until);
         }
         Ok(())

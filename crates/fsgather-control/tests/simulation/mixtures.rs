@@ -55,7 +55,7 @@ pub(crate) const READING: Mixture = Mixture {
 };
 
 /// Ranks are slow, or do not come at all.
-pub(crate) const LATE: Mixture = Mixture {
+pub(crate) const LATE_RANKS: Mixture = Mixture {
     payloads: false,
     twists: Some(lateness),
     harms: None,
@@ -65,7 +65,7 @@ pub(crate) const LATE: Mixture = Mixture {
 /// Ranks are slow, but something always moves.
 pub(crate) const SLOW: Mixture = Mixture {
     twists: Some(slowness),
-    ..LATE
+    ..LATE_RANKS
 };
 
 /// Ranks may leave or fail, but no rank is harmed.

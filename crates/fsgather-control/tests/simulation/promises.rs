@@ -31,7 +31,7 @@ use self::{
 use crate::rank::HEARING;
 
 /// Maximum time that last messages may take after the end of a process has been reported.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const LAST_MESSAGES_TIME: Duration = Duration::from_millis(500);
 
 /// A promise that was not kept.
 #[derive(Debug)]
@@ -443,7 +443,7 @@ impl Ledger {
     pub(crate) fn check_reports(&self, now: Duration, connected: Connected<'_>) -> Checked {
         for (rank, reported) in &self.reported {
             promise!(
-                now <= *reported + LAST_WORDS || !connected(*rank),
+                now <= *reported + LAST_MESSAGES_TIME || !connected(*rank),
                 "P6: the end of rank {rank} was reported at {reported:?}, and it counts as alive"
             );
         }

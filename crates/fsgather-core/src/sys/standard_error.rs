@@ -17,7 +17,7 @@ use rustix::{
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Number of bytes that a writable pipe takes at once (`PIPE_BUF`).
-const AT_ONCE: usize = 4096;
+const ATOMIC_BYTES: usize = 4096;
 
 /// Pause between two tries.
 const A_MOMENT: Timespec = Timespec {
@@ -122,7 +122,7 @@ fn is_taken(file: BorrowedFd<'_>, mut bytes: &[u8], patience: Duration) -> bool 
         if !is_writable(file, deadline) {
             return false;
         }
-        match rustix::io::write(file, &bytes[..bytes.len().min(AT_ONCE)]) {
+        match rustix::io::write(file, &bytes[..bytes.len().min(ATOMIC_BYTES)]) {
             Ok(written) => bytes = &bytes[written..],
             Err(Errno::INTR) if Instant::now() < deadline => {}
             // It was ready for writing, but takes less than this.
@@ -170,7 +170,7 @@ mod tests {
         while is_taken(writer.as_fd(), &line, Duration::ZERO) {
             taken += line.len();
         }
-        assert!(taken > AT_ONCE);
+        assert!(taken > ATOMIC_BYTES);
         // No more is taken, however often, nor of a line that is longer than all that fits.
         assert!(!is_taken(writer.as_fd(), &line, Duration::from_millis(20)));
         assert!(began.elapsed() >= Duration::from_millis(20));

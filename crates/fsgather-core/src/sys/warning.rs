@@ -34,7 +34,7 @@ macro_rules! warn {
 }
 
 /// The name if a process has several ranks.
-const SEVERAL: &str = "a rank of this process";
+const ANY_RANK: &str = "a rank of this process";
 
 /// Makes warnings without a subscriber go to standard error from now on, in the name of `who`; with `None` no more. If
 /// a process has several ranks, the name does not say which of them warns.
@@ -44,7 +44,7 @@ pub fn speak_as(who: Option<&str>) {
         .as_deref()
         .is_some_and(|before| who.is_some_and(|who| who != before));
     *speaker = if is_another {
-        Some(SEVERAL.to_owned())
+        Some(ANY_RANK.to_owned())
     } else {
         who.map(str::to_owned)
     };
@@ -85,7 +85,7 @@ mod tests {
             speaker()
         });
         let told = told.each_ref().map(Option::as_deref);
-        assert_eq!(told, [Some("rank 3"), Some("rank 3"), Some(SEVERAL), None]);
+        assert_eq!(told, [Some("rank 3"), Some("rank 3"), Some(ANY_RANK), None]);
     }
 
     struct Deaf;

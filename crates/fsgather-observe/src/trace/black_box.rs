@@ -11,7 +11,7 @@ use fsgather_store::{
 
 use crate::trace::{
     record::{CallRecord, Outcome},
-    record_file::{KEPT, places_of_last},
+    record_file::{KEPT_RECORDS, places_of_last},
 };
 
 /// Number of calls that are read of each rank if the last ones suffice.
@@ -30,7 +30,7 @@ impl Extent {
     /// Returns the maximum number of calls.
     const fn max_calls(self) -> u64 {
         match self {
-            Self::All => KEPT,
+            Self::All => KEPT_RECORDS,
             Self::Last => LAST_CALLS,
         }
     }

@@ -14,9 +14,9 @@ use fsgather_store::{FileSystem, calls};
 use crate::trace::record::CallRecord;
 
 /// Number of calls that are kept.
-pub const KEPT: u64 = 1000;
+pub const KEPT_RECORDS: u64 = 1000;
 #[expect(clippy::cast_possible_truncation, reason = "it is a thousand")]
-const KEPT_LEN: usize = KEPT as usize;
+const KEPT_LEN: usize = KEPT_RECORDS as usize;
 
 /// Length of the part of a file that holds records, in bytes.
 pub const LEN_OF_RECORDS: usize = KEPT_LEN * CallRecord::SIZE;
@@ -67,7 +67,7 @@ impl RecordFile {
 
     /// Writes the record of the call with this number, from 1.
     pub(crate) fn write(&self, number: u64, words: &[u64; CallRecord::WORDS]) {
-        let place = usize::try_from(number.saturating_sub(1) % KEPT).unwrap_or_default();
+        let place = usize::try_from(number.saturating_sub(1) % KEPT_RECORDS).unwrap_or_default();
         let first = calls::HEADER_LEN / size_of::<u64>() + place * CallRecord::WORDS;
         match &self.storage {
             // Readers verify the checksum.
@@ -84,22 +84,22 @@ impl RecordFile {
 /// Returns the places of the last `most` of `count` calls in the part of a file that holds records. Pure.
 #[must_use]
 pub fn places_of_last(count: u64, most: u64) -> Vec<Range<usize>> {
-    let most = most.min(KEPT).min(count);
-    let end = (count - most) % KEPT + most;
+    let most = most.min(KEPT_RECORDS).min(count);
+    let end = (count - most) % KEPT_RECORDS + most;
     let range = |from: u64, to: u64| {
         let at = |place: u64| usize::try_from(place).unwrap_or_default() * CallRecord::SIZE;
         at(from)..at(to)
     };
-    match end.checked_sub(KEPT) {
+    match end.checked_sub(KEPT_RECORDS) {
         None | Some(0) => vec![range(end - most, end)],
-        Some(around) => vec![range(end - most, KEPT), range(0, around)],
+        Some(around) => vec![range(end - most, KEPT_RECORDS), range(0, around)],
     }
 }
 
 /// Returns the length of the records that `count` calls have used, in bytes.
 #[must_use]
 pub fn used_len_of_records(count: u64) -> usize {
-    usize::try_from(count.min(KEPT)).unwrap_or(KEPT_LEN) * CallRecord::SIZE
+    usize::try_from(count.min(KEPT_RECORDS)).unwrap_or(KEPT_LEN) * CallRecord::SIZE
 }
 
 #[cfg(test)]
@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn last_calls_are_read_where_they_were_written() {
-        let written = |count: u64| usize::try_from((count - 1) % KEPT).unwrap() * CallRecord::SIZE;
+        let written =
+            |count: u64| usize::try_from((count - 1) % KEPT_RECORDS).unwrap() * CallRecord::SIZE;
         for count in [
             0, 1, 5, 127, 128, 999, 1000, 1001, 1050, 1127, 1128, 2000, 5003,
         ] {

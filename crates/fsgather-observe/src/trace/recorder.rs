@@ -22,7 +22,7 @@ use crate::{
         cause::Cause,
         log_line::{LastRank, log_line},
         record::{Field, Outcome, RecordWords},
-        record_file::{KEPT, RecordFile, used_len_of_records},
+        record_file::{KEPT_RECORDS, RecordFile, used_len_of_records},
     },
 };
 
@@ -344,7 +344,7 @@ impl Recorder {
             progress::write(words, done, open.phase_bytes);
         }
         // A later call replaces a call that takes long.
-        if number + KEPT > count
+        if number + KEPT_RECORDS > count
             && let Some(file) = self.file.get()
         {
             file.write(number, words);

@@ -50,8 +50,8 @@ fn under_free_id(
     mut owner: OwnerRecord,
     make: impl Fn(&OwnerRecord) -> Result<GatherDir, Error>,
 ) -> Result<GatherDir, Error> {
-    const TRIES: usize = 20;
-    for _ in 1..TRIES {
+    const MAX_ATTEMPTS: usize = 20;
+    for _ in 1..MAX_ATTEMPTS {
         match make(&owner) {
             Err(Error::Storage { cause, .. })
                 if cause.os_code == Some(Errno::EXIST.raw_os_error()) =>

@@ -26,7 +26,7 @@ use crate::{
 
 /// Number of attempts to make a rendezvous directory that disappears. Each further attempt needs another process that removes
 /// it in between.
-const TRIES: usize = 1000;
+const MAX_ATTEMPTS: usize = 1000;
 
 /// Number of times that a directory is listed before an error counts: some errors are transient.
 const LISTINGS: usize = 3;
@@ -65,7 +65,7 @@ pub fn make_rendezvous(directory: &Path) -> Result<PathBuf, Error> {
     let mut tries = 1;
     // `clean` may remove it in between, while it is empty.
     let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-    while tries < TRIES && is_directory.as_ref().is_err_and(is_gone) {
+    while tries < MAX_ATTEMPTS && is_directory.as_ref().is_err_and(is_gone) {
         is_directory = make_or_look();
         tries += 1;
     }
@@ -230,7 +230,7 @@ pub(crate) fn in_rendezvous<R>(
     let parent = rendezvous
         .parent()
         .filter(|parent| layout::rendezvous_path(parent) == rendezvous);
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         match (work(), parent) {
             (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => {
                 if let Err(error) = make_rendezvous(parent) {

@@ -38,7 +38,7 @@ use crate::{
 
 /// Number of directories that are removed at a time. The bottleneck is the server's responses, one for each file, not this
 /// host's processor.
-const AT_A_TIME: usize = 8;
+const MAX_REMOVERS: usize = 8;
 
 /// Interval at which the caller is asked if the removal must stop.
 const ASK_EVERY: Duration = Duration::from_millis(50);
@@ -76,8 +76,8 @@ pub(crate) fn remove_all(
     let next = || lock(&queue).next().filter(|_| !is_enough());
     thread::scope(|scope| {
         // The channel is bounded, so that no thread runs ahead of the reports.
-        let (sender, ended) = mpsc::sync_channel(AT_A_TIME);
-        for _ in 0..AT_A_TIME.min(gathers.len()) {
+        let (sender, ended) = mpsc::sync_channel(MAX_REMOVERS);
+        for _ in 0..MAX_REMOVERS.min(gathers.len()) {
             let sender = sender.clone();
             let work = || {
                 let sender = sender;

@@ -10,11 +10,11 @@ use std::{
 };
 
 /// Maximum number of threads that work on one payload: each needs its own memory, and hosts have many ranks.
-const MOST: usize = 4;
+const MAX_THREADS: usize = 4;
 
 /// Number of threads that are useful to this process for one payload.
 pub(crate) fn size() -> usize {
-    fsgather_core::sys::thread::cores().min(MOST)
+    fsgather_core::sys::thread::cores().min(MAX_THREADS)
 }
 
 /// Runs all jobs on this number of threads, and passes each result to `done` on the calling thread, in the order in which the

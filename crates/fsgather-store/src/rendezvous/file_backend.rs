@@ -25,7 +25,7 @@ use crate::{
     },
     rendezvous::{
         foreign_names::ForeignNames,
-        left::{KEPT, Left},
+        left::{Left, REFUSAL_TIME},
         record::Record,
         record_file::read_record,
         server_clock::ServerClock,
@@ -347,7 +347,7 @@ impl FileBackend {
             };
             let is_old = now.as_ref().is_ok_and(|now| {
                 now.duration_since(found.changed)
-                    .is_ok_and(|ago| ago >= KEPT)
+                    .is_ok_and(|ago| ago >= REFUSAL_TIME)
             });
             if found.uid != place.own.0 || !(parsed.is_for(self.key) || is_old) {
                 continue;

@@ -244,7 +244,7 @@ fn names_of_other_users_are_looked_at_once() {
     finder.places = vec![place];
     assert!(finder.records().unwrap().is_empty());
     // After a while it is examined again: servers have transient errors.
-    finder.lock().foreign.since = Instant::now().checked_sub(foreign_names::KEPT);
+    finder.lock().foreign.since = Instant::now().checked_sub(foreign_names::KNOWN_OWNER_TIME);
     assert_eq!(finder.records().unwrap(), [b"word"]);
 }
 
@@ -360,7 +360,7 @@ fn an_old_refusal_of_any_job_is_swept() {
     let stranger = FileBackend::new(vec![place.clone()], key(1), this_process().unwrap());
     stranger.refuse(b"no world").unwrap();
     let path = only_file(&place);
-    let long_ago = SystemTime::now() - KEPT - Duration::from_secs(5);
+    let long_ago = SystemTime::now() - REFUSAL_TIME - Duration::from_secs(5);
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     file.set_modified(long_ago).unwrap();
     backend(&place).sweep();

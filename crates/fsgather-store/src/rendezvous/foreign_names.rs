@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Time for which the known owner of a file counts.
-pub(super) const KEPT: Duration = Duration::from_secs(10);
+pub(super) const KNOWN_OWNER_TIME: Duration = Duration::from_secs(10);
 
 /// The names of other users' files in each directory.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl ForeignNames {
     pub(super) fn take(&mut self, directory: &Path, now: Instant) -> HashSet<String> {
         if self
             .since
-            .is_none_or(|since| now.saturating_duration_since(since) >= KEPT)
+            .is_none_or(|since| now.saturating_duration_since(since) >= KNOWN_OWNER_TIME)
         {
             self.names.clear();
             self.since = Some(now);

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 /// Time for which a refusal is kept for ranks that arrive late.
-pub(super) const KEPT: Duration = Duration::from_secs(600);
+pub(super) const REFUSAL_TIME: Duration = Duration::from_secs(600);
 
 /// Minimum difference by which a process must be older than a refusal that is meant for it: the time stamps of servers and of
 /// processes count in ticks.
@@ -29,7 +29,7 @@ impl Left {
         let ago = now.duration_since(left).unwrap_or_default();
         if is_younger(left, now, age) {
             Self::SinceStart
-        } else if ago < KEPT {
+        } else if ago < REFUSAL_TIME {
             Self::Before
         } else {
             Self::LongAgo
@@ -74,9 +74,12 @@ mod tests {
         let left = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
         let at = |ago, age| Left::at(left, left + ago, age);
         let young = Duration::from_secs(1);
-        assert_eq!(at(KEPT, KEPT * 2), Left::SinceStart);
-        assert_eq!(at(KEPT.checked_sub(young).unwrap(), young), Left::Before);
-        assert_eq!(at(KEPT, young), Left::LongAgo);
+        assert_eq!(at(REFUSAL_TIME, REFUSAL_TIME * 2), Left::SinceStart);
+        assert_eq!(
+            at(REFUSAL_TIME.checked_sub(young).unwrap(), young),
+            Left::Before
+        );
+        assert_eq!(at(REFUSAL_TIME, young), Left::LongAgo);
         // After a clock was set back, the file has no age.
         assert_eq!(Left::at(left, left - young, 5 * young), Left::SinceStart);
     }

@@ -36,7 +36,7 @@ pub(super) const ALONE: &[Check] = &[
 ];
 
 /// Checks for worlds of several ranks.
-pub(super) const TOGETHER: &[Check] = &[
+pub(super) const SEVERAL_RANKS: &[Check] = &[
     closing_a_group_waits_until_all_has_been_read,
     who_drops_a_group_is_named_and_the_world_goes_on,
     a_rank_that_leaves_fails_only_its_groups,

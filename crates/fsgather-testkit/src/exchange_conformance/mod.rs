@@ -58,7 +58,7 @@ fn missing_ranks(error: &Error) -> Vec<Rank> {
 type Check = fn(&MakeWorld<'_>, u32);
 
 /// Number of checks that run at the same time: most of them spend most of their time waiting.
-const AT_ONCE: usize = 6;
+const CONCURRENT_CHECKS: usize = 6;
 
 /// Runs all checks on worlds of 1 to `largest` ranks; quick tests use at most 2.
 ///
@@ -74,9 +74,9 @@ pub fn run(make: &MakeWorld<'_>, largest: u32) {
         let all = ALONE.iter().chain(pending::ALONE);
         let all = all.chain(groups::ALONE);
         let several = [
-            (2, TOGETHER),
-            (2, pending::TOGETHER),
-            (2, groups::TOGETHER),
+            (2, SEVERAL_RANKS),
+            (2, pending::SEVERAL_RANKS),
+            (2, groups::SEVERAL_RANKS),
             (3, groups::OF_THREE),
         ];
         let several = several.into_iter().filter(|(least, _)| ranks >= *least);
@@ -90,7 +90,7 @@ pub fn run(make: &MakeWorld<'_>, largest: u32) {
         }
     };
     thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..CONCURRENT_CHECKS {
             scope.spawn(work);
         }
     });
@@ -113,7 +113,7 @@ const ALONE: &[Check] = &[
 ];
 
 /// Checks for worlds of several ranks.
-const TOGETHER: &[Check] = &[
+const SEVERAL_RANKS: &[Check] = &[
     a_text_of_any_length_reaches_all_ranks,
     different_calls_are_told_with_both_sites,
     different_roots_are_told,

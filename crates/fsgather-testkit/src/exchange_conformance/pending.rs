@@ -34,7 +34,7 @@ pub(super) const ALONE: &[Check] = &[
 ];
 
 /// Checks for worlds of several ranks.
-pub(super) const TOGETHER: &[Check] = &[
+pub(super) const SEVERAL_RANKS: &[Check] = &[
     a_limit_that_passes_changes_nothing,
     abandoning_what_others_still_need_fails_the_call,
     pending_calls_in_another_order_are_told,

@@ -20,7 +20,7 @@ use crate::codec::{Codec, CodecError, probe, words::own_words};
 pub struct Postcard;
 
 /// Number of bytes that are collected before they go to the writer: postcard writes them one by one.
-const TOGETHER: usize = 4096;
+const BUFFER_BYTES: usize = 4096;
 
 /// Lets postcard write to any writer.
 struct Destination<'a> {
@@ -43,7 +43,7 @@ impl Flavor for Destination<'_> {
     type Output = ();
 
     fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        if self.pending.len() == TOGETHER {
+        if self.pending.len() == BUFFER_BYTES {
             self.flush()?;
         }
         self.pending.push(byte);
@@ -51,10 +51,10 @@ impl Flavor for Destination<'_> {
     }
 
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        if self.pending.len() + bytes.len() > TOGETHER {
+        if self.pending.len() + bytes.len() > BUFFER_BYTES {
             self.flush()?;
         }
-        if bytes.len() >= TOGETHER {
+        if bytes.len() >= BUFFER_BYTES {
             return self
                 .into
                 .write_all(bytes)
@@ -100,7 +100,7 @@ impl Codec for Postcard {
     ) -> Result<(), CodecError> {
         let destination = Destination {
             into,
-            pending: Vec::with_capacity(TOGETHER),
+            pending: Vec::with_capacity(BUFFER_BYTES),
         };
         postcard::serialize_with_flavor(value, destination).map_err(|error| match error {
             postcard::Error::SerdeSerCustom => {
@@ -146,8 +146,8 @@ mod tests {
 
     /// Returns bytes one by one and at once, more of each than are collected.
     fn value() -> Value {
-        let ones = vec![7; 2 * TOGETHER + 1];
-        (Some(true), ones, "x".repeat(TOGETHER + 1), u64::MAX)
+        let ones = vec![7; 2 * BUFFER_BYTES + 1];
+        (Some(true), ones, "x".repeat(BUFFER_BYTES + 1), u64::MAX)
     }
 
     #[test]

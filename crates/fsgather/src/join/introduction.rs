@@ -21,7 +21,7 @@ use crate::join::rendezvous::Bootstrap;
 const PLACE: &str = "the program's own rendezvous";
 
 /// Minimum time for meeting after waiting for the record.
-const LEAST: Duration = Duration::from_secs(2);
+const MIN_MEETING_TIME: Duration = Duration::from_secs(2);
 
 /// One world's use of a [`Bootstrap`]: one call of it on each rank, on the thread that builds.
 pub(crate) struct Introduction {
@@ -65,7 +65,7 @@ impl Introduction {
     pub(crate) fn left_of(&self, timeout: Duration) -> Duration {
         let left = timeout.saturating_sub(self.began.elapsed());
         // Messages show whole seconds.
-        Duration::from_secs(left.as_secs()).max(LEAST.min(timeout))
+        Duration::from_secs(left.as_secs()).max(MIN_MEETING_TIME.min(timeout))
     }
 
     /// Sends the reason why there is no world to the other ranks, unless they have rank 0's record already.

@@ -12,7 +12,7 @@ use fsgather_core::Error;
 use fsgather_config::settings::Secret;
 
 /// Maximum length of the file, in bytes: each notation of 32 bytes is shorter.
-const LONGEST: u64 = 1024;
+const MAX_FILE_BYTES: u64 = 1024;
 
 /// The forbidden permissions: all permissions of others, and write permission of the group.
 const TOO_OPEN: u32 = 0o027;
@@ -52,7 +52,7 @@ pub fn read(path: &Path) -> Result<[u8; 32], Error> {
         )));
     }
     let mut text = String::new();
-    file.take(LONGEST)
+    file.take(MAX_FILE_BYTES)
         .read_to_string(&mut text)
         .map_err(cannot)?;
     let secret = Secret::parse(text.trim())

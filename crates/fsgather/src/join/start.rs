@@ -22,7 +22,7 @@ use self::{
 use fsgather_config::{environment::Variables, settings::Settings};
 
 /// Maximum time between the starts of two ranks of a job that count as started together.
-const TOGETHER: Duration = Duration::from_millis(500);
+const MAX_START_GAP: Duration = Duration::from_millis(500);
 
 /// Finds the process that started this rank; waits for other ranks that are just being started.
 ///
@@ -39,7 +39,7 @@ pub(crate) fn find(
     let claim = Claim::of(settings, variables);
     let mut pauses = Backoff::new(Duration::from_millis(5), Duration::from_millis(50));
     let began = Instant::now();
-    let young_for = TOGETHER.saturating_sub(processes::age_of_this_process());
+    let young_for = MAX_START_GAP.saturating_sub(processes::age_of_this_process());
     loop {
         let processes = Processes::see();
         let is_last = began.elapsed() >= young_for;
@@ -115,7 +115,7 @@ pub(crate) fn check(
     let claim = Claim::of(settings, variables);
     let here = world.iter().filter(|process| process.sees_pids_of(me));
     let youngest = here.map(|process| process.start_time).max().unwrap_or(0);
-    sleep(TOGETHER.saturating_sub(processes::age(youngest)));
+    sleep(MAX_START_GAP.saturating_sub(processes::age(youngest)));
     let double = twins(settings, &claim, start, &Processes::see());
     double.map_or(Ok(()), |double| Err(rival(double, me)))
 }

@@ -1,7 +1,7 @@
 //! Fetches payloads of other hosts before they are requested: [`fetch_ahead`].
 //!
 //! A request to another host takes a round trip, and a new connection needs several round trips until it is fast. So
-//! payloads are requested while this rank waits for those before them, or works on them. At most the first [`OF_EACH`]
+//! payloads are requested while this rank waits for those before them, or works on them. At most the first [`MAX_PREFETCH_BYTES`]
 //! bytes of each are in this process; the rest stays with its owner, except the part that the operating system buffers
 //! for a connection. Within a host it would save nothing.
 
@@ -10,16 +10,16 @@ use fsgather_core::Rank;
 use crate::{group_state::GroupState, payload::part::IncomingPart};
 
 /// Maximum number of concurrent prefetches.
-const AT_A_TIME: usize = 64;
+const MAX_PREFETCHES: usize = 64;
 
 /// Maximum number of bytes of all prefetches together.
-const TOGETHER: u64 = 16 << 20;
+const MAX_PREFETCHED_BYTES: u64 = 16 << 20;
 
 /// Maximum number of bytes of each prefetch.
-const OF_EACH: u64 = 1 << 20;
+const MAX_PREFETCH_BYTES: u64 = 1 << 20;
 
 /// Maximum number of parts that are searched for those of other hosts.
-const LOOKED_AT: usize = 256;
+const MAX_SEARCHED_PARTS: usize = 256;
 
 /// Begins to fetch those of these parts that come from other hosts. `next` has the parts in the order in which they are
 /// read, with their ranks in the group. Does nothing if the next part is in memory, because there is no wait for it.
@@ -32,7 +32,7 @@ pub(crate) fn fetch_ahead<'p>(
         return;
     }
     let mut far: Vec<_> = next
-        .take(LOOKED_AT)
+        .take(MAX_SEARCHED_PARTS)
         .filter_map(|(rank, part)| match part {
             IncomingPart::Linked(linked) if linked.is_far(inner, rank) => Some((rank, linked)),
             _ => None,
@@ -48,10 +48,10 @@ pub(crate) fn fetch_ahead<'p>(
 /// time.
 fn how_many(lens: impl Iterator<Item = u64>) -> usize {
     let mut together = 0;
-    lens.take(AT_A_TIME)
+    lens.take(MAX_PREFETCHES)
         .take_while(|len| {
-            together += (*len).min(OF_EACH);
-            together <= TOGETHER
+            together += (*len).min(MAX_PREFETCH_BYTES);
+            together <= MAX_PREFETCHED_BYTES
         })
         .count()
 }
@@ -78,9 +78,9 @@ mod tests {
             lens in prop::collection::vec(prop_oneof![0..5000_u64, 0..u64::MAX], 1..200),
         ) {
             let count = how_many(lens.iter().copied());
-            prop_assert!((1..=AT_A_TIME).contains(&count));
-            let held: u64 = lens[..count].iter().map(|len| (*len).min(OF_EACH)).sum();
-            prop_assert!(held <= TOGETHER);
+            prop_assert!((1..=MAX_PREFETCHES).contains(&count));
+            let held: u64 = lens[..count].iter().map(|len| (*len).min(MAX_PREFETCH_BYTES)).sum();
+            prop_assert!(held <= MAX_PREFETCHED_BYTES);
             // A prefetch continues after a payload before it has been read.
             prop_assert!(how_many(lens[1..].iter().copied()) + 1 >= count);
         }

@@ -28,8 +28,8 @@ use crate::{
 const PIECE: usize = 1 << 20;
 
 /// Shortest and longest pause between looks at the progress of another rank.
-const SHORTEST: Duration = Duration::from_micros(20);
-const LONGEST: Duration = Duration::from_millis(1);
+const MIN_PAUSE: Duration = Duration::from_micros(20);
+const MAX_PAUSE: Duration = Duration::from_millis(1);
 
 /// Interval at which this rank reports while it waits for others.
 const TOLD_EVERY: Duration = Duration::from_millis(100);
@@ -191,7 +191,7 @@ fn wait(
     owner: Rank,
     turn: &Turn,
 ) -> Result<Awaited, Error> {
-    let mut pauses = Backoff::new(SHORTEST, LONGEST);
+    let mut pauses = Backoff::new(MIN_PAUSE, MAX_PAUSE);
     let mut told_at = Instant::now();
     loop {
         let now = Instant::now();

@@ -8,10 +8,10 @@ use fsgather_arena::MOST_READ;
 use crate::payload::shared_memory::SMALLEST;
 
 /// Time-out for a rank that has not begun to read its share for others.
-const BEGUN_WITHIN: Duration = Duration::from_millis(50);
+const START_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Time-out for a rank whose reading for others makes no progress.
-const STANDS_STILL: Duration = Duration::from_secs(1);
+const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The rank that reads a payload for all ranks of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +69,10 @@ impl Patience {
     pub(crate) fn is_over(&self, turn: &Turn, now: Instant) -> bool {
         let seen = self.seen.get(turn.reader).copied().flatten();
         let (since, most) = match seen {
-            Some((_, _, since)) => (since, STANDS_STILL),
+            Some((_, _, since)) => (since, STALL_TIMEOUT),
             // For payloads read before the first look, the time counts from that look.
-            None if turn.number > 0 => (self.began, STANDS_STILL),
-            None => (self.began, BEGUN_WITHIN),
+            None if turn.number > 0 => (self.began, STALL_TIMEOUT),
+            None => (self.began, START_TIMEOUT),
         };
         now.duration_since(since) >= most
     }
@@ -112,17 +112,17 @@ mod tests {
             number: 0,
         };
         let after = |time| patience.began + time;
-        let (soon, later) = (after(BEGUN_WITHIN), after(STANDS_STILL));
-        assert!(!patience.is_over(&turn, after(BEGUN_WITHIN / 2)));
+        let (soon, later) = (after(START_TIMEOUT), after(STALL_TIMEOUT));
+        assert!(!patience.is_over(&turn, after(START_TIMEOUT / 2)));
         assert!(patience.is_over(&turn, soon));
         patience.saw(&turn, 0, soon);
         patience.saw(&turn, 0, later);
         assert!(!patience.is_over(&turn, later));
-        assert!(patience.is_over(&turn, soon + STANDS_STILL));
+        assert!(patience.is_over(&turn, soon + STALL_TIMEOUT));
         patience.saw(&turn, 1, later);
-        assert!(!patience.is_over(&turn, soon + STANDS_STILL));
+        assert!(!patience.is_over(&turn, soon + STALL_TIMEOUT));
         let next = Turn { number: 1, ..turn };
         assert!(!patience.is_over(&next, later));
-        assert!(patience.is_over(&next, later + STANDS_STILL));
+        assert!(patience.is_over(&next, later + STALL_TIMEOUT));
     }
 }

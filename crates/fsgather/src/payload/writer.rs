@@ -29,23 +29,23 @@ use crate::{
 };
 
 /// Maximum size of a stream that is held in memory until it is requested, in bytes. Longer streams go to a local file.
-const HELD: usize = 8 << 20;
+const MAX_HELD_BYTES: usize = 8 << 20;
 
 /// Memory of a stream that should go through a file and does not, at which the user is warned, in bytes.
-const MUCH: usize = 2 * HELD;
+const WARNING_BYTES: usize = 2 * MAX_HELD_BYTES;
 
 /// Minimum length of pieces taken into memory whose progress is shown, in bytes.
-const NOTED: usize = 64 << 10;
+const MIN_SHOWN_BYTES: usize = 64 << 10;
 
 /// Minimum length of a payload whose writing takes so long that the other ranks are notified before it begins, in
 /// bytes.
-const LONG: u64 = 8 << 20;
+const SLOW_BYTES: u64 = 8 << 20;
 
 /// Interval at which waiting ranks see the progress of a stream.
-const SHOWN_EVERY: Duration = Duration::from_millis(250);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Length of the parts in which a stream is read, in bytes.
-const AT_ONCE: usize = 1 << 20;
+const PART_BYTES: usize = 1 << 20;
 
 /// Receives a payload in pieces: small payloads stay in memory, large ones go to a file as they arrive, or stay in
 /// memory if there is no file.
@@ -217,7 +217,7 @@ impl<'a> InputWriter<'a> {
 
     /// Takes the data of a stream, a chunk at a time.
     fn take_stream(&mut self, stream: &mut dyn Read) -> Result<(), Error> {
-        let mut chunk = vec![0; AT_ONCE];
+        let mut chunk = vec![0; PART_BYTES];
         // A rank that is lost before any data arrives is known to have been here.
         self.guard.set_about()?;
         let (mut shown_at, mut came) = (Instant::now(), 0);
@@ -228,7 +228,7 @@ impl<'a> InputWriter<'a> {
                     self.take(&chunk[..read])?;
                     came += read as u64;
                     // Waiting ranks must learn that data arrives, even if it is little.
-                    if shown_at.elapsed() >= SHOWN_EVERY {
+                    if shown_at.elapsed() >= PROGRESS_INTERVAL {
                         self.guard.came(std::mem::take(&mut came))?;
                         shown_at = Instant::now();
                     }
@@ -263,7 +263,7 @@ impl<'a> InputWriter<'a> {
             self.instead = Some(refused);
         }
         self.guard.observe(CallEvent::Expected { bytes: len });
-        if len >= LONG {
+        if len >= SLOW_BYTES {
             self.guard.set_about()?;
         }
         self.open_file()?;
@@ -342,23 +342,23 @@ impl<'a> InputWriter<'a> {
         }
         let becomes = self.buffer.len() + bytes.len();
         // Data that arrives bit by bit goes into shared memory once it is complete, if it is small enough.
-        let is_held = self.share.is_some() && !self.has_source && becomes <= HELD;
+        let is_held = self.share.is_some() && !self.has_source && becomes <= MAX_HELD_BYTES;
         if becomes > self.inline_limit && !is_held {
             self.open_file()?;
         }
-        if becomes > HELD {
+        if becomes > MAX_HELD_BYTES {
             self.open_spool()?;
         }
         match &mut self.beyond {
             Beyond::Nowhere if self.instead.is_some() && self.has_source => {}
             Beyond::Nowhere => {
                 self.buffer.extend_from_slice(bytes);
-                if bytes.len() >= NOTED {
+                if bytes.len() >= MIN_SHOWN_BYTES {
                     let bytes = bytes.len() as u64;
                     self.guard.observe(CallEvent::Moved { bytes });
                 }
                 if let (PayloadPath::Files(files), Some(why)) = (self.payload_path, &self.instead)
-                    && self.buffer.len() >= MUCH
+                    && self.buffer.len() >= WARNING_BYTES
                 {
                     files.warn_of_memory(&self.guard.inner.me(), self.buffer.len(), why);
                 }

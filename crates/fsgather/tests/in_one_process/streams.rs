@@ -158,23 +158,23 @@ fn nameless_files(len: u64) -> usize {
 #[test]
 fn a_long_stream_is_kept_in_a_file_until_the_root_has_asked_for_it() {
     // Of no other test.
-    const LONG: u64 = (8 << 20) + 4711;
+    const STREAM_BYTES: u64 = (8 << 20) + 4711;
     let is_seen = Barrier::new(RANKS as usize);
     on_all(
         |builder| builder.transport(Transport::Memory),
         move |communicator| {
             let communicator = communicator.unwrap();
             let is_long = communicator.rank().get() == 0;
-            let len = if is_long { LONG } else { 5 };
+            let len = if is_long { STREAM_BYTES } else { 5 };
             let mut own = io::repeat(7).take(len);
             let parts = communicator.gather(Stream::new(&mut own), 1).unwrap();
-            let files = nameless_files(LONG);
+            let files = nameless_files(STREAM_BYTES);
             is_seen.wait();
             assert_eq!(files, 1);
             let lens = parts.map(|parts| parts.map(|part| part.unwrap().1.len() as u64));
-            assert!(lens.is_none_or(|lens| lens.eq([LONG, 5, 5])));
+            assert!(lens.is_none_or(|lens| lens.eq([STREAM_BYTES, 5, 5])));
             communicator.close().unwrap();
-            assert_eq!(nameless_files(LONG), 0);
+            assert_eq!(nameless_files(STREAM_BYTES), 0);
         },
     );
 }

@@ -367,13 +367,16 @@ fn file_name(path: &Path) -> String {
 
 /// A name whose middle may be cut out.
 fn shortened(name: &str) -> Cell {
-    const KEPT: usize = 10;
+    const END_CHARS: usize = 10;
     let characters: Vec<char> = name.chars().collect();
-    if characters.len() <= 2 * KEPT + 2 {
+    if characters.len() <= 2 * END_CHARS + 2 {
         return name.to_owned().into();
     }
     let part = |part: &[char]| part.iter().collect::<String>();
-    let (begin, end) = (&characters[..KEPT], &characters[characters.len() - KEPT..]);
+    let (begin, end) = (
+        &characters[..END_CHARS],
+        &characters[characters.len() - END_CHARS..],
+    );
     Cell::or(name.to_owned(), part(begin) + ".." + &part(end))
 }
 

@@ -18,14 +18,14 @@ use fsgather_core::{Error, Rank};
 /// Maximum time that a rank that others have lost may take to speak for itself, or its connection to end.
 ///
 /// When a host vanishes, the kernel finds out for each connection by itself, some seconds apart.
-const OWN_WORD: Duration = Duration::from_secs(8);
+const OWN_REPORT_TIME: Duration = Duration::from_secs(8);
 
 /// The same for a rank that others have waited for in vain: the rank that waits longest reports last, and all others are
 /// asked whether they are there.
-const OTHERS_WORD: Duration = Duration::from_secs(4);
+const OTHER_REPORTS_TIME: Duration = Duration::from_secs(4);
 
 /// Delay of a check from which this process counts as stopped meanwhile: it gets this time to read messages that have arrived.
-const LATE: Duration = Duration::from_millis(250);
+const STOPPED_AFTER: Duration = Duration::from_millis(250);
 
 /// One member's report about others.
 #[derive(Clone, Debug)]
@@ -49,9 +49,9 @@ impl Hearsay {
     /// No reports yet; those that arrive because of `cause` are believed after a while.
     pub(super) fn new(cause: &Error, now: Instant) -> Self {
         let wait = if is_timeout(cause) {
-            OTHERS_WORD
+            OTHER_REPORTS_TIME
         } else {
-            OWN_WORD
+            OWN_REPORT_TIME
         };
         Self {
             words: Vec::new(),
@@ -85,10 +85,10 @@ impl Hearsay {
 
     /// Returns true if the reports are believed now.
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
-        let is_late = now > self.until + LATE;
+        let is_late = now > self.until + STOPPED_AFTER;
         if is_late && !self.was_late {
             self.was_late = true;
-            self.until = now + LATE;
+            self.until = now + STOPPED_AFTER;
         }
         now >= self.until
     }

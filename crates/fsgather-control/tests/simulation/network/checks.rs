@@ -13,7 +13,7 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Maximum duration of a small world.
-const LONGEST: Duration = Duration::from_secs(3600);
+const MAX_WORLD_TIME: Duration = Duration::from_secs(3600);
 
 /// Maximum delay between progress and the notice of it.
 const NOTICE: Duration = Duration::from_secs(2);
@@ -65,7 +65,7 @@ impl World {
     /// Checks that the world ends in time: no world takes this long unless it never ends.
     pub(crate) fn is_in_bounds(&self) -> Checked {
         promise!(
-            self.clock.now < LONGEST,
+            self.clock.now < MAX_WORLD_TIME,
             "P6: the world has not ended at {:?}",
             self.clock.now
         );
