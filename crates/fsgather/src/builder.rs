@@ -378,7 +378,10 @@ impl Builder {
         world.call_site = self.call_site.map(Site::named);
         world.interrupt = interrupt;
         let inner = GroupState::of_world(exchange, world);
+        let keep_calls = || Observer::keep(&inner, trace, came, &self.names);
         if self.sets_up_later {
+            // Ranks arrive here at their first calls, so that others may wait for them for long.
+            keep_calls();
             // Either all ranks have it, or none.
             let call = Call::new(Operation::Meet, site.clone());
             setup::agree_on_transport(&inner, &request, call)?;
@@ -388,7 +391,9 @@ impl Builder {
         }
         let call = Call::new(Operation::SetUp, site.clone());
         setup::share_memory(&inner, &call)?;
-        Observer::keep(&inner, trace, came, &self.names);
+        if !self.sets_up_later {
+            keep_calls();
+        }
         Ok(Communicator::from_inner(inner, Postcard))
     }
 }

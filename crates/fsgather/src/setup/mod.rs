@@ -150,7 +150,7 @@ pub(crate) fn agree_on_transport(
     let links = &inner.world.links;
     let secret = (inner.exchange.rank() == Rank::ZERO).then(|| links.draw_secret());
     let own = encode(&(ToldTransport::own(inner, request), secret))?;
-    let table = inner.exchange.exchange(call, own)?;
+    let table = inner.exchange(call, own)?;
     let told = table.and_then(|table| table.bodies.into_iter().next());
     let (transport, secret) = decode(told.as_ref())?;
     if let Some(secret) = secret {

@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path, sync::Barrier, thread, time::Duration};
 
-use fsgather::{Communicator, ErrorKind, Pieces, Stream, Transport, Verify, bindings};
+use fsgather::{Builder, Communicator, ErrorKind, Pieces, Stream, Transport, Verify, bindings};
 use fsgather_core::Route;
 use fsgather_observe::trace::{
     black_box::BlackBox,
@@ -120,6 +120,19 @@ fn parts_for_a_root_of_the_same_host_lie_in_memory_that_ranks_share() {
             communicator.close().unwrap();
         },
     );
+}
+
+#[test]
+fn agreement_before_the_first_call_is_recorded() {
+    on_all(Builder::set_up_later, |communicator| {
+        let communicator = communicator.unwrap();
+        let call = last(&communicator, 0);
+        assert_eq!(
+            (call.operation.as_str(), call.ranks, call.outcome),
+            ("first call", RANKS, Outcome::Done)
+        );
+        communicator.close().unwrap();
+    });
 }
 
 #[test]
