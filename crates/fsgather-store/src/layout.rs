@@ -427,7 +427,7 @@ impl From<PayloadName> for String {
 /// use fsgather_core::Rank;
 /// use fsgather_store::SampleFileName;
 ///
-/// let name = SampleFileName { attempt: 2, rank: Rank::new(3), nonce: 0xbeef, part: 0 };
+/// let name = SampleFileName::first(2, Rank::new(3), 0xbeef);
 /// assert_eq!(name.to_string(), "samples-a000002-r00003-000000000000beef-p00000");
 /// assert_eq!(SampleFileName::parse(&name.to_string()), Some(name));
 /// ```
@@ -448,6 +448,17 @@ impl SampleFileName {
     pub const MAX_ATTEMPT: u32 = 999_999;
     /// Highest number of a part.
     pub const MAX_PART: u32 = 99_999;
+
+    /// Names the first file of a process.
+    #[must_use]
+    pub const fn first(attempt: u32, rank: Rank, nonce: u64) -> Self {
+        Self {
+            attempt,
+            rank,
+            nonce,
+            part: 0,
+        }
+    }
 
     /// Parses a name; `None` for names of other files.
     #[must_use]

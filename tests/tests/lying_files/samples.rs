@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{Error, ProcessId, Rank, lock};
+use fsgather_core::{Error, Rank, lock};
 use fsgather_store::{
     AttemptClaim, EntryKind, SampleDirectory, SampleFileHeader, SampleFileName, SampleWriter,
 };
@@ -86,29 +86,13 @@ fn add_results(result_bytes: usize, fault: Fault) -> Run {
     })
 }
 
-fn name_of(attempt: u32, nonce: u64) -> SampleFileName {
-    SampleFileName {
-        attempt,
-        rank: Rank::ZERO,
-        nonce,
-        part: 0,
-    }
-}
-
-fn header() -> SampleFileHeader {
-    SampleFileHeader {
-        encoding: "bytes".into(),
-        config: None,
-        world_size: 1,
-        process: ProcessId::default(),
-        job: None,
-        began: 0,
-    }
-}
-
 fn add_and_read(machine: &'static Machine, result_bytes: usize, log: &Log) -> Result<Run, Error> {
     let directory = Path::new("/shared");
-    let writer = SampleWriter::create(directory, name_of(1, 5), &header())?;
+    let writer = SampleWriter::create(
+        directory,
+        SampleFileName::first(1, Rank::ZERO, 5),
+        &SampleFileHeader::default(),
+    )?;
     machine.let_faults_come(Severity::Passing);
     let began = machine.now_in_model();
     let passed = || Duration::from_nanos(machine.now_in_model() - began);
@@ -147,8 +131,10 @@ fn attempts_of_two_hosts(profile: &str, seed: u64) -> Vec<u32> {
                 let names = SampleDirectory::names(directory).expect("a listing");
                 let last = names.last().map_or(0, |name| name.attempt);
                 let claim = AttemptClaim::take(directory, last + 1).expect("a number");
-                let name = name_of(claim.number(), u64::from(claim.number()) << 1 | host as u64);
-                let writer = SampleWriter::create(directory, name, &header()).expect("a file");
+                let nonce = u64::from(claim.number()) << 1 | host as u64;
+                let name = SampleFileName::first(claim.number(), Rank::ZERO, nonce);
+                let header = SampleFileHeader::default();
+                let writer = SampleWriter::create(directory, name, &header).expect("a file");
                 lock(&numbers).push(claim.number());
                 writer.hold(claim);
                 writers.push(writer);

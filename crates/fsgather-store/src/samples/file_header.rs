@@ -23,7 +23,7 @@ pub(crate) const PREAMBLE_BYTES: usize = 32;
 const MAX_HEADER_BYTES: u32 = 4 << 20;
 
 /// The origin of a file of samples.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleFileHeader {
     /// Name of the encoding of the results.
     pub encoding: String,

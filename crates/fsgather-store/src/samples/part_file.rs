@@ -179,7 +179,7 @@ impl PartFile {
                     self.written_entries += entries;
                     if self.piece_bytes < PIECE_BYTES {
                         self.sync()?;
-                        self.piece_bytes *= 2;
+                        self.piece_bytes = (self.piece_bytes * 2).min(PIECE_BYTES / 2);
                     }
                 }
                 // The limit is one of the file system.

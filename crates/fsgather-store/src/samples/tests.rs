@@ -17,12 +17,8 @@ pub(super) fn header() -> SampleFileHeader {
 }
 
 pub(super) fn name(attempt: u32, rank: u32) -> SampleFileName {
-    SampleFileName {
-        attempt,
-        rank: Rank::new(rank),
-        nonce: u64::from(attempt) << 32 | u64::from(rank),
-        part: 0,
-    }
+    let nonce = u64::from(attempt) << 32 | u64::from(rank);
+    SampleFileName::first(attempt, Rank::new(rank), nonce)
 }
 
 fn writer(place: &Path, attempt: u32, rank: u32) -> SampleWriter {

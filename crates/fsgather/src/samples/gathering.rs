@@ -326,12 +326,7 @@ pub fn gather_encoded<C: Codec>(
     let agreement = Agreement::new(communicator, site, "gathering samples");
     let header = header(&agreement, options, &communicator.codec);
     // Entries are those of the file that has the same nonce in its name.
-    let name = |rank: Rank| SampleFileName {
-        attempt: 1,
-        rank,
-        nonce: rank.get().into(),
-        part: 0,
-    };
+    let name = |rank: Rank| SampleFileName::first(1, rank, rank.get().into());
     let nonce = name(agreement.rank()).nonce;
     let mut contents = Vec::new();
     let own = options.check().and(results).and_then(|results| {

@@ -97,12 +97,7 @@ pub(crate) fn open(
         .map(|claim| claim.as_ref().map(AttemptClaim::number));
     let numbers = agreement.agree(number.map_err(Error::clone))?;
     let attempt = numbers.into_iter().flatten().next().unwrap_or_default();
-    let name = SampleFileName {
-        attempt,
-        rank,
-        nonce: random::fresh(),
-        part: 0,
-    };
+    let name = SampleFileName::first(attempt, rank, random::fresh());
     let writer = SampleWriter::create(directory, name, &header);
     let created = writer.as_ref().map(|_| name).map_err(Error::clone);
     let names = agreement.agree(created)?;

@@ -24,7 +24,6 @@ pub(crate) type Comparison<'a> = dyn Fn(&[u8], &[u8]) -> bool + 'a;
 pub struct SampleResults<C = Postcard> {
     directory: SampleDirectory,
     codec: C,
-    encoding: String,
     places: Vec<(SampleId, ValuePlace)>,
     /// Positions of `places`, sorted by id.
     by_id: Vec<u32>,
@@ -91,7 +90,12 @@ impl<C> SampleResults<C> {
     #[doc(hidden)]
     #[must_use]
     pub fn encoding(&self) -> &str {
-        &self.encoding
+        let mut headers = self
+            .files()
+            .iter()
+            .rev()
+            .filter_map(|file| file.header.as_ref());
+        headers.next().map_or("", |header| &header.encoding)
     }
 
     /// Takes the results that count out of what was read.
@@ -147,16 +151,9 @@ impl<C> SampleResults<C> {
             let id = |position: &u32| &places[*position as usize].0;
             id(one).cmp(id(other))
         });
-        let header = directory
-            .files()
-            .iter()
-            .rev()
-            .find_map(|file| file.header.as_ref());
-        let encoding = header.map_or_else(String::new, |header| header.encoding.clone());
         let mut results = Self {
             directory,
             codec,
-            encoding,
             places,
             by_id,
             report,
@@ -202,7 +199,10 @@ impl<C> SampleResults<C> {
             }
             let is_equal = match are_equal {
                 None => false,
-                Some(are_equal) => are_equal(&self.value(*first)?, &self.value(*other)?),
+                Some(are_equal) => are_equal(
+                    &self.directory.value(*first)?,
+                    &self.directory.value(*other)?,
+                ),
             };
             if is_equal {
                 repeated += 1;
@@ -215,10 +215,6 @@ impl<C> SampleResults<C> {
         self.report.repeated += repeated;
         self.report.conflicts = conflicts;
         Ok(())
-    }
-
-    fn value(&self, place: ValuePlace) -> Result<Vec<u8>, Error> {
-        self.directory.value(place)
     }
 
     /// Position of a sample in the order.
@@ -243,7 +239,7 @@ impl<C> SampleResults<C> {
     /// [`Error::Storage`] if its file cannot be read, and [`Error::Corrupt`] if it has changed since it was gathered.
     pub fn encoded_at(&self, position: usize) -> Result<Option<Vec<u8>>, Error> {
         let place = self.places.get(position).map(|(_, place)| *place);
-        place.map(|place| self.value(place)).transpose()
+        place.map(|place| self.directory.value(place)).transpose()
     }
 }
 
@@ -264,7 +260,7 @@ impl<C: Codec> SampleResults<C> {
     /// Reads all results in order.
     pub fn iter<T: DeserializeOwned>(&self) -> impl Iterator<Item = Result<(&SampleId, T), Error>> {
         self.places.iter().map(|(id, place)| {
-            let bytes = self.value(*place)?;
+            let bytes = self.directory.value(*place)?;
             Ok((id, self.decode(id, &bytes)?))
         })
     }

@@ -99,12 +99,7 @@ mod tests {
     use super::*;
 
     fn name(rank: u32) -> SampleFileName {
-        SampleFileName {
-            attempt: 1,
-            rank: Rank::new(rank),
-            nonce: 7,
-            part: 0,
-        }
+        SampleFileName::first(1, Rank::new(rank), 7)
     }
 
     #[test]
