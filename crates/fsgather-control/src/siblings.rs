@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_process_is_noticed_and_a_reused_pid_is_not_waited_for() {
+    fn a_process_end_is_noticed_and_a_reused_pid_ignored() {
         let mut child = spawn(Command::new("sleep").arg("60")).unwrap();
         let process = of(&child);
         let (stopped, _alive) = io::pipe().unwrap();

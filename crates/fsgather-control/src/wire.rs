@@ -277,7 +277,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn payloads_survive_any_cut_into_records_and_whatever_is_kept_of_those_before(
+        fn payloads_survive_any_record_cut_and_any_kept_payloads(
             calls in proptest::collection::vec(
                 (proptest::collection::vec(0_usize..40_000, 0..6), 0_usize..6),
                 1..8,
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_in_which_payloads_came_is_used_again_when_nobody_holds_them() {
+    fn received_memory_is_reused_once_no_payload_holds_it() {
         let mut deframer = Deframer::default();
         let mut next = |length| {
             for piece in encode_frame(&release(&[length]), 0)
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_limit_is_refused_before_anything_is_allocated() {
+    fn a_length_over_the_limit_is_refused_before_allocation() {
         let mut deframer = Deframer::default();
         deframer.push(&u32::MAX.to_le_bytes());
         let refused = deframer.next_message::<String>();

@@ -170,7 +170,7 @@ fn short_calls_do_not_ask_each_time() {
 }
 
 #[test]
-fn a_wait_for_others_is_ended_by_the_thread_that_waits_and_all_are_told() {
+fn the_waiting_thread_ends_a_wait_and_all_get_the_reason() {
     on_all_cases(|control, asker| {
         let switch = Switch::default();
         let (own, other) = asker_and_other(control, asker, &switch);
@@ -244,7 +244,7 @@ fn closing_is_ended_as_long_as_it_waits_for_the_others() {
 }
 
 #[test]
-fn meeting_is_ended_by_the_thread_that_waits_whatever_carries_messages() {
+fn the_waiting_thread_ends_a_meeting_over_any_carrier() {
     for (control, rank) in cases() {
         let switch = Switch::default();
         let config = Bed::new(control).config(rank, switch.interrupt());

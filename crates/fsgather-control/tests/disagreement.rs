@@ -143,7 +143,7 @@ fn all_are_told_what_ranks_in_different_calls_were_called_from() {
 }
 
 #[test]
-fn of_a_rank_with_several_threads_in_calls_nobody_knows_which_was_in_this_one() {
+fn a_rank_with_several_calling_threads_names_no_caller() {
     let mut room = Room::new(&[0, 1]);
     room.threaded.push(0);
     room.call(0, Operation::Barrier, "job.py:10");
@@ -160,7 +160,7 @@ fn of_a_rank_with_several_threads_in_calls_nobody_knows_which_was_in_this_one() 
 }
 
 #[test]
-fn who_does_not_say_it_is_waited_for_shortly_and_nothing_is_decided_meanwhile() {
+fn a_silent_rank_is_awaited_shortly_before_any_decision() {
     let mut room = Room::new(&[1]);
     room.call(0, Operation::Barrier, "job.py:10");
     room.call(1, Operation::AllGather, "job.py:11");
@@ -191,7 +191,7 @@ fn asked() -> Room {
 }
 
 #[test]
-fn what_happens_while_they_are_asked_is_not_told_instead_and_takes_no_answer_away() {
+fn events_while_ranks_are_asked_replace_no_error_or_answer() {
     type Event = fn(&mut Room);
     let events: [(&str, Event); 3] = [
         ("lost", |room| {

@@ -295,7 +295,7 @@ fn a_call_in_a_group_that_a_rank_is_not_in_is_answered() {
 }
 
 #[test]
-fn who_waits_for_a_rank_that_is_at_work_for_a_group_goes_on_waiting() {
+fn a_rank_waiting_for_one_busy_in_a_group_keeps_waiting() {
     let (pair, others) = (ChannelId::new(7), ChannelId::new(8));
     let mut room = Room::new(4);
     for member in [1, 2] {
@@ -365,7 +365,7 @@ fn a_group_that_is_busy_does_not_keep_others_from_timing_out() {
 }
 
 #[test]
-fn a_call_of_a_group_that_a_silent_rank_0_leaves_open_is_told_as_one() {
+fn a_group_call_open_at_a_silent_rank_0_is_named_as_such() {
     let group = ChannelId::new(7);
     let mut room = Room::new(2);
     for member in [0, 1] {
@@ -419,7 +419,7 @@ fn threads_at_work_on_several_calls_do_not_flood_rank_0() {
 }
 
 #[test]
-fn who_is_left_in_a_group_by_rank_0_learns_what_rank_0_has_failed_with() {
+fn a_group_left_by_rank_0_learns_why_rank_0_failed() {
     let channel = ChannelId::new(7);
     for of_world in [Some(Error::config("no room")), None] {
         let mut room = Room::new(4);
@@ -455,7 +455,7 @@ fn who_is_left_in_a_group_by_rank_0_learns_what_rank_0_has_failed_with() {
 }
 
 #[test]
-fn who_waits_for_a_rank_that_has_left_a_failed_world_learns_what_has_failed_it() {
+fn a_wait_for_a_leaver_of_a_failed_world_learns_its_cause() {
     for is_lost in [true, false] {
         let mut room = Room::new(4);
         let channel = ChannelId::new(7);

@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rank_that_fails_is_told_with_its_cause_whoever_is_heard_first(
+    fn a_failed_rank_is_reported_with_its_cause_in_any_order(
         (ranks, victim, mut events) in ripples(),
         at in 0..7000_u64,
     ) {
@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn a_link_that_breaks_between_living_ranks_is_named_by_both_its_ends(
+    fn both_ends_name_a_broken_link_between_living_ranks(
         (ranks, victim, events) in ripples(),
     ) {
         let first = events.iter().map(|(at, _)| *at).min().unwrap();
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn a_time_out_names_everybody_who_does_not_move_and_nobody_who_waits(
+    fn a_time_out_names_all_stopped_ranks_and_no_waiting_one(
         ranks in 3..9_u32,
         stopped in prop::collection::btree_set(0..9_u32, 1..3),
         times in prop::collection::vec(1..1900_u64, 9),
@@ -278,7 +278,7 @@ fn a_rank_that_left_is_named_rather_than_the_link_to_it() {
 }
 
 #[test]
-fn a_rank_that_is_killed_while_it_stays_for_others_is_named_as_lost() {
+fn a_rank_killed_while_it_lingers_is_named_as_lost() {
     let unread = |at| (at, Event::Fail(2, link_lost(2, 1)));
     for lost_at in [5, 15] {
         let events = vec![(0, Event::Stay(1)), unread(10), (lost_at, Event::Lost(1))];
@@ -289,7 +289,7 @@ fn a_rank_that_is_killed_while_it_stays_for_others_is_named_as_lost() {
 }
 
 #[test]
-fn rank_0_that_was_stopped_reads_what_came_meanwhile_before_it_believes() {
+fn a_resumed_rank_0_reads_messages_before_it_judges() {
     let start = Instant::now();
     let (mut coordinator, _members) = machines::formed(3, Duration::from_secs(60), start);
     happen(&mut coordinator, Event::Fail(2, link_lost(2, 1)), start);

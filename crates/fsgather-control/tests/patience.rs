@@ -201,7 +201,7 @@ impl Room {
 }
 
 #[test]
-fn the_first_warning_says_how_many_are_in_who_is_missing_and_what_that_rank_does() {
+fn the_first_warning_shows_count_missing_rank_and_stack() {
     let mut room = Room::new();
     let ticket = room.call(0, None);
     room.call(1, None);
@@ -283,7 +283,7 @@ fn a_call_fails_when_its_own_time_out_is_over() {
 }
 
 #[test]
-fn bytes_that_move_now_and_then_are_progress_however_short_the_time_out() {
+fn occasional_bytes_are_progress_for_any_time_out() {
     let mut room = Room::new();
     let timeout = seconds(1);
     let one = room.call(0, Some(timeout));
@@ -454,7 +454,7 @@ fn who_says_that_rank_0_is_gone_takes_nothing_from_it() {
 }
 
 #[test]
-fn a_rank_0_that_was_stopped_tells_those_who_wait_that_it_goes_on() {
+fn a_resumed_rank_0_announces_itself_to_waiting_ranks() {
     let mut room = Room::new();
     let ticket = room.call(1, None);
     // By its own clock rank 0 has waited for a second, by that of the others for longer than a time-out.
@@ -482,7 +482,7 @@ fn rank_0_waits_no_longer_than_others_if_nothing_answers_it() {
 }
 
 #[test]
-fn a_rank_0_that_is_silent_is_given_up_as_soon_as_the_call_allows() {
+fn a_silent_rank_0_is_given_up_as_soon_as_a_call_allows() {
     let mut room = Room::new();
     let long = room.call(1, None);
     room.pass(seconds(7));
@@ -497,7 +497,7 @@ fn a_rank_0_that_is_silent_is_given_up_as_soon_as_the_call_allows() {
 }
 
 #[test]
-fn a_rank_whose_process_has_ended_has_half_a_second_for_its_last_words() {
+fn an_ended_process_has_half_a_second_for_last_messages() {
     let start = Instant::now();
     let (mut coordinator, _members) = machines::formed(3, WORLD, start);
     coordinator.suspect(Rank::new(2), start);
@@ -550,7 +550,7 @@ fn needed(coordinator: &mut Coordinator) -> Option<Vec<u32>> {
 }
 
 #[test]
-fn a_rank_that_stays_is_let_go_when_its_readers_have_not_moved_for_the_time_out() {
+fn a_lingering_rank_leaves_once_its_readers_time_out() {
     let mut room = staying();
     let end = room.start + WORLD;
     let due = room.coordinator.next_tick();

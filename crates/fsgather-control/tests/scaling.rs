@@ -149,7 +149,7 @@ const SITE: &str = "/home/user/project/eval.py:1234";
 const MESSAGE: u64 = 32;
 
 #[test]
-fn a_barrier_is_one_message_to_rank_0_and_one_from_it_for_each_other_rank() {
+fn a_barrier_takes_one_message_each_way_per_other_rank() {
     for ranks in [2, 8, 1_000, 60_000] {
         let said = call(ranks, Operation::Barrier, None, 0);
         let others = u64::from(ranks) - 1;
@@ -190,7 +190,7 @@ fn a_gather_brings_every_payload_to_the_root_once() {
 }
 
 #[test]
-fn a_small_all_gather_brings_every_payload_to_everybody_through_rank_0() {
+fn a_small_all_gather_brings_all_payloads_through_rank_0() {
     for ranks in [2, 8, 1_000, 10_000] {
         let (all, others, body) = (u64::from(ranks), u64::from(ranks) - 1, 64);
         let said = call(ranks, Operation::AllGather, None, 64);

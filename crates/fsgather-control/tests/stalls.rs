@@ -238,7 +238,7 @@ fn who_waits_for_a_rank_0_that_does_not_answer_warns_itself() {
 }
 
 #[test]
-fn a_neighbour_of_a_rank_0_that_does_not_answer_looks_at_it_and_says_what_it_sees() {
+fn a_neighbour_looks_at_a_silent_rank_0_and_reports_it() {
     let root = Neighbour {
         rank: Rank::ZERO,
         pid: 1,
@@ -284,7 +284,7 @@ fn a_neighbour_of_a_rank_0_that_does_not_answer_looks_at_it_and_says_what_it_see
 }
 
 #[test]
-fn who_waits_for_a_rank_0_that_answers_asks_now_and_then_and_says_nothing() {
+fn waiting_ranks_poll_a_live_rank_0_without_warnings() {
     for (wait, what) in WAITS {
         let done = asks_and_warnings(wait, u64::MAX, 250);
         let expected: Vec<u64> = (1..=12).map(|ask| 1 + 20 * ask).collect();
@@ -356,7 +356,7 @@ fn stalled(waits_for: Vec<Rank>) -> ToCoordinator {
 }
 
 #[test]
-fn a_call_that_runs_out_of_time_names_for_whom_those_wait_that_have_not_come() {
+fn timeout_error_names_what_missing_ranks_wait_for() {
     // Rank 2 waits for rank 1, and that for rank 0.
     let text = told_of_the_next_call(|rank| vec![stalled(vec![Rank::new(rank - 1)])]);
     assert!(
@@ -388,7 +388,7 @@ fn a_call_that_runs_out_of_time_names_for_whom_those_wait_that_have_not_come() {
 }
 
 #[test]
-fn rank_0_is_told_of_a_rest_before_the_next_call_runs_out_of_time() {
+fn rank_0_hears_of_a_stall_before_the_next_call_times_out() {
     let (start, timeout) = (Instant::now(), Duration::from_secs(8));
     let (_, mut members) = machines::formed(2, timeout, start);
     let member = &mut members[1];

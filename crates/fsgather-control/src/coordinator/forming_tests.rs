@@ -332,7 +332,7 @@ fn ranks_that_were_told_different_world_sizes_all_fail_at_once() {
 }
 
 #[test]
-fn another_world_size_where_it_may_be_another_job_is_told_and_ranks_are_waited_for() {
+fn a_size_from_perhaps_another_job_warns_and_waits() {
     let now = Instant::now();
     let other = || told_of(4, join(1, 200, "n2", Some(7)));
     let mut coordinator = world(now, Some(7));
@@ -421,7 +421,7 @@ fn a_world_that_has_formed_warns_of_no_other_size() {
 }
 
 #[test]
-fn one_of_another_size_is_told_of_also_where_another_process_has_its_number() {
+fn another_size_is_reported_even_if_its_number_is_taken() {
     let now = Instant::now();
     let keyed = |join: Join, key| Join {
         fingerprint: JobFingerprint { key, secret: None },
@@ -442,7 +442,7 @@ fn one_of_another_size_is_told_of_also_where_another_process_has_its_number() {
 }
 
 #[test]
-fn a_world_of_another_size_of_the_same_job_is_told_of_and_fails_only_by_time() {
+fn another_size_of_the_job_warns_and_fails_only_by_time() {
     let now = Instant::now();
     let of_key = |key| JobFingerprint { key, secret: None };
     let keyed = |join: Join, key| Join {
@@ -513,7 +513,7 @@ fn at_most_four_processes_of_another_size_are_named() {
 }
 
 #[test]
-fn two_processes_of_one_rank_are_told_what_helps_where_they_meet() {
+fn duplicate_ranks_get_advice_that_fits_how_they_met() {
     let now = Instant::now();
     for is_introduced in [false, true] {
         let world = World {

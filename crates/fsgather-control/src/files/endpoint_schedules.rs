@@ -209,7 +209,7 @@ fn try_out(says: [u8; 4], again: u8) -> Counts {
 }
 
 #[test]
-fn every_message_is_heard_once_and_in_order_whatever_is_seen_when() {
+fn every_message_is_read_once_in_order_on_any_schedule() {
     // A file that is seen again; letters that are seen in either order.
     for (says, again) in [([1, 0, 0, 1], 1), ([2, 0, 0, 1], 0)] {
         let counts = try_out(says, again);

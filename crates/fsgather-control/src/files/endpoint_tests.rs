@@ -134,7 +134,7 @@ fn a_process_hears_nothing_for_its_rank_before_it_is_admitted() {
 }
 
 #[test]
-fn a_process_that_comes_late_finds_its_answer_although_earlier_bulletins_are_gone() {
+fn a_late_process_finds_its_answer_without_old_bulletins() {
     let mut root = CoordinatorEndpoint::default();
     for channel in 0..5 {
         let to = To::Ranks(vec![Rank::new(3)]);
@@ -184,7 +184,7 @@ fn nobody_waits_for_a_process_that_has_left() {
 }
 
 #[test]
-fn unread_messages_are_mentioned_even_if_there_is_nothing_to_say() {
+fn many_read_messages_are_mentioned_without_other_news() {
     let (mut member, mut root) = admitted();
     for epoch in 0..=MENTION_AFTER {
         member.send(done(epoch));
@@ -198,7 +198,7 @@ fn unread_messages_are_mentioned_even_if_there_is_nothing_to_say() {
 }
 
 #[test]
-fn what_is_large_and_for_one_rank_need_not_be_read_by_the_others() {
+fn others_need_not_read_a_large_message_for_one_rank() {
     let (mut member, mut root) = admitted();
     let mut send = |rank, message| {
         let to = To::Ranks(vec![Rank::new(rank)]);

@@ -143,7 +143,7 @@ fn welcome(nonce: u128) -> ToMember {
 }
 
 #[test]
-fn a_rank_0_that_leaves_before_it_takes_in_anybody_was_never_ours() {
+fn a_rank_0_that_leaves_before_admitting_any_is_not_ours() {
     let mut bed = Bed::asked();
     bed.tell(bye());
     assert!(matches!(bed.event(), Some(JoinEvent::Failed(why)) if why == "it left"));
@@ -343,7 +343,7 @@ async fn each_of_two_worlds_is_told_of_the_other_one() {
 }
 
 #[test]
-fn a_place_that_is_not_seen_is_looked_for_until_rank_0_has_ended() {
+fn an_unseen_place_is_searched_until_rank_0_has_ended() {
     let bed = Bed::begin(Some(usize::MAX.to_le_bytes().to_vec()));
     bed.post.kill(&process(1));
     assert!(matches!(bed.event(), Some(JoinEvent::Failed(why)) if why == "its process has ended"));

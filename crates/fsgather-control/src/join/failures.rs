@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_beside_the_end_of_another_meeting_says_what_that_came_to() {
+    fn a_search_beside_an_ended_meeting_reports_its_failure() {
         let failures = SearchFailures {
             by_world: HashMap::from([("vm".into(), "its connection closed".into())]),
             earlier: Some("a meeting had failed: rank 2 was lost".into()),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_goes_on_says_for_whom_it_waits_and_what_it_has_tried() {
+    fn a_continuing_search_names_its_target_and_its_tries() {
         let mut failures = SearchFailures::default();
         let so_far = |failures: &SearchFailures, unanswered| {
             let so_far = failures.so_far("/shared".into(), false);

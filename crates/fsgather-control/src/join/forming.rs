@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rank_0_that_says_nothing_is_asked_and_then_told_of_and_one_that_answers_is_not() {
+    fn a_silent_rank_0_is_asked_and_reported_unless_it_answers() {
         let (words, start) = (Arc::new(AtomicUsize::new(0)), Instant::now());
         let mut listening = Listening::new(Arc::clone(&words), start);
         let mut due = Vec::new();

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_waits_for_a_record_to_be_taken_back_but_for_no_file_system_that_hangs() {
+    fn the_end_awaits_record_removal_but_no_hung_file_system() {
         let ((lets, let_go), (tell, told)) = (channel(), channel());
         let board = Slow {
             lets: Mutex::new(let_go),

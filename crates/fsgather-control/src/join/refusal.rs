@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_tried_a_world_and_who_has_seen_none_read_why_it_failed() {
+    fn ranks_that_tried_a_world_or_saw_none_read_its_failure() {
         let (config, kept, failure) = (interrupted(), Kept::default(), Error::rendezvous("x"));
         refuse(&config, &kept, Uuid::from_u128(4), &failure);
         let shown = read(&kept.posted);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_later_reads_why_there_is_no_world_and_who_has_said_so() {
+    fn latecomers_read_the_failure_and_its_refuser() {
         let kept = Arc::new(Kept::default());
         let place: Arc<dyn RendezvousBackend> = Arc::<Kept>::clone(&kept);
         let failure = Error::rendezvous("x");
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_meeting_of_this_job_tells_why_it_failed_and_who_repeats_that_does_not() {
+    fn an_earlier_failure_counts_but_a_repeated_one_does_not() {
         let repeated = refused(7, &format!("{HAD_FAILED}: rank 3 was lost"));
         let told = |records: Vec<Vec<u8>>| earlier_failure(&Earlier(records), &me());
         let failure = told(vec![
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_earlier_meeting_came_to_is_told_and_nothing_where_there_was_none() {
+    async fn looking_back_finds_an_earlier_failure_or_nothing() {
         let looked = |records, patience| {
             let backend = Arc::new(Earlier(records));
             let looking = look_back(backend, Duration::from_millis(20), me());

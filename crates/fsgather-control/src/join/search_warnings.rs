@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_are_due_at_growing_distances_whoever_asks_again_and_again() {
+    fn search_warnings_grow_apart_even_if_polled_repeatedly() {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_time().build().unwrap();
         runtime.block_on(async {

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_for_whom_after_a_few_seconds_and_every_half_minute() {
+    fn awaited_readers_are_named_after_5_s_and_every_30_s() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         let mut staying = Staying::new(TIME_LIMIT, start);

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_a_transfer_waits_for_is_told_after_a_second_without_a_byte_and_until_one_comes() {
+    fn stalled_transfer_reports_its_peer_after_one_second() {
         let stalls = Stalls::default();
         let (mut eye, at) = opened(&stalls);
         eye.saw_at(at(0), 7, Vec::new);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_is_late_once_nothing_has_moved_for_as_long_as_the_time_out() {
+    fn a_transfer_without_progress_is_late_at_the_time_out() {
         let stalls = Stalls::default();
         let (mut eye, at) = opened(&stalls);
         let late = || Error::config("late");

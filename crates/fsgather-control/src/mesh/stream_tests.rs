@@ -192,7 +192,7 @@ fn unhashed(len: usize) -> StreamOrigin {
 }
 
 #[test]
-fn without_checksums_a_payload_arrives_and_all_but_its_bytes_is_checked() {
+fn without_checksums_all_but_the_payload_bytes_is_checked() {
     let len = CHUNK_LEN + 9;
     let bytes = payload(len);
     let wire = sent_by(unhashed(len), &bytes, 70_000, 60_000);

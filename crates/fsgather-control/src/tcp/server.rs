@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_over_a_connection_before_is_old_and_replaces_none() {
+    fn a_request_on_an_older_connection_replaces_no_newer_one() {
         with_stopped_clock(async {
             let server = TestServer::open().await;
             let mut before = server.connect().await;

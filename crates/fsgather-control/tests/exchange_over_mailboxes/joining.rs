@@ -188,7 +188,7 @@ fn two_processes_of_one_rank_end_the_world_for_all() {
 }
 
 #[test]
-fn a_latecomer_is_told_that_the_world_has_formed_and_disturbs_nobody() {
+fn a_latecomer_to_a_formed_world_fails_and_disturbs_none() {
     on_threads(71..=71 + cases(0, 2), |seed| {
         let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         let world = bed.world();
@@ -255,7 +255,7 @@ fn two_worlds_that_form_in_one_place_are_told_of_each_other() {
 }
 
 #[test]
-fn a_rank_that_gives_up_before_its_answer_comes_is_not_waited_for() {
+fn a_rank_that_gives_up_before_its_answer_is_not_awaited() {
     for seed in 91..=91 + cases(0, 2) {
         let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         let running = [bed.start(0, rank_1_is_gone), bed.start(2, rank_1_is_gone)];

@@ -119,7 +119,7 @@ fn a_rank_0_that_vanishes_is_named_by_all() {
 }
 
 #[test]
-fn ranks_that_vanish_one_after_the_other_do_not_keep_the_rest_waiting() {
+fn ranks_that_vanish_one_by_one_do_not_block_the_rest() {
     let bed = Bed::new(MemoryMailbox::with_faults(41), 4);
     let running: Vec<_> = (0..4)
         .map(|rank| {

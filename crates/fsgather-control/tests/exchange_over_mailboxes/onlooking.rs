@@ -23,7 +23,7 @@ fn function(rank: Rank) -> Arc<Whereabouts> {
 }
 
 #[test]
-fn rank_0_tells_what_ranks_say_of_themselves_as_long_as_there_is_a_world() {
+fn rank_0_shows_status_reports_while_the_world_lasts() {
     let bed = Bed::new(MemoryMailbox::new(), 3);
     let joining: Vec<_> = (0..3)
         .map(|number| {

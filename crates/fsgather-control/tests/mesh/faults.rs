@@ -35,7 +35,7 @@ fn with_proxy(bed: &Bed, before: u32, meddling: Meddling) -> (Vec<Mesh>, Proxy) 
 }
 
 #[test]
-fn a_byte_that_changes_on_its_way_is_noticed_by_the_first_who_gets_it() {
+fn a_changed_byte_is_noticed_by_its_first_receiver() {
     let meddling = Meddling {
         flip: Some(2_500_000),
         ..Meddling::default()
@@ -120,7 +120,7 @@ fn assert_lost(error: &Error, rank: u32) {
 }
 
 #[test]
-fn a_rank_that_goes_in_the_middle_of_a_ring_is_named_by_its_neighbours() {
+fn a_rank_that_leaves_mid_ring_is_named_by_its_neighbours() {
     let meshes = Bed::new(3).meshes();
     let stop = Error::config("enough");
     let got = on_all(&meshes, |rank, mesh| {
@@ -256,7 +256,7 @@ fn with_a_stopped_rank(timeout: Duration) -> (Vec<Mesh>, Proxy) {
 }
 
 #[test]
-fn a_rank_that_is_stopped_before_there_is_a_link_times_out_as_any_other() {
+fn a_rank_stopped_before_linking_times_out_as_any_other() {
     let timeout = Duration::from_secs(3);
     let (meshes, _proxy) = with_a_stopped_rank(timeout);
     let mesh = &meshes[0];

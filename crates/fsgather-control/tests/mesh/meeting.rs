@@ -196,7 +196,7 @@ fn on_hosts(boot_ids: [&str; 2]) -> Bed {
 }
 
 #[test]
-fn payloads_between_hosts_are_encrypted_and_within_a_host_they_are_not() {
+fn only_payloads_between_hosts_are_encrypted() {
     let marks = [payload(0, 64), payload(1, 64)];
     let holds = |heard: &[u8], mark: &[u8]| memchr::memmem::find(heard, mark).is_some();
     let clear = heard_between(&on_hosts(["one host"; 2]));
@@ -253,7 +253,7 @@ fn forged(hosts: [&str; 2]) -> Result<Vec<u8>, Error> {
 }
 
 #[test]
-fn a_payload_that_is_replaced_between_hosts_with_all_its_checksums_is_refused() {
+fn a_forgery_between_hosts_with_checksums_is_refused() {
     // The forgery is a good one: checksums alone do not notice it.
     assert!(forged(["one host"; 2]).unwrap() == vec![0xbd; 160_064]);
     for hosts in [["one host", "another host"], ["", ""]] {

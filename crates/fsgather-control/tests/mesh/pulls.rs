@@ -40,7 +40,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_payload_is_fetched_in_chunks_or_whole_from_memory_or_a_file(
+    fn a_pull_gets_chunks_or_all_from_memory_or_a_file(
         len in prop_oneof![Just(0), 1..1000_usize, 1_048_570..1_048_580_usize, 0..5_000_000_usize],
         from_file: bool,
         is_ahead: bool,
@@ -178,7 +178,7 @@ fn a_transfer_may_have_a_time_out_of_its_own() {
 }
 
 #[test]
-fn what_is_offered_without_checksums_is_fetched_by_those_who_know() {
+fn only_aware_readers_fetch_offers_without_checksums() {
     let meshes = Bed::new(2).meshes();
     let len = 2_500_000;
     let offered = |epoch| {
@@ -285,7 +285,7 @@ fn shutting_down_waits_for_what_is_offered_and_being_fetched() {
 }
 
 #[test]
-fn shutting_down_waits_for_what_is_being_fetched_and_offered_no_more() {
+fn shutdown_waits_for_fetches_of_withdrawn_offers() {
     let meshes = Bed::new(2).meshes();
     let len = 30_000_000;
     offer(&meshes[1], 1, 0, len);

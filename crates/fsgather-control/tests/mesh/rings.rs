@@ -51,7 +51,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(2, 12)))]
 
     #[test]
-    fn a_ring_of_hosts_brings_everything_to_everybody_and_enters_each_host_once(
+    fn a_ring_of_hosts_reaches_all_and_enters_each_host_once(
         hosts in proptest::collection::vec(
             proptest::collection::vec(
                 prop_oneof![Just(0), 1..1000_usize, 1_048_570..1_048_580_usize, 0..cases(300_000, 3_000_000_usize)],

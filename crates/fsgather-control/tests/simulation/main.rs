@@ -68,21 +68,21 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn p1_each_step_has_at_most_one_verdict_and_no_two_ranks_learn_different_ones(
+    fn p1_each_step_has_at_most_one_verdict_for_all_ranks(
         script in scripts(mixtures::TROUBLED)
     ) {
         run(&script)?;
     }
 
     #[test]
-    fn p2_a_release_has_n_agreeing_contributions_and_delivers_them_in_rank_order(
+    fn p2_a_release_has_n_agreeing_contributions_in_order(
         script in scripts(mixtures::STEADY)
     ) {
         run(&script)?;
     }
 
     #[test]
-    fn p3_after_a_failure_nothing_is_released_and_all_learn_the_same_error(
+    fn p3_a_failure_releases_nothing_and_all_get_one_error(
         script in scripts(mixtures::STEADY)
     ) {
         let ledger = run(&script)?;

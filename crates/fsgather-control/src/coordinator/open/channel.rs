@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_root_of_a_call_in_a_group_is_told_by_what_it_is_called_in_the_job() {
+    fn the_root_of_a_group_call_is_named_by_its_world_rank() {
         let names = RankNames::new((0..8).map(|rank| Rank::new(100 + rank)));
         let group = Channel::group(ChannelId::new(7), &[2, 5].map(Rank::new), &names);
         let gather = Call::new(Operation::Gather, Site::default()).with_root(Rank::new(1));
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_not_come_to_a_call_may_have_to_read_what_others_keep_for_it() {
+    fn a_late_rank_counts_as_reader_of_kept_payloads() {
         let [keeper, other, late] = [0, 1, 2].map(Rank::new);
         let mut world = Channel::world([keeper, other, late].into_iter());
         let (now, timeout) = (Instant::now(), Duration::from_secs(1));

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_asked_once_it_has_taken_long_and_again_once_an_answer_is_overdue() {
+    fn stalled_ranks_are_asked_and_again_if_no_answer_comes() {
         let (mut stall, start) = (stall(), Instant::now());
         assert!(!stall.is_to_ask(just_before(ASK_AT), start));
         assert!(stall.is_to_ask(ASK_AT, start));

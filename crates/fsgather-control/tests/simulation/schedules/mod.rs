@@ -164,7 +164,7 @@ fn all_twisted(ranks: u32, programs: &[Vec<Line>]) -> Vec<Trial> {
 }
 
 #[test]
-fn every_schedule_with_a_rank_that_goes_its_own_way_keeps_all_promises() {
+fn every_schedule_with_a_diverging_rank_keeps_promises() {
     let few = [
         calls().pop(),
         pairs().into_iter().next(),
