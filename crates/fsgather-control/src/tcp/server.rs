@@ -257,6 +257,10 @@ mod tests {
     }
 
     /// Runs a test for which no time passes, so that no limit of a connection ends it on a busy machine.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a thread of `ThreadCall` would not hold the clock; without one the test may panic"
+    )]
     fn with_stopped_clock(test: impl Future<Output = ()>) {
         within_patience(|| {
             let runtime = tokio::runtime::Builder::new_current_thread()
