@@ -211,7 +211,7 @@ fn a_directory_that(fate: Fate, which: Which, control: &str) {
 const FATES: [Fate; 3] = [Fate::Removed, Fate::Replaced, Fate::Linked];
 
 #[test]
-fn a_directory_that_goes_away_or_becomes_another_is_told_to_all_and_led_nowhere() {
+fn a_lost_or_replaced_directory_fails_and_is_not_followed() {
     for which in [Which::Named, Which::Rendezvous, Which::Gather] {
         for fate in FATES {
             a_directory_that(fate, which, "tcp");
@@ -221,7 +221,7 @@ fn a_directory_that_goes_away_or_becomes_another_is_told_to_all_and_led_nowhere(
 }
 
 #[test]
-fn a_directory_that_goes_away_or_becomes_another_is_told_over_marker_files_too() {
+fn a_lost_or_replaced_directory_fails_over_markers_too() {
     for which in [Which::Named, Which::Rendezvous, Which::Gather] {
         for fate in FATES {
             a_directory_that(fate, which, "markers");

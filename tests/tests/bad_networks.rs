@@ -315,7 +315,7 @@ fn cuts_for_good_are_told_on_both_sides_within_half_a_minute() {
 
 /// Ranks that may exchange messages through files meet although a cable carries nothing, or only in one direction.
 #[test]
-fn ranks_that_meet_over_a_cut_cable_talk_through_files_with_one_warning() {
+fn a_cut_cable_makes_ranks_use_files_with_one_warning() {
     for (what, how) in CUTS {
         let mut site = Site::new("filesys", Hosts::far_apart);
         site.world = site.world.with("FSGATHER_CONTROL", "auto");
@@ -421,14 +421,14 @@ fn a_name_that_means_nothing_is_told_by_all() {
     }
 }
 
-/// Times on machines with other load prove nothing: `a_barrier_among_ten_thousand_strangers_takes_at_most_twice_as_long` measures them.
+/// Times on machines with other load prove nothing: `ten_thousand_strangers_at_most_double_a_barriers_time` measures them.
 #[test]
-fn ten_thousand_silent_connections_and_slow_ones_leave_a_job_right() {
+fn ten_thousand_silent_and_slow_peers_leave_a_job_right() {
     barriers_among_strangers();
 }
 
 #[test]
-fn a_barrier_among_ten_thousand_strangers_takes_at_most_twice_as_long() {
+fn ten_thousand_strangers_at_most_double_a_barriers_time() {
     let Medians {
         before,
         among,

@@ -106,11 +106,11 @@ fn a_cut_between_members(step: &str) {
 }
 
 #[test]
-fn a_cut_between_members_in_a_ring_is_told_alike_when_time_is_up() {
+fn a_ring_cut_between_members_times_out_alike() {
     a_cut_between_members(RING);
 }
 
 #[test]
-fn a_cut_between_members_during_a_fetch_is_told_alike_when_time_is_up() {
+fn a_fetch_cut_between_members_times_out_alike() {
     a_cut_between_members("gather_bytes:1:40000000");
 }

@@ -28,7 +28,7 @@ fn limited_to(descriptors: u32, world: &World, rank: u32, script: &str) -> Comma
 }
 
 #[test]
-fn a_rank_0_with_64_descriptors_says_how_many_eight_ranks_need_to_all_at_once() {
+fn rank_0_with_64_descriptors_reports_the_need_of_8_ranks() {
     for transport in ["filesys", "memory"] {
         let place = place();
         let world = World::new(8, place.path()).with("FSGATHER_TRANSPORT", transport);
@@ -75,7 +75,7 @@ fn rank_0_raises_its_soft_limit_of_open_files() {
 }
 
 #[test]
-fn members_do_with_64_descriptors_and_so_does_everybody_over_marker_files() {
+fn members_and_marker_worlds_do_with_64_descriptors() {
     for (control, transport) in [
         ("tcp", "filesys"),
         ("tcp", "memory"),
@@ -196,7 +196,7 @@ fn with_a_quota(directory: &Path, disk: &Path) -> Mounted {
 }
 
 #[test]
-fn a_quota_fails_the_call_on_all_or_sends_payloads_through_memory() {
+fn a_quota_fails_all_ranks_or_moves_payloads_to_memory() {
     for transport in ["filesys", "auto"] {
         let (outside, disk) = (place(), place());
         let mounted = with_a_quota(outside.path(), disk.path());

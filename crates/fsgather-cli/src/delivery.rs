@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_user_has_put_in_the_place_of_a_file_gets_nothing() {
+    fn another_users_pipe_in_place_of_a_file_gets_nothing() {
         let place = tempfile::tempdir().unwrap();
         let fifo = place.path().join("fifo");
         rustix::fs::mkfifoat(CWD, &fifo, Mode::RWXU).unwrap();

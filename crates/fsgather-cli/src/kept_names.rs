@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ranks_with_one_name_are_told_so_without_control_characters() {
+    fn equal_file_names_are_named_without_control_characters() {
         let refused = agree(vec![b"x\x1b[2J".to_vec(), b"x\x1b[2J".to_vec()]).unwrap_err();
         let refused = refused.to_string();
         assert!(

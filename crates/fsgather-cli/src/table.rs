@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_is_told_less_in_the_order_given_and_never_half_a_word() {
+    fn narrow_terminals_drop_columns_in_order_and_cut_no_word() {
         assert_eq!(
             fitted(Some(41)),
             "  NAME    STATE         SIZE\n  ..5f3a  live      64.0 MiB\n  ..77    finished     1 KiB\n      \

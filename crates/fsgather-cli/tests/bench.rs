@@ -247,7 +247,7 @@ fn ranks_of(running: &Running) -> Vec<String> {
 }
 
 #[test]
-fn a_rank_killed_in_the_middle_ends_it_with_the_code_of_the_signal() {
+fn a_killed_rank_ends_the_benchmark_with_the_signal_code() {
     for options in [
         &["--operation", "barrier"][..],
         &["--operation", "gather", "--bytes", "300KiB"],

@@ -89,7 +89,7 @@ fn each_rank_finds_both_families_of_variables() {
 }
 
 #[test]
-fn the_directory_is_the_given_one_else_the_inherited_one_else_private() {
+fn directory_is_the_given_else_inherited_else_private_one() {
     let given = tempfile::tempdir().unwrap();
     let print = ["--", "sh", "-c", "echo $FSGATHER_DIR"];
     let directory = |options: &[&str], variables: &[(&str, &str)]| {
@@ -404,7 +404,7 @@ fn the_limit_of_open_files_is_raised_for_ranks_too() {
 }
 
 #[test]
-fn a_trace_that_cannot_be_written_is_reported_before_anything_starts() {
+fn an_unwritable_trace_is_reported_before_ranks_start() {
     let options = ["--trace", "/no/such/directory/calls.html"];
     let done = finish(&mut run_script(1, &options, "echo started"));
     assert_eq!((done.code, done.lines().len()), (Some(12), 0));

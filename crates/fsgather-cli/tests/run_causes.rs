@@ -76,7 +76,7 @@ fn errors_of_ranks_that_succeeded_are_not_the_cause() {
 }
 
 #[test]
-fn a_rank_that_ends_before_its_first_call_is_reported_to_the_others() {
+fn a_rank_that_ends_before_its_first_call_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().display();
     for ended in [0, 2] {

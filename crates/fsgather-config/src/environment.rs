@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_not_text_are_refused_by_name_where_they_matter() {
+    fn non_text_values_are_refused_by_name_where_they_matter() {
         let garbled = |name: &str| {
             Variables::from_os([(name.into(), OsString::from_vec(b"/x/\xff".to_vec()))])
         };

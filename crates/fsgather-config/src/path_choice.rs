@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_originals_switches_and_arguments_choose_in_the_originals_order() {
+    fn switches_and_arguments_choose_as_in_the_original() {
         let mut rows = 0;
         for bits in 0..64_u32 {
             let bit = |n: u32| bits & (1 << n) != 0;

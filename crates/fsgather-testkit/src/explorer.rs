@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_found_by_a_shortest_way_that_can_be_followed() {
+    fn a_violation_is_found_by_a_shortest_followable_path() {
         let found = explore(counter(4, 9)).unwrap_err();
         assert_eq!(
             (found.broken.as_str(), found.way.as_slice()),

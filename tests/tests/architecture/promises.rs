@@ -208,7 +208,7 @@ fn a_test_is_found_under_its_whole_path_only() {
 }
 
 #[test]
-fn names_are_found_in_the_column_for_tests_and_may_not_be_missing() {
+fn test_names_are_read_from_their_column_and_required() {
     let page = "| | promise | test |\n|---|---|---|\n| D1 | `no` | `a::tests::one`, `two` |\n\
                 | D2 | untested | |\n| D3 | cannot be tested | none: needs two hosts |\n\n\
                 | | x | y |\n|---|---|---|\n| `no` | `no` | |";

@@ -126,7 +126,7 @@ fn a_cleaner_on_a_clone_of_the_host_disturbs_nobody() {
 }
 
 #[test]
-fn an_owner_that_wakes_after_its_directory_was_taken_away_gets_an_error() {
+fn an_owner_resumed_after_its_directory_went_gets_an_error() {
     need_root();
     let place = place();
     let mut stage = Stage::new();
@@ -234,6 +234,6 @@ fn users_of_one_project_directory_stay_apart() {
 }
 
 #[test]
-fn users_who_share_within_their_group_still_clean_only_their_own() {
+fn users_sharing_in_a_group_still_clean_only_their_own() {
     two_users(Some("0770"));
 }

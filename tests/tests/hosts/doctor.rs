@@ -20,7 +20,7 @@ fn cut_off(control: &str) -> (Stage, tempfile::TempDir) {
 }
 
 #[test]
-fn ranks_that_cannot_reach_rank_0_are_a_failed_meeting_where_only_tcp_is_allowed() {
+fn with_tcp_only_an_unreachable_rank_0_fails_the_meeting() {
     let (mut stage, place) = cut_off("tcp");
     for end in ranks(&mut stage, RENDEZVOUS) {
         let document = document(&end);
@@ -39,7 +39,7 @@ fn ranks_that_cannot_reach_rank_0_are_a_failed_meeting_where_only_tcp_is_allowed
 }
 
 #[test]
-fn ranks_that_cannot_reach_rank_0_use_marker_files_with_a_warning() {
+fn an_unreachable_rank_0_means_marker_files_and_a_warning() {
     let (mut stage, place) = cut_off("auto");
     let ends = ranks(&mut stage, USABLE);
     let document = document(&ends[0]);

@@ -62,7 +62,7 @@ fn nobody_from_elsewhere_comes_to_a_loopback_rendezvous() {
 }
 
 #[test]
-fn ranks_listen_at_the_interfaces_that_were_asked_for_and_at_no_other() {
+fn ranks_listen_only_at_the_requested_interfaces() {
     let before = "
         ip link add other0 type bridge
         ip address add 10.66.0.$1/24 dev other0
@@ -104,7 +104,7 @@ fn ranks_listen_at_the_interfaces_that_were_asked_for_and_at_no_other() {
 }
 
 #[test]
-fn what_is_to_be_encrypted_does_not_move_to_marker_files_when_the_network_fails() {
+fn encryption_keeps_a_cut_off_job_from_marker_files() {
     let hosts = Hosts::with(2, "true", "ip address add 10.77.0.$1/24 dev eth0");
     for host in [1, 2] {
         hosts.on(host, "ip route add unreachable 10.77.0.$((3 - $1))/32");

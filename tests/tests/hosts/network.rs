@@ -81,7 +81,7 @@ fn goes_through_files(without: &[u32], warning: &str) {
 }
 
 #[test]
-fn a_rank_without_a_network_moves_everybody_to_files_with_one_warning() {
+fn a_rank_without_network_moves_all_to_files_warning_once() {
     goes_through_files(&[1], "cannot reach rank 0 over TCP");
 }
 
@@ -91,7 +91,7 @@ fn rank_0_without_a_network_goes_through_files_with_one_warning() {
 }
 
 #[test]
-fn where_only_tcp_is_allowed_no_network_is_an_error_that_all_are_told() {
+fn with_tcp_only_a_missing_network_is_an_error_on_all() {
     for without in [&[1, 2][..], &[0, 1, 2]] {
         let (mut stage, place) = cut_off("tcp", without);
         let (error, _) = stage.fail_alike(everybody(3), RENDEZVOUS);

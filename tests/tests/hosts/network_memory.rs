@@ -156,7 +156,7 @@ fn a_name_may_mean_the_own_host_where_rank_0_is() {
 }
 
 #[test]
-fn a_name_that_means_the_own_host_everywhere_is_told_and_does_not_matter_to_a_directory() {
+fn a_host_name_local_everywhere_fails_only_an_address() {
     let hosts = Hosts::new(2);
     hosts.on_all("printf '127.0.0.1 localhost node1 node2\\n' >/etc/hosts");
     let world = at("node1:60001", 2).with("FSGATHER_JOIN_TIMEOUT", "2s");
@@ -228,7 +228,7 @@ fn neighbours_whose_packets_vanish_go_through_rank_0() {
 }
 
 #[test]
-fn hosts_that_are_no_neighbours_and_cannot_reach_each_other_go_through_rank_0() {
+fn hosts_not_adjacent_and_unreachable_go_through_rank_0() {
     goes_through_rank_0(4, Block::Refuse, 1, 3);
 }
 
@@ -379,7 +379,7 @@ fn told_of(stage: &mut Stage, ranks: u32, victim: usize) {
 }
 
 #[test]
-fn payloads_on_their_way_in_a_job_that_is_suspended_for_longer_than_its_time_out_arrive() {
+fn payloads_in_flight_arrive_after_a_long_suspension() {
     for step in ["all_gather_bytes:16000000", "gather_bytes:0:16000000"] {
         let with = |path: &Path| through_memory(3, path).with("FSGATHER_TIMEOUT", "4s");
         let (_hosts, mut stage, place) = in_the_middle_of(step, with);
@@ -425,7 +425,7 @@ fn a_rank_killed_in_the_middle_of_a_ring_is_named_by_all() {
 }
 
 #[test]
-fn a_rank_killed_while_the_root_fetches_its_payload_is_named_by_all() {
+fn a_rank_killed_while_the_root_fetches_is_named_by_all() {
     for victim in [2, 0] {
         let with = |path: &Path| through_memory(3, path).with("FSGATHER_TIMEOUT", "5m");
         let (_hosts, mut stage, place) = in_the_middle_of("gather_bytes:0:16000000", with);

@@ -8,7 +8,7 @@ use crate::common::{
 };
 
 #[test]
-fn a_payload_enters_each_host_once_however_ranks_are_spread_over_them() {
+fn a_payload_enters_each_host_once_for_any_rank_placement() {
     const LEN: u64 = 3_000_000;
     let hosts = Hosts::with(3, "", PLAIN);
     let place = place();
@@ -33,7 +33,7 @@ fn a_payload_enters_each_host_once_however_ranks_are_spread_over_them() {
 
 /// Payloads in the shared memory of a host do not go through its loopback device.
 #[test]
-fn what_has_come_to_a_host_that_shares_memory_is_handed_on_there() {
+fn payloads_received_by_a_host_are_shared_in_its_memory() {
     const LEN: u64 = 3_000_000;
     const CALLS: u64 = 4;
     let hosts = Hosts::with(3, "", PLAIN);
@@ -82,7 +82,7 @@ fn what_has_come_to_a_host_that_shares_memory_is_handed_on_there() {
 }
 
 #[test]
-fn where_there_is_room_for_some_payloads_of_others_alone_all_arrive() {
+fn all_payloads_arrive_though_memory_has_room_for_some() {
     let hosts = Hosts::with(2, "", PLAIN);
     for room in ["64KiB", "2MiB", "5MiB", "20MiB"] {
         let place = place();
@@ -151,7 +151,7 @@ fn a_payload_of_a_group_enters_each_host_once_as_well() {
 
 /// Every kind of call, the world first and groups first, from one thread and from two threads.
 #[test]
-fn groups_of_all_shapes_over_several_hosts_get_what_each_has_handed_in() {
+fn groups_of_any_shape_over_hosts_get_the_right_parts() {
     let hosts = Hosts::with(3, "", PLAIN);
     let several = [
         "join routes:world_first:memory close",

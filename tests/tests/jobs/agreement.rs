@@ -16,7 +16,7 @@ fn a_world_of_one_touches_no_file_whatever_the_switches_say() {
 }
 
 #[test]
-fn where_the_transport_differs_that_of_rank_0_counts_and_others_warn() {
+fn rank_0s_transport_counts_and_ranks_that_differ_warn() {
     for (told, warned) in [
         (["filesys", "memory", "auto"], [0, 1, 1]),
         (["auto", "auto", "filesys"], [0, 0, 1]),

@@ -87,7 +87,7 @@ fn said(end: &End, what: &str) -> usize {
 }
 
 #[test]
-fn a_later_attempt_waits_for_its_own_world_while_an_earlier_one_runs() {
+fn a_later_attempt_waits_while_an_earlier_one_runs() {
     let place = place();
     let job = Job::patient(place.path());
     let (mut stage, newcomer) = a_newcomer_to_a_running_world(&job, 1);
@@ -135,7 +135,7 @@ fn the_name_of_a_job_begins_no_line_of_a_log() {
 }
 
 #[test]
-fn a_late_rank_of_an_earlier_attempt_is_told_at_once_and_the_later_one_goes_on() {
+fn a_late_rank_of_an_earlier_attempt_fails_alone_at_once() {
     let place = place();
     let job = Job::patient(place.path());
     let mut stage = Stage::new();
@@ -156,7 +156,7 @@ fn a_late_rank_of_an_earlier_attempt_is_told_at_once_and_the_later_one_goes_on()
 }
 
 #[test]
-fn ranks_of_two_attempts_in_one_world_that_forms_are_told_at_once() {
+fn two_attempts_in_one_forming_world_fail_at_once() {
     let place = place();
     let job = Job {
         ranks: 3,

@@ -66,7 +66,7 @@ fn text_is_for_people_and_tells_what_to_do() {
 }
 
 #[test]
-fn a_cleaning_that_is_interrupted_says_what_has_gone_and_what_has_not() {
+fn an_interrupted_cleaning_reports_removed_and_remaining() {
     let place = place();
     crashed(place.path(), 1200);
     for (signal, name, code) in [(Signal::INT, "SIGINT", 130), (Signal::TERM, "SIGTERM", 143)] {

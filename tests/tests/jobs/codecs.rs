@@ -43,7 +43,7 @@ fn ranks_with_different_codecs_are_told_both() {
 }
 
 #[test]
-fn a_type_that_a_codec_cannot_carry_is_named_to_all_ranks_before_anything_moves() {
+fn an_unsupported_type_is_named_to_all_before_data_moves() {
     for what in ["json", "gather_json", "untagged"] {
         let (mut stage, place) = all(|_| format!("speak:postcard:{what}"));
         let (error, _) = stage.fail_alike(everybody(RANKS), PEER_FAILED);

@@ -100,7 +100,7 @@ fn gather_keeps_names_that_are_not_utf_8() {
 }
 
 #[test]
-fn a_closed_standard_stream_is_an_error_on_all_ranks_and_loses_nothing() {
+fn a_closed_standard_stream_fails_on_all_and_loses_nothing() {
     let scripts = [
         (
             "if [ $FSGATHER_RANK = 0 ]; then exec >&-; fi; fsgather gather part.$FSGATHER_RANK",
@@ -187,7 +187,7 @@ fn what_is_one_command_although_it_differs_needs_a_name() {
 }
 
 #[test]
-fn a_file_larger_than_this_process_may_write_is_an_error_of_that_rank() {
+fn a_file_over_the_size_limit_is_an_error_of_that_rank() {
     let (directory, work) = (place(), work(300_000));
     let script = "export FSGATHER_TRANSPORT=filesys; if [ $FSGATHER_RANK = 1 ]; then ulimit -f 64; fi; fsgather gather part.$FSGATHER_RANK --all --out 'got.{rank}'";
     let end = run(directory.path(), work.path(), script);

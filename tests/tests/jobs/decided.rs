@@ -84,7 +84,7 @@ fn who_asks_a_rank_to_end_is_told_for_whom_it_has_stayed() {
 }
 
 #[test]
-fn results_that_nobody_reads_go_with_the_last_rank_although_rank_0_has_ended_before() {
+fn unread_results_go_with_the_last_rank_even_after_rank_0() {
     let place = place();
     let world = World::new(3, place.path()).with("FSGATHER_TRANSPORT", "filesys");
     let mut stage = Stage::new();

@@ -167,7 +167,7 @@ fn a_limit_on_waiting_changes_nothing() {
 }
 
 #[test]
-fn what_is_given_up_on_one_rank_reaches_the_others_and_leaves_nothing() {
+fn abandoned_calls_still_reach_others_and_leave_nothing() {
     for transport in TRANSPORTS {
         let place = place();
         let world = World::new(3, place.path()).with("FSGATHER_TRANSPORT", transport);
@@ -190,7 +190,7 @@ fn what_is_given_up_on_one_rank_reaches_the_others_and_leaves_nothing() {
 }
 
 #[test]
-fn a_value_over_the_bound_is_named_to_everybody_before_anything_moves() {
+fn a_value_over_the_bound_fails_all_before_data_moves() {
     everywhere(3, |_| "list:300000:200000 list:5000:0 list:100:10".into());
     for transport in TRANSPORTS {
         let place = place();

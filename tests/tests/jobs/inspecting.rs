@@ -261,7 +261,7 @@ fn watching_has_a_clock_and_draws_over_what_was_there() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_looked_at_is_told_and_no_clean_one() {
+fn an_unreadable_directory_is_reported_and_not_clean() {
     let place = place();
     let missing = place.path().join("missing");
     let mut command = Command::new(command_line_tool());

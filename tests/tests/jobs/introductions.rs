@@ -50,7 +50,7 @@ fn a_record_that_does_not_come_is_waited_for_until_the_deadline() {
 }
 
 #[test]
-fn a_record_that_cannot_be_handed_over_is_an_error_that_says_why() {
+fn an_undeliverable_record_is_an_error_that_says_why() {
     let place = place();
     let mut stage = Stage::new();
     stage.start_all(&impatient(place.path()), |_| "introduce:broken:x".into());

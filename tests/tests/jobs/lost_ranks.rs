@@ -12,7 +12,7 @@ use rustix::process::Signal;
 const RANKS: u32 = 5;
 
 #[test]
-fn what_a_rank_reads_when_it_is_killed_is_known_although_it_has_just_begun() {
+fn a_just_begun_read_of_a_killed_rank_is_known() {
     let place = place();
     let mut stage = Stage::new();
     stage.start_all(&World::new(2, place.path()), |rank| {
@@ -104,7 +104,7 @@ fn a_rank_interrupted_in_a_ring_is_told_with_its_cause() {
 }
 
 #[test]
-fn a_rank_killed_before_its_part_of_a_decided_ring_keeps_nobody_waiting() {
+fn a_rank_killed_before_its_ring_part_blocks_no_rank() {
     const VICTIM: usize = 3;
     let place = place();
     let world = World::new(RANKS, place.path()).with("FSGATHER_TRANSPORT", "memory");

@@ -49,7 +49,7 @@ fn a_job_that_is_suspended_for_longer_than_its_time_out_goes_on() {
 }
 
 #[test]
-fn a_rank_that_was_suspended_reads_its_verdict_before_it_gives_rank_0_up() {
+fn a_resumed_rank_reads_its_verdict_before_blaming_rank_0() {
     let (mut stage, place) = two_wait("5s");
     stage.signal(1, Signal::STOP);
     stage.go(2);
@@ -113,7 +113,7 @@ fn a_rank_that_is_ended_before_it_has_met_anybody_leaves_word() {
 }
 
 #[test]
-fn a_rank_0_that_comes_when_the_others_have_given_up_is_told_at_once() {
+fn a_rank_0_that_comes_after_others_gave_up_fails_at_once() {
     let place = place();
     let world = World::new(2, place.path()).with("FSGATHER_JOB", "slow");
     let mut stage = Stage::new();

@@ -35,7 +35,7 @@ fn every_call(len: &str) -> String {
 }
 
 #[test]
-fn pieces_arrive_as_one_payload_through_files_and_can_be_written_to() {
+fn pieces_arrive_through_files_as_one_writable_payload() {
     let steps = [every_call("5000000"), every_call("400000*")].join(" ");
     succeed(4, &steps, &[("FSGATHER_TRANSPORT", "filesys")]);
 }
@@ -138,7 +138,7 @@ fn messages_name_the_place_that_the_caller_gave() {
 }
 
 #[test]
-fn a_root_that_has_nothing_to_broadcast_does_not_leave_the_others_waiting() {
+fn a_root_with_nothing_to_broadcast_blocks_no_rank() {
     let place = place();
     let world = World::new(3, place.path());
     let mut stage = Stage::new();
@@ -149,7 +149,7 @@ fn a_root_that_has_nothing_to_broadcast_does_not_leave_the_others_waiting() {
 }
 
 #[test]
-fn a_rank_that_leaves_with_a_reason_is_quoted_by_all_others_at_once() {
+fn a_rank_leaving_with_a_reason_is_quoted_by_all_others() {
     for leaver in [0_usize, 2] {
         let place = place();
         let world = World::new(3, place.path());

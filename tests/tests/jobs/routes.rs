@@ -5,7 +5,7 @@ use crate::common::{Stage, World, assert_nothing_left, everybody, left_in, place
 const RANKS: u32 = 4;
 
 #[test]
-fn groups_of_a_world_that_sets_up_later_agree_on_where_payloads_go() {
+fn groups_of_a_late_set_up_world_agree_on_payload_paths() {
     let ways = [
         &[][..],
         &[("FSGATHER_TRANSPORT", "memory")],
@@ -52,7 +52,7 @@ fn a_group_without_rank_0_at_its_head_connects_like_any_other() {
 }
 
 #[test]
-fn ranks_that_set_up_later_and_were_told_different_ways_take_that_of_rank_0() {
+fn late_set_up_ranks_with_unlike_transports_use_rank_0s() {
     let place = place();
     let mut stage = Stage::new();
     for rank in 0..RANKS {

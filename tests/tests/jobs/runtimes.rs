@@ -15,7 +15,7 @@ fn a_multi_thread_runtime_is_a_fine_place_for_a_communicator() {
 }
 
 #[test]
-fn a_multi_thread_runtime_is_a_fine_place_for_groups_and_pending_calls() {
+fn a_multi_thread_runtime_runs_groups_and_pending_calls() {
     let place = place();
     let mut stage = Stage::new();
     stage.start_all(&World::new(3, place.path()), |_| {
@@ -28,7 +28,7 @@ fn a_multi_thread_runtime_is_a_fine_place_for_groups_and_pending_calls() {
 }
 
 #[test]
-fn every_call_that_may_block_is_refused_in_a_current_thread_runtime() {
+fn blocking_calls_are_refused_in_a_current_thread_runtime() {
     fn refused<T>(call: &str, result: Result<T, Error>) {
         match result {
             Err(Error::Config { message, .. }) => {
@@ -76,7 +76,7 @@ fn a_current_thread_runtime_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn calls_are_refused_in_a_current_thread_runtime_and_others_are_told_when_it_goes() {
+fn a_rank_refused_in_a_current_thread_runtime_is_reported() {
     let place = place();
     let mut stage = Stage::new();
     stage.start_all(&World::new(2, place.path()), |rank| {

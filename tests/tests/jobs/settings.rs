@@ -30,7 +30,7 @@ fn a_command_that_no_launcher_has_started_says_that_it_is_alone() {
 }
 
 #[test]
-fn every_setting_is_shown_with_its_origin_when_a_communicator_is_made() {
+fn every_setting_is_shown_with_its_origin_at_creation() {
     let place = place();
     let world = World::new(2, place.path())
         .with("FSGATHER_LOG", "fsgather=debug")
@@ -87,7 +87,7 @@ fn wrong_values_are_refused_by_variable_text_and_example() {
 }
 
 #[test]
-fn misspelt_names_are_warned_of_once_and_those_of_python_programs_are_not() {
+fn misspelt_names_warn_once_and_python_names_do_not() {
     let place = place();
     let world = World::new(3, place.path())
         .with("FSGATHER_DRI", "/x")

@@ -6,7 +6,7 @@ use crate::common::{
 };
 
 #[test]
-fn parts_that_a_root_keeps_of_a_gather_that_it_gives_up_do_not_change() {
+fn parts_kept_from_an_abandoned_gather_do_not_change() {
     let place = place();
     let world = World::new(3, place.path()).sharing_memory();
     let mut stage = Stage::new();
@@ -123,7 +123,7 @@ fn one_rank_that_shares_nothing_has_all_go_the_other_way() {
 }
 
 #[test]
-fn one_rank_that_wants_everything_verified_has_all_go_the_other_way() {
+fn one_verifying_rank_moves_all_off_shared_memory() {
     let place = place();
     let world = World::new(3, place.path()).sharing_memory();
     let alone = world.clone().with("FSGATHER_VERIFY", "always");

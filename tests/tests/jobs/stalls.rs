@@ -42,7 +42,7 @@ fn warnings(end: &End) -> usize {
 }
 
 #[test]
-fn who_looks_for_a_rank_0_that_does_not_come_says_so_and_meets_it_later() {
+fn a_rank_searching_for_rank_0_says_so_and_meets_it_later() {
     let place = place();
     let mut stage = Stage::new();
     let two = World::new(2, place.path());

@@ -28,7 +28,7 @@ fn with_a_mount_of_rank_1(directory: &Path, options: &str) -> (Mounted, Vec<End>
 }
 
 #[test]
-fn a_read_only_directory_is_named_with_the_rank_that_cannot_write() {
+fn a_read_only_directory_is_named_with_its_rank() {
     let place = place();
     // The directory of rank 0 is fine.
     let (_mounted, ends) = with_a_mount_of_rank_1(place.path(), "ro");
@@ -66,7 +66,7 @@ fn a_directory_that_is_not_shared_is_reported_with_the_host() {
 }
 
 #[test]
-fn ranks_that_do_not_share_the_place_where_they_meet_say_so_each_for_itself() {
+fn ranks_without_a_shared_meeting_place_each_say_so() {
     let place = place();
     let mounted = Mounted::over(place.path(), "mode=0700", "true");
     let world = World::new(2, place.path()).with("FSGATHER_JOIN_TIMEOUT", "2s");

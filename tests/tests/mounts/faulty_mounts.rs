@@ -55,7 +55,7 @@ fn fails(mount: &DoubleMount, rules: &str) -> String {
 }
 
 #[test]
-fn caches_that_tell_old_news_are_no_obstacle_whoever_comes_first() {
+fn stale_caches_are_no_obstacle_whichever_rank_is_first() {
     // Cached for longer than the test waits: it does not help to wait until the caches expire.
     let mount = DoubleMount::with("", 600);
     for first in [0, 1] {
@@ -71,7 +71,7 @@ fn caches_that_tell_old_news_are_no_obstacle_whoever_comes_first() {
 }
 
 #[test]
-fn errors_of_creating_writing_syncing_and_closing_fail_the_call_on_all() {
+fn create_write_sync_and_close_errors_fail_all_ranks() {
     let mount = DoubleMount::new();
     // If the error comes once, a repeated call would succeed, although data is lost.
     for (rule, operation, words) in [
@@ -161,7 +161,7 @@ fn a_rank_that_cannot_look_for_rank_0_leaves_word() {
 }
 
 #[test]
-fn who_cannot_make_or_list_a_directory_for_messages_is_named_by_all() {
+fn all_name_a_rank_that_cannot_use_a_message_directory() {
     let mount = DoubleMount::new();
     let world = mount.world().with("FSGATHER_CONTROL", "markers");
     // Rank 0 makes it before any other rank has arrived, and rank 1 lists it all the time.
@@ -182,7 +182,7 @@ fn who_cannot_make_or_list_a_directory_for_messages_is_named_by_all() {
 }
 
 #[test]
-fn a_removal_that_fails_in_the_middle_leaves_word_of_whose_the_directory_was() {
+fn a_partly_failed_removal_keeps_the_owner_record() {
     // Before the time limit of the test starts.
     command_line_tool();
     let mount = DoubleMount::new();
@@ -288,7 +288,7 @@ fn payload(directory: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_payload_that_somebody_holds_open_keeps_its_directory_no_longer_than_that() {
+fn a_directory_stays_only_while_its_payload_is_open() {
     let mount = DoubleMount::new();
     let mut stage = start(&mount, "join gather_from:0:1500000:read close");
     stage.wait_at([0], "reading");
@@ -364,7 +364,7 @@ fn a_file_system_that_hangs_for_a_while_costs_that_while() {
 }
 
 #[test]
-fn who_hangs_in_a_file_system_is_told_so_though_nobody_waits_for_it() {
+fn a_hang_in_a_file_system_is_reported_with_none_waiting() {
     let mount = DoubleMount::new();
     for host in [1, 2] {
         mount.rules(host, "read payload-* hang");

@@ -3,7 +3,7 @@
 use crate::common::{CONFIG, Stage, double_mount::DoubleMount, everybody};
 
 #[test]
-fn what_is_to_be_encrypted_does_not_move_to_files_that_others_carry() {
+fn encryption_keeps_a_job_from_unencrypted_shared_files() {
     let mounts = DoubleMount::new();
     let world = mounts.world().with("FSGATHER_ENCRYPT", "1");
     // Marker files, by request.

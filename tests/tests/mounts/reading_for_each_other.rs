@@ -59,7 +59,7 @@ impl Bed {
 }
 
 #[test]
-fn each_file_is_opened_once_for_a_host_and_what_it_holds_is_there_once() {
+fn each_file_is_opened_and_held_once_per_host() {
     for transport in ["auto", "filesys"] {
         opened_once(transport);
     }
@@ -118,7 +118,7 @@ fn who_is_slow_to_read_for_others_is_not_waited_for() {
 }
 
 #[test]
-fn what_a_rank_was_to_read_is_read_by_the_others_when_it_is_killed() {
+fn reads_of_a_killed_rank_are_done_by_the_others() {
     let steps = "all_gather_bytes:900000 at:got barrier close";
     let mut bed = Bed::warm(steps, |world| world);
     let victim = 3;

@@ -98,7 +98,7 @@ fn waiting_while(
 }
 
 #[test]
-fn inodes_that_run_out_while_ranks_talk_through_files_are_told_to_all_by_one_text() {
+fn running_out_of_inodes_over_markers_gives_one_error() {
     let use_up = |mounted: &Mounted| {
         let filler = |n: &u32| mounted.directory().join(format!("filler-{n}"));
         let made = (0..).take_while(|n| fs::write(filler(n), b"").is_ok());
@@ -125,7 +125,7 @@ fn inodes_that_run_out_while_ranks_talk_through_files_are_told_to_all_by_one_tex
 
 #[expect(clippy::disallowed_methods, reason = "what an administrator does")]
 #[test]
-fn a_directory_that_is_removed_while_ranks_talk_through_files_is_noticed_by_all_at_once() {
+fn a_directory_removed_over_markers_fails_all_at_once() {
     let remove = |mounted: &Mounted| {
         let rendezvous = mounted.directory().join("all_gather_via_filesys");
         // Ranks continue to write into it until it is gone.

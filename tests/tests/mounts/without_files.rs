@@ -44,7 +44,7 @@ fn with_default(options: &str, join: &str) -> (Vec<String>, Vec<PathBuf>) {
 }
 
 #[test]
-fn ranks_that_were_introduced_do_without_a_read_only_default_directory() {
+fn introduced_ranks_skip_a_read_only_default_directory() {
     let join = format!("introduce:store:{}", store());
     let (warnings, left) = with_default("ro,mode=0700", &join);
     let [warning] = &warnings[..] else {
@@ -131,7 +131,7 @@ fn a_long_stream_that_grows_in_memory_is_told_of_where_it_grows() {
 }
 
 #[test]
-fn payloads_that_do_not_fit_go_through_memory_beside_others_that_do() {
+fn payloads_without_room_go_through_memory_beside_files() {
     let calls =
         "all_gather_bytes:900000* all_gather_bytes:300000 gather:2:900000* start_pieces:2:900000";
     let warnings = in_little_room(&format!("{calls} {calls}"));

@@ -62,7 +62,7 @@ fn goes_through_files(world: &World, directory: &Path) -> bool {
 }
 
 #[test]
-fn the_originals_variables_choose_files_or_memory_and_the_directory() {
+fn originals_variables_choose_transport_and_directory() {
     for (switch, through_files) in [("MDETR_FILESYS_REDUCE", true), ("MDETR_CPU_REDUCE", false)] {
         let place = place();
         let world = World::new(2, place.path())
@@ -75,7 +75,7 @@ fn the_originals_variables_choose_files_or_memory_and_the_directory() {
 }
 
 #[test]
-fn the_switch_to_rank_0_gives_the_others_an_empty_list_and_one_warning() {
+fn rank_0_only_gives_others_an_empty_list_and_a_warning() {
     let place = place();
     let world = World::new(3, place.path()).with("MDETR_FILESYS_REDUCE_RANK_0_ONLY", "1");
     let mut stage = Stage::new();

@@ -15,7 +15,7 @@ use crate::common::{
 };
 
 #[test]
-fn a_gather_killed_as_a_whole_is_stale_and_a_stopped_one_is_live() {
+fn a_killed_gather_is_stale_and_a_stopped_one_is_live() {
     let place = place();
     let mut stage = Stage::new();
     let world = World::new(2, place.path())

@@ -13,7 +13,7 @@ const BY_FILES_OR_MEMORY: &[&str] = if OVER_MARKERS {
 };
 
 #[test]
-fn a_loss_after_the_verdict_does_not_disturb_those_who_still_read() {
+fn a_loss_after_the_verdict_does_not_disturb_readers() {
     let place = place();
     let world = World::new(3, place.path()).with("FSGATHER_TRANSPORT", "filesys");
     let mut stage = Stage::new();

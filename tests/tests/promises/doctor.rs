@@ -13,7 +13,7 @@ use crate::common::{
 const USABLE_HERE: &str = "usable (0 problems, 0 warnings, ";
 
 #[test]
-fn alone_it_tells_what_the_directory_can_do_and_what_only_several_ranks_can_try() {
+fn doctor_alone_reports_the_directory_and_untried_checks() {
     let place = place();
     let directory = place.path().to_str().expect("text");
     let brief = alone(&[directory], &[]);

@@ -109,7 +109,7 @@ fn strangers_at_the_port_do_not_keep_a_world_from_forming() {
 }
 
 #[test]
-fn marker_files_without_a_directory_to_meet_in_are_refused_by_every_rank() {
+fn markers_without_a_meeting_directory_fail_on_all_ranks() {
     let place = place();
     let address = format!("tcp://127.0.0.1:{}", strangers::free_port());
     let world = World::new(2, place.path())

@@ -70,7 +70,7 @@ fn each_gets_what_each_has_handed_in_where_it_is_compressed() {
 }
 
 #[test]
-fn each_gets_what_each_has_handed_in_where_it_travels_with_the_control_messages() {
+fn each_gets_what_each_has_handed_in_if_sent_inline() {
     every_combination(&ORDERS[..1], &[("FSGATHER_INLINE_LIMIT", "1MiB")]);
 }
 

@@ -79,7 +79,7 @@ fn jobs_of_different_names_share_a_directory() {
 }
 
 #[test]
-fn jobs_without_an_id_that_one_process_starts_never_exchange_ranks() {
+fn jobs_without_id_of_one_process_never_exchange_ranks() {
     let two = [('a', 0), ('b', 1), ('a', 1), ('b', 0)];
     let three = [('a', 0), ('b', 1), ('c', 0), ('a', 1), ('b', 0), ('c', 1)];
     for order in [&two[..], &three] {
@@ -200,7 +200,7 @@ fn two_jobs_without_id_that_one_shell_starts_at_once() {
 }
 
 #[test]
-fn jobs_without_an_id_that_one_shell_starts_one_after_the_other_both_succeed() {
+fn two_jobs_without_id_in_turn_from_a_shell_succeed() {
     for (job, code, got, said) in started_by_one_shell("wait") {
         assert_eq!((code, got), (0, format!("{job}{job}")), "{said}");
     }

@@ -59,7 +59,7 @@ fn payload_files_of_one_host_have_checksums_if_any_rank_asks() {
 }
 
 #[test]
-fn on_one_host_the_file_of_another_rank_or_a_part_of_one_is_refused() {
+fn on_one_host_a_foreign_or_truncated_file_is_refused() {
     let replace = |directory: &Path| {
         fs::copy(payload_of(2, directory), payload_of(1, directory)).expect("a payload");
     };

@@ -3,7 +3,7 @@
 use crate::common::{RENDEZVOUS, Stage, World, assert_nothing_left, place, strangers::free_port};
 
 #[test]
-fn ranks_that_were_told_different_world_sizes_and_one_address_are_told_at_once() {
+fn different_world_sizes_at_one_address_fail_at_once() {
     let place = place();
     let mut stage = Stage::new();
     let rendezvous = format!("tcp://127.0.0.1:{}", free_port());

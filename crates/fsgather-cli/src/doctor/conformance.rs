@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_takes_as_long_as_its_slowest_rank_and_is_right_if_all_found_it_so() {
+    fn a_call_is_timed_by_its_slowest_rank_and_judged_by_all() {
         let ways = together(
             "tcp",
             3,
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_allowed_is_the_cause_and_not_those_who_wait_for_it() {
+    fn a_refused_rank_is_the_cause_not_those_waiting_for_it() {
         let failed = |problem: &str, is_refused| Found {
             problem: Some(problem.into()),
             is_refused,

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_a_page_for_the_command_and_for_each_verb_with_its_exit_codes() {
+    fn command_and_verbs_have_manual_pages_with_exit_codes() {
         let pages = pages(crate::arguments::command());
         for name in [
             "fsgather",

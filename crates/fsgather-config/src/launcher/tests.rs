@@ -130,7 +130,7 @@ fn recorded_environments_are_understood() {
 }
 
 #[test]
-fn every_recording_is_expected_to_mean_something_and_says_where_it_is_from() {
+fn every_recording_has_an_expectation_and_a_source() {
     let mut names: Vec<String> = fs::read_dir(recordings())
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -340,7 +340,7 @@ fn local_values_that_do_not_fit_are_dropped() {
 }
 
 #[test]
-fn variables_left_over_from_a_wrapper_that_contradict_mpi_are_refused() {
+fn leftover_variables_that_contradict_mpi_are_refused() {
     let message = detect(&changed("openmpi-5-rank2", "RANK=0 WORLD_SIZE=4"))
         .unwrap_err()
         .to_string();
@@ -369,7 +369,7 @@ fn variables_left_over_from_a_wrapper_that_contradict_mpi_are_refused() {
 }
 
 #[test]
-fn agreement_with_mpi_and_agents_that_torchrun_started_are_no_conflict() {
+fn agreement_with_mpi_or_torchrun_agents_is_no_conflict() {
     for (recording, more) in [
         ("openmpi-5-rank2", "RANK=2 WORLD_SIZE=3"),
         (
@@ -480,7 +480,7 @@ fn hosts_are_those_of_the_step_written_out() {
 }
 
 #[test]
-fn other_slurm_variables_than_the_job_id_enter_no_other_familys_job() {
+fn only_slurms_job_id_enters_the_job_of_other_families() {
     for name in ["mpich-in-slurm-rank1", "openmpi-in-slurm-rank2"] {
         let plain = detect(&recorded(name)).unwrap();
         let requeued = detect(&changed(name, "SLURM_STEP_ID=9 SLURM_RESTART_COUNT=3")).unwrap();

@@ -130,7 +130,7 @@ fn every_variable_is_shown_with_its_setting() {
 }
 
 #[test]
-fn wrong_values_are_answered_with_variable_text_and_an_example_that_works() {
+fn wrong_values_are_named_with_an_example_that_works() {
     for (name, wrong) in [
         ("FSGATHER_DIR_MODE", "0777"),
         ("FSGATHER_TRANSPORT", "nfs"),
@@ -335,7 +335,7 @@ fn keys_hold_what_all_ranks_know_alike() {
 }
 
 #[test]
-fn agents_of_torchrun_that_count_restarts_differently_have_one_key() {
+fn torchrun_agents_with_different_restarts_share_a_key() {
     let key = |rank: u32, count: u32| {
         resolve(&[
             ("RANK", rank.to_string().as_str()),

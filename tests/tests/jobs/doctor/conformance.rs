@@ -29,7 +29,7 @@ fn row(end: &End) -> Vec<&str> {
 }
 
 #[test]
-fn where_ranks_of_a_job_meet_is_not_what_a_file_system_is_judged_by() {
+fn the_meeting_place_does_not_affect_conformance() {
     let place = place();
     let address = format!("tcp://127.0.0.1:{}", strangers::free_port());
     let variables = [("FSGATHER_RENDEZVOUS", address.as_str())];
@@ -43,7 +43,7 @@ fn where_ranks_of_a_job_meet_is_not_what_a_file_system_is_judged_by() {
 }
 
 #[test]
-fn a_port_that_doctor_itself_has_taken_is_no_fault_of_the_file_system() {
+fn a_port_taken_by_doctor_is_not_the_file_systems_fault() {
     let place = place();
     let port = strangers::free_port().to_string();
     let variables = [("FSGATHER_PORT", port.as_str())];
@@ -60,7 +60,7 @@ fn a_port_that_doctor_itself_has_taken_is_no_fault_of_the_file_system() {
 }
 
 #[test]
-fn conformance_makes_calls_both_ways_compares_them_and_ends_with_a_row() {
+fn conformance_compares_calls_both_ways_and_prints_a_row() {
     let place = place();
     let mut stage = stage();
     let world = World::new(3, place.path());
@@ -104,7 +104,7 @@ fn conformance_makes_calls_both_ways_compares_them_and_ends_with_a_row() {
 }
 
 #[test]
-fn conformance_of_one_process_is_refused_with_the_way_to_start_it() {
+fn conformance_of_one_process_is_refused_with_advice() {
     let place = place();
     let directory = place.path().to_str().expect("text");
     let end = alone(&[directory, "--conformance"], &[]);

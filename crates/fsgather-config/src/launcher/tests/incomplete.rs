@@ -22,7 +22,7 @@ fn a_half_set_family_is_passed_over_with_a_note() {
 }
 
 #[test]
-fn a_half_set_family_of_several_ranks_is_an_error_when_no_other_is_complete() {
+fn a_half_set_multi_rank_family_fails_without_a_full_one() {
     for (text, named) in [
         ("WORLD_SIZE=4", "RANK"),
         ("FSGATHER_WORLD_SIZE=4", "FSGATHER_RANK"),
