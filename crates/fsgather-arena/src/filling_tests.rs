@@ -62,7 +62,7 @@ fn what_comes_bit_by_bit_is_read_along_and_then_as_a_whole() {
 }
 
 #[test]
-fn what_never_becomes_whole_gives_its_place_back_once_its_call_is_given_up() {
+fn an_unfinished_payload_frees_its_place_when_given_up() {
     let all = met(2);
     let mut filling = second(&all[0], 1);
     let start = filling.location().start;

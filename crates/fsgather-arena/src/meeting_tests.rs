@@ -115,7 +115,7 @@ fn calls_that_were_given_up_free_their_places() {
 }
 
 #[test]
-fn calls_that_were_given_up_long_before_their_owner_came_free_their_places() {
+fn calls_given_up_long_before_their_owner_free_places() {
     let all = met(2);
     let readers = [Rank::new(1)];
     for epoch in 0..40 {
@@ -282,7 +282,7 @@ fn what_is_given_up_of_several_groups_has_its_place_free_again() {
 /// The words of a reader record only some of these calls while payloads are placed; places of payloads that are already there
 /// are free at once.
 #[test]
-fn however_many_calls_are_given_up_at_once_their_places_are_free_again() {
+fn any_number_of_calls_given_up_at_once_frees_places() {
     const CALLS: u64 = 40;
     let all = met(2);
     let readers = [Rank::new(1)];

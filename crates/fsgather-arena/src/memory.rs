@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_could_be_cut_short_is_refused_and_so_are_words_that_are_too_few() {
+    fn a_truncatable_file_or_too_few_words_are_refused() {
         let plain = tempfile_in_memory();
         ForeignMemory::map(plain.into(), 16).unwrap_err();
         let (_, file) = Words::make(100).unwrap();

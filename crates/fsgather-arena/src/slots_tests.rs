@@ -39,7 +39,7 @@ fn place(
 }
 
 #[test]
-fn the_first_payload_of_a_size_goes_another_way_and_the_second_has_a_slot() {
+fn only_the_second_payload_of_a_size_gets_a_slot() {
     let mut slots = Slots::new(16 * MIB);
     assert_eq!(place(&mut slots, MIB, 0, held), None);
     let plan = place(&mut slots, MIB, 1, held).unwrap();
@@ -106,7 +106,7 @@ fn what_is_withdrawn_is_free() {
 }
 
 #[test]
-fn what_is_given_up_before_it_is_written_keeps_its_place_until_then() {
+fn a_slot_given_up_while_written_is_kept_until_the_end() {
     let mut slots = Slots::new(16 * MIB);
     place(&mut slots, MIB, 0, gone);
     let slow = slots.place(MIB, call(1), readers(), gone).unwrap();

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_stop_does_not_count_and_nothing_is_judged_at_once() {
+    fn suspended_time_does_not_count_and_judgement_waits() {
         let start = Instant::now();
         let mut clock = AwakeClock::new(start);
         let due = start + seconds(8.0);

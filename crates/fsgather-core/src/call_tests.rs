@@ -7,7 +7,7 @@ fn gather() -> Call {
 }
 
 #[test]
-fn calls_of_the_program_are_counted_from_1_and_what_prepares_one_bears_its_number() {
+fn calls_count_from_1_and_set_ups_share_the_next_number() {
     let mut before = 0;
     let mut name = |operation| {
         let call = Call::new(operation, Site::default()).counted(&mut before);
@@ -57,7 +57,7 @@ fn by(transport: &str, directory: Option<&str>, operation: Operation) -> Call {
 }
 
 #[test]
-fn ways_are_compared_before_operations_and_told_where_they_differ() {
+fn different_paths_are_found_before_operations_and_shown() {
     let memory = by("memory", None, Operation::AllGather);
     let files = by("filesys", None, Operation::SetUp);
     let difference = memory.difference(&files).unwrap();

@@ -368,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_from_the_first_undecided_one_of_their_communicator_are_undecided() {
+    fn calls_from_a_channels_first_undecided_on_are_undecided() {
         let departure = Departure {
             in_good_hands: true,
             undecided: vec![(ChannelId::WORLD, Epoch::new(7))],

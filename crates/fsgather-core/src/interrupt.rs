@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thread_asks_each_switch_now_and_then_however_often_it_could() {
+    fn each_thread_polls_each_switch_at_a_limited_rate() {
         let asked = Arc::new(Mutex::new(0));
         let count = || {
             let asked = Arc::clone(&asked);

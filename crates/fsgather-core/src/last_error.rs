@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_read_back_and_the_last_word_of_each_rank_counts() {
+    fn errors_are_read_back_and_the_last_of_each_rank_counts() {
         let file = File::from(memfd_create(FILE_NAME, MemfdFlags::CLOEXEC).unwrap());
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let path = Path::new(&path);

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn long_bytes_stay_where_they_were_received_and_short_ones_are_copied() {
+    fn long_bytes_stay_in_place_and_short_ones_are_copied() {
         let received = Bytes::from(postcard::to_stdvec(&message()).unwrap());
         let read: Message = read_message_in_place(&received).unwrap();
         assert_eq!(read, message());
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_otherwise_is_copied_even_after_a_message_that_was_not_one() {
+    fn an_ordinary_read_copies_even_after_a_bad_message() {
         let received = Bytes::from(postcard::to_stdvec(&message()).unwrap());
         assert!(read_message_in_place::<Message>(&received.slice(..10)).is_err());
         let read: Message = read_message(&received).unwrap();

@@ -115,7 +115,7 @@ fn a_nested_error_of_kilobytes_is_refused() {
 }
 
 #[test]
-fn values_are_read_to_the_deepest_level_and_no_further_on_any_threads_stack() {
+fn values_are_read_to_a_depth_limit_on_any_stack() {
     let read = || {
         // Two levels each: the structure and what may follow.
         let most = DEEPEST_VALUE / 2;
@@ -144,7 +144,7 @@ fn values_are_read_to_the_deepest_level_and_no_further_on_any_threads_stack() {
 }
 
 #[test]
-fn a_message_of_many_small_elements_takes_a_stated_multiple_of_its_bytes() {
+fn many_small_elements_take_a_bounded_multiple_of_bytes() {
     /// Returns a sequence of `length` elements, each of these bytes.
     fn sequence(length: u32, element: &[u8]) -> Vec<u8> {
         let mut bytes = postcard::to_stdvec(&length).unwrap();

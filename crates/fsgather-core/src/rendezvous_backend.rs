@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_without_more_shows_nothing_of_others_and_says_what_it_cannot_keep() {
+    fn a_minimal_backend_shows_no_others_and_refuses_reports() {
         let nothing: Vec<Vec<u8>> = Vec::new();
         assert!(!Bare.introduces());
         assert_eq!(Bare.tend(Duration::ZERO).unwrap(), nothing);

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_system_that_does_not_answer_is_named_again_and_again_until_it_does() {
+    fn a_hung_file_system_is_named_repeatedly_until_it_answers() {
         let (tell, told) = channel();
         let first = Duration::from_millis(20);
         let warn = move |lasts| tell.send(lasts).unwrap();

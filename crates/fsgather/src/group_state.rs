@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_worlds_payloads_go_is_for_the_world_to_say_or_later_for_any_group_of_all_ranks() {
+    fn world_settles_its_path_or_a_full_group_if_set_up_later() {
         for sets_up_later in [false, true] {
             let world = rank_0(sets_up_later);
             let group = |ranks: &[u32]| {

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_of_a_call_of_a_group_is_told_by_its_number_in_the_world() {
+    fn group_desync_errors_name_roots_by_world_rank() {
         let ranks = Communicator::threads(3).unwrap();
         let gather = |rank: usize, root: u32| {
             let group = ranks[rank].group(&[2, 0])?;

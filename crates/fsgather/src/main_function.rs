@@ -78,7 +78,7 @@ mod tests {
     struct Outer(#[source] Error);
 
     #[test]
-    fn a_program_ends_with_the_sentence_and_the_code_of_our_error_wherever_it_lies() {
+    fn a_program_ends_with_text_and_code_of_a_nested_error() {
         let inner = Error::rendezvous("rank 1 never joined");
         let sentence = "ranks could not meet: rank 1 never joined";
         assert_eq!(ending(&inner), (sentence.into(), Some(&inner)));

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warnings_are_heard_unless_the_filter_asks_for_errors_alone_however_it_is_written() {
+    fn only_filters_for_errors_or_off_silence_warnings() {
         for filter in [
             "",
             "warn",

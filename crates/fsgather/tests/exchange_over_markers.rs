@@ -177,7 +177,7 @@ fn a_world_moves_to_markers_when_a_rank_cannot_reach_rank_0() {
 }
 
 #[test]
-fn where_only_tcp_is_allowed_a_rank_that_cannot_reach_rank_0_is_told_to_all_at_once() {
+fn with_tcp_only_an_unreachable_rank_0_fails_all_at_once() {
     let place = tempfile::tempdir().unwrap();
     let setting = Setting {
         control: Control::Tcp,

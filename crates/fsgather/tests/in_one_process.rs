@@ -69,7 +69,7 @@ fn plain(payloads: impl IntoIterator<Item = Payload>) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn bytes_arrive_whole_and_in_rank_order_from_memory_and_from_streams() {
+fn bytes_and_streams_arrive_whole_and_in_rank_order() {
     on_all(move |communicator| {
         let me = communicator.rank().get();
         assert_eq!(communicator.world_size().get(), RANKS);
@@ -95,7 +95,7 @@ fn bytes_arrive_whole_and_in_rank_order_from_memory_and_from_streams() {
 }
 
 #[test]
-fn the_root_of_a_gather_gets_the_parts_of_all_one_after_the_other() {
+fn a_gather_root_gets_all_parts_one_after_the_other() {
     on_all(move |communicator| {
         let me = communicator.rank().get();
         let parts = communicator

@@ -366,7 +366,7 @@ fn a_rank_that_left_or_raised_is_told_with_its_last_call() {
 }
 
 #[test]
-fn whatever_files_and_hosts_are_called_the_sentence_goes_on_in_its_line() {
+fn file_and_host_names_cannot_break_an_error_line() {
     let forged = "x\nWARNING: rank 0 is to blame";
     let plain = "x?WARNING: rank 0 is to blame";
     let error = Error::storage("read", forged, &io::Error::from_raw_os_error(5));

@@ -47,7 +47,7 @@ fn a_thread_that_reads_a_connection_waits_for_its_other_end() {
 }
 
 #[test]
-fn a_thread_that_waits_for_another_or_reads_a_pipe_is_told_as_such() {
+fn a_wait_for_a_thread_or_a_pipe_is_reported_as_such() {
     let (_keep, never) = mpsc::channel::<()>();
     let waits = move || {
         let _ = never.recv();

@@ -74,7 +74,7 @@ mod tests {
     use crate::stacks::caller::Caller;
 
     #[test]
-    fn who_is_in_a_call_is_of_interest_then_who_was_in_the_last_one_and_then_the_main_thread() {
+    fn threads_in_calls_come_first_then_last_caller_then_main() {
         let told = || find(&[]).thread.unwrap().id;
         assert_eq!(told(), Some(process::id()));
         let here = Thread::current().id;

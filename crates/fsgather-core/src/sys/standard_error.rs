@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_does_not_fit_at_once_is_whole_where_somebody_reads() {
+    fn a_line_too_long_to_write_at_once_arrives_whole() {
         let (mut reader, writer) = pipe().unwrap();
         let text: Vec<u8> = (0..1 << 20).map(|at: u32| at.to_le_bytes()[1]).collect();
         let reading = thread::spawn(move || {

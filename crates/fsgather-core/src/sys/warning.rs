@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn somebody_listens_where_there_is_a_subscriber_even_one_that_takes_nothing() {
+    fn any_subscriber_counts_even_one_that_takes_nothing() {
         assert!(!is_listened_to());
         let deaf = Deaf;
         tracing::subscriber::with_default(deaf, || assert!(is_listened_to()));

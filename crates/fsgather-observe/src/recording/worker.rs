@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_removes_old_calls_of_its_host_and_there_is_none_where_nothing_is_to_be_done() {
+    fn a_thread_removes_old_calls_and_starts_only_if_needed() {
         let place = tempfile::tempdir().unwrap();
         let old = old_calls(place.path());
         assert!(

@@ -14,7 +14,7 @@ pub(crate) fn header(rank: u32, process: ProcessId) -> CallsHeader {
 }
 
 #[test]
-fn a_directory_that_was_made_for_calls_alone_goes_with_the_last_of_them() {
+fn a_directory_made_only_for_calls_goes_with_the_last() {
     let place = tempfile::tempdir().unwrap();
     let before = SystemTime::now();
     let rendezvous = crate::make_rendezvous(place.path()).unwrap();
@@ -63,7 +63,7 @@ fn what_was_made_is_read_and_listed_and_has_its_name_once() {
 }
 
 #[test]
-fn who_has_written_a_file_is_believed_of_files_of_this_user_alone() {
+fn a_file_writer_is_believed_only_for_this_users_files() {
     let place = tempfile::tempdir().unwrap();
     let header = header(3, crate::this_process().unwrap());
     let (_, path) = create(place.path(), &header, 8192).unwrap();
@@ -74,7 +74,7 @@ fn who_has_written_a_file_is_believed_of_files_of_this_user_alone() {
 }
 
 #[test]
-fn some_records_are_read_where_the_file_tells_how_many_there_are() {
+fn selected_records_are_read_if_the_file_has_a_count() {
     let place = tempfile::tempdir().unwrap();
     let (made, path) = create(place.path(), &header(3, ProcessId::default()), 8192).unwrap();
     made.write_all_at(b"first second third ", HEADER_LEN as u64)
@@ -127,7 +127,7 @@ fn what_the_same_process_has_made_is_opened_and_nothing_else() {
 }
 
 #[test]
-fn what_is_touched_is_kept_although_nothing_was_called_for_a_day() {
+fn touched_files_are_kept_after_a_day_without_calls() {
     let place = tempfile::tempdir().unwrap();
     // A process that runs here, invisible to others, and one that ran elsewhere.
     let me = crate::this_process().unwrap();

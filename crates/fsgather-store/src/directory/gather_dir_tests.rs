@@ -34,7 +34,7 @@ fn everything_is_private_unless_sharing_was_asked_for() {
 }
 
 #[test]
-fn a_directory_of_this_name_is_taken_over_only_if_it_is_empty_and_this_users() {
+fn only_an_empty_directory_of_this_user_is_taken_over() {
     let (place, own) = rendezvous();
     let path = |salt| {
         let name = RendezvousEntry::Gather(record(salt).gather).to_string();
@@ -58,7 +58,7 @@ fn a_directory_of_this_name_is_taken_over_only_if_it_is_empty_and_this_users() {
 }
 
 #[test]
-fn who_shares_is_the_group_of_the_directory_above_unless_somebody_else_owns_that() {
+fn sharing_uses_the_parents_group_unless_owned_by_others() {
     let (place, own) = rendezvous();
     let above = place.path().join("above");
     std::fs::create_dir(&above).unwrap();
@@ -289,7 +289,7 @@ fn damaged_owner_records_are_told_apart_from_other_versions() {
 }
 
 #[test]
-fn a_directory_whose_owner_record_cannot_be_written_does_not_stay() {
+fn a_directory_whose_owner_record_fails_does_not_stay() {
     let (place, own) = rendezvous();
     let mut owner = record(1);
     // The record of another process shows that a race was lost: it is left alone.
@@ -346,7 +346,7 @@ fn the_last_one_to_leave_removes_what_rank_0_cannot() {
 }
 
 #[test]
-fn a_directory_in_the_place_of_this_one_is_noticed_and_nothing_is_left_in_it() {
+fn a_replaced_directory_is_noticed_and_nothing_left_in_it() {
     let (place, own) = rendezvous();
     let made = GatherDir::create(place.path(), 0o700, &record(1), own).unwrap();
     let other = GatherDir::create(place.path(), 0o700, &record(2), own).unwrap();
@@ -420,7 +420,7 @@ fn what_is_swapped_while_a_payload_is_written_is_not_announced() {
 }
 
 #[test]
-fn what_is_shared_has_the_group_of_the_directory_above_and_files_that_it_cannot_change() {
+fn shared_files_have_the_parents_group_but_no_group_write() {
     let (place, own) = rendezvous();
     let above = std::fs::metadata(place.path()).unwrap().gid();
     for (number, mode, file) in [(1, 0o700, 0o600), (2, 0o750, 0o640), (3, 0o770, 0o640)] {

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nonce_that_appears_late_is_waited_for_and_a_missing_one_is_left_out() {
+    fn a_late_nonce_is_awaited_and_a_missing_one_left_out() {
         let (_place, directory) = gather_dir();
         let me = this_process().unwrap();
         let (late, missing) = (ProbeNonce::random(), ProbeNonce::random());

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rendezvous_directory_that_is_removed_all_the_time_is_made_again() {
+    fn a_repeatedly_removed_rendezvous_directory_is_remade() {
         let place = tempfile::tempdir().unwrap();
         let path = layout::rendezvous_path(place.path());
         let is_over = std::sync::atomic::AtomicBool::new(false);

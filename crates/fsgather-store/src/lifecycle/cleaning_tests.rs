@@ -51,7 +51,7 @@ fn nothing_is_removed_unless_that_is_asked_for() {
 }
 
 #[test]
-fn what_the_dead_have_left_goes_and_the_rendezvous_directory_with_it() {
+fn leftovers_of_the_dead_go_with_the_rendezvous_directory() {
     let place = place();
     place.gather(1, ended(), None);
     let done = place.clean(Rules::default(), true);
@@ -74,7 +74,7 @@ fn live_ones_are_kept_with_the_reason() {
 }
 
 #[test]
-fn a_silent_one_goes_only_after_its_age_and_its_mark_stays_for_its_owner() {
+fn a_silent_directory_goes_by_age_and_leaves_a_mark() {
     let place = place();
     let silent = place.gather(1, elsewhere(), None);
     let done = place.clean(EAGER, true);
@@ -104,7 +104,7 @@ fn a_silent_one_goes_only_after_its_age_and_its_mark_stays_for_its_owner() {
 }
 
 #[test]
-fn one_that_comes_back_to_life_while_it_is_watched_is_kept_and_the_mark_taken_back() {
+fn a_directory_that_revives_is_kept_and_its_mark_removed() {
     let place = place();
     let silent = place.gather(1, elsewhere(), None);
     age(silent.path());
@@ -185,7 +185,7 @@ fn what_names_nobody_does_not_stay_for_a_day() {
 }
 
 #[test]
-fn what_a_client_has_hidden_goes_with_the_directory_once_nobody_can_have_it_open() {
+fn client_hidden_files_go_once_no_process_can_hold_them() {
     let place = place();
     let gone = place.gather(1, ended(), None);
     let hidden = gone.payloads().join(".fuse_hidden0000015f00000001");
@@ -336,7 +336,7 @@ fn files_of_other_programs_go_by_age_alone() {
 }
 
 #[test]
-fn an_empty_rendezvous_directory_that_goes_away_is_made_again_by_who_needs_it() {
+fn an_empty_rendezvous_directory_is_remade_when_needed() {
     let place = place();
     std::fs::remove_dir(&place.rendezvous).unwrap();
     assert_eq!(check_writable(&place.rendezvous).unwrap(), place.own);
@@ -347,7 +347,7 @@ fn an_empty_rendezvous_directory_that_goes_away_is_made_again_by_who_needs_it() 
 }
 
 #[test]
-fn the_rendezvous_directory_is_planned_once_if_it_goes_and_never_if_it_stays() {
+fn the_rendezvous_is_planned_once_if_it_goes_else_never() {
     /// The entries before, the change that another process makes once an entry is gone, and true if the directory goes.
     type Deed = (&'static str, fn(&Path), bool);
     let deeds: [Deed; 3] = [
@@ -398,7 +398,7 @@ fn the_rendezvous_directory_is_planned_once_if_it_goes_and_never_if_it_stays() {
 }
 
 #[test]
-fn a_directory_is_a_users_own_if_it_is_there_and_belongs_to_that_user() {
+fn a_users_own_directory_exists_and_belongs_to_them() {
     let place = place();
     assert!(is_owned_by(&place.rendezvous, place.own));
     assert!(!is_owned_by(&place.rendezvous, OwnUid(place.own.0 + 1)));
@@ -435,7 +435,7 @@ fn a_directory_is_freed_where_not_one_file_more_can_be_made() {
 }
 
 #[test]
-fn a_cleaning_that_is_stopped_says_what_has_gone_and_what_has_not() {
+fn a_stopped_cleaning_reports_removed_and_remaining() {
     let place = place();
     let all = 60;
     for salt in 1..=all {

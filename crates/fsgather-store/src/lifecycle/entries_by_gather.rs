@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_belongs_to_a_directory_is_told_from_what_belongs_to_others() {
+    fn entries_are_grouped_by_the_directory_they_belong_to() {
         let (one, other) = (record(1).gather, record(2).gather);
         let mark = |id, nonce| RendezvousEntry::Condemned { id, nonce }.to_string();
         let gather = RendezvousEntry::Gather(one).to_string();

@@ -61,7 +61,7 @@ fn payloads_of_a_rank_that_has_gone_are_removed_and_no_others() {
 }
 
 #[test]
-fn a_sweep_removes_what_an_earlier_attempt_has_left_beside_it_and_no_more() {
+fn a_sweep_removes_an_earlier_attempts_leftovers_only() {
     let place = place();
     let mine = place.gather(1, this_process().unwrap(), Some("7"));
     let stale = place.gather(2, ended(), Some("7"));

@@ -114,7 +114,7 @@ fn the_table() {
 }
 
 #[test]
-fn a_directory_without_an_owner_record_is_never_mistaken_for_a_stale_one() {
+fn a_directory_without_owner_record_is_not_called_stale() {
     for owner in [
         OwnerEvidence::Missing,
         OwnerEvidence::Damaged("torn".into()),

@@ -385,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_of_which_the_client_knew_old_news_is_not_taken_for_gone() {
+    fn a_directory_with_a_stale_handle_is_not_taken_for_gone() {
         let opened = |answers: [Result<(), Errno>; 2]| {
             let mut answers = answers.into_iter();
             if_there(|| Ok(answers.next().unwrap()?)).map_err(|error| error.raw_os_error())

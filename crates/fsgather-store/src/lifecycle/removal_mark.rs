@@ -231,7 +231,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_file_of_the_directory_is_the_mark_where_there_is_no_room_for_one() {
+    fn without_room_a_file_of_the_directory_is_the_mark() {
         let place = tempfile::tempdir().unwrap();
         let own = crate::check_writable(place.path()).unwrap();
         let made = crate::GatherDir::create(place.path(), 0o700, &record(1), own).unwrap();

@@ -63,7 +63,7 @@ fn a_directory_without_any_of_it_is_empty_and_none_is_an_error() {
 }
 
 #[test]
-fn a_rendezvous_directory_is_empty_if_nothing_of_any_kind_is_in_it() {
+fn a_rendezvous_with_no_entry_of_any_kind_is_empty() {
     let place = tempfile::tempdir().unwrap();
     let is_empty = || {
         let survey = surveyor().survey(place.path()).unwrap();
@@ -161,7 +161,7 @@ fn ranks_that_run_keep_what_their_dead_owner_has_left() {
 }
 
 #[test]
-fn a_record_that_is_about_another_directory_says_nothing_of_this_one() {
+fn a_record_about_another_directory_proves_nothing() {
     let place = tempfile::tempdir().unwrap();
     let live = made_by(place.path(), 1, this_process().unwrap());
     let dead = made_by(place.path(), 2, ended());
@@ -309,7 +309,7 @@ fn counting_leaves_the_directory_as_it_was() {
 }
 
 #[test]
-fn a_message_beside_its_directory_is_left_behind_once_that_is_gone() {
+fn a_message_beside_a_gone_directory_is_a_leftover() {
     let place = tempfile::tempdir().unwrap();
     let made = made_by(place.path(), 1, this_process().unwrap());
     let rendezvous = made.path().parent().unwrap().to_owned();
@@ -336,7 +336,7 @@ fn a_message_beside_its_directory_is_left_behind_once_that_is_gone() {
 }
 
 #[test]
-fn a_file_system_without_directories_of_users_is_given_up_with_its_name() {
+fn a_file_system_without_user_directories_is_refused() {
     let error = make_rendezvous(Path::new("/proc")).unwrap_err().to_string();
     assert!(
         error.contains("/proc (proc) holds no directories of users"),

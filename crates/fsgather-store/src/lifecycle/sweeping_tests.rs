@@ -55,7 +55,7 @@ fn a_sweep_leaves_what_a_rank_may_still_read_for_later() {
 }
 
 #[test]
-fn a_sweep_looks_at_the_youngest_first_and_ends_between_two_entries() {
+fn a_sweep_goes_youngest_first_and_pauses_between_entries() {
     let place = place();
     let id = |seconds: u64| {
         let tag = job_tag(None, &this_process().unwrap().host);
@@ -90,7 +90,7 @@ fn a_sweep_looks_at_the_youngest_first_and_ends_between_two_entries() {
 }
 
 #[test]
-fn a_sweep_looks_into_directories_of_its_own_job_alone_however_many_others_there_are() {
+fn a_sweep_reads_only_its_own_jobs_directories() {
     let place = place();
     let tag = |job: &str| job_tag(Some(job), "");
     let mut others = (0..).map(|number| format!("job {number}"));

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_finds_the_directory_of_rank_0_wherever_it_is_and_is_heard() {
+    fn a_member_finds_rank_0s_directory_anywhere_and_is_heard() {
         let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let size = WorldSize::new(2).unwrap();
         let (facts, root) = factory(&[&there]).open(Uuid::from_u128(1), size).unwrap();

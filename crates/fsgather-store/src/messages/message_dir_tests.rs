@@ -87,7 +87,7 @@ fn letters_of_all_hosts_reach_rank_0_once() {
 }
 
 #[test]
-fn what_was_read_is_not_read_again_when_its_directory_could_not_be_seen_for_a_while() {
+fn messages_are_not_reread_when_a_directory_reappears() {
     let (_place, directory) = made();
     let network = directory.clone().on(FileSystem::from_magic(NETWORK));
     let (root, member) = (root(&network), member(&network, 1));
@@ -138,7 +138,7 @@ fn a_file_that_is_seen_half_written_is_looked_at_again() {
 }
 
 #[test]
-fn messages_that_were_moved_from_another_world_are_not_taken_for_those_of_this_one() {
+fn messages_moved_from_another_world_are_not_accepted() {
     let (place, directory) = made();
     let another = GatherDir::create_for_messages(place.path(), 0o770, record(2), directory.own());
     let another = another.unwrap();
@@ -176,7 +176,7 @@ fn messages_that_were_moved_from_another_world_are_not_taken_for_those_of_this_o
 }
 
 #[test]
-fn where_a_group_may_make_names_those_of_others_are_neither_counted_nor_an_error() {
+fn names_made_by_others_in_a_group_are_silently_ignored() {
     let place = tempfile::tempdir().unwrap();
     let own = check_writable(place.path()).unwrap();
     let made = GatherDir::create_for_messages(place.path(), 0o770, fresh_record(), own).unwrap();
@@ -212,7 +212,7 @@ fn where_a_group_may_make_names_those_of_others_are_neither_counted_nor_an_error
 }
 
 #[test]
-fn signs_of_life_that_cannot_be_listed_are_an_error_and_none_are_not() {
+fn unlistable_heartbeats_are_an_error_but_none_is_not() {
     let (_place, directory) = made();
     let root = root(&directory);
     assert!(!root.is_shared(), "it is private");
@@ -322,7 +322,7 @@ fn a_place_that_was_removed_is_an_error_at_once() {
 }
 
 #[test]
-fn who_comes_too_late_leaves_nothing_beside_the_place_that_was_removed() {
+fn a_latecomer_leaves_nothing_beside_a_removed_place() {
     for how in [Retirement::Over, Retirement::Deserted] {
         let (place, directory) = made();
         let (root, late) = (root(&directory), member(&directory, 1));
@@ -335,7 +335,7 @@ fn who_comes_too_late_leaves_nothing_beside_the_place_that_was_removed() {
 }
 
 #[test]
-fn with_the_last_whom_rank_0_has_left_goes_what_it_has_left_beside() {
+fn the_last_deserted_rank_removes_messages_left_beside() {
     let (place, directory) = made();
     let (root, last) = (root(&directory), member(&directory, 1));
     root.detour(2, None, b"farewell");
@@ -345,7 +345,7 @@ fn with_the_last_whom_rank_0_has_left_goes_what_it_has_left_beside() {
 }
 
 #[test]
-fn a_sign_of_life_has_a_new_name_each_time_and_replaces_the_one_before() {
+fn each_heartbeat_has_a_new_name_and_replaces_the_last() {
     let (_place, directory) = made();
     let (root, member) = (root(&directory), member(&directory, 1));
     let label = host(1).host_label();
@@ -361,7 +361,7 @@ fn a_sign_of_life_has_a_new_name_each_time_and_replaces_the_one_before() {
 }
 
 #[test]
-fn where_time_stamps_are_coarse_the_writer_touches_its_directory_again() {
+fn with_coarse_time_stamps_the_directory_is_touched_again() {
     let (_place, directory) = made();
     let network = directory.clone().on(FileSystem::from_magic(NETWORK));
     let member = member(&network, 1);
@@ -390,7 +390,7 @@ fn where_time_stamps_are_coarse_the_writer_touches_its_directory_again() {
 }
 
 #[test]
-fn a_last_message_is_kept_visible_until_rank_0_has_removed_everything() {
+fn a_last_message_stays_visible_until_rank_0_removes_all() {
     let (_place, directory) = made();
     let network = directory.clone().on(FileSystem::from_magic(NETWORK));
     let member = member(&network, 1);
@@ -445,7 +445,7 @@ fn of_those_whom_rank_0_has_left_the_last_removes_everything() {
 }
 
 #[test]
-fn a_process_that_was_never_a_member_takes_back_only_what_is_its_own() {
+fn a_process_never_admitted_takes_back_only_its_own() {
     let (_place, directory) = made();
     let (root, member, other) = (
         root(&directory),
@@ -521,7 +521,7 @@ fn messages_and_signs_of_life_go_on_where_no_file_can_be_made() {
 
 #[expect(clippy::disallowed_methods, reason = "what an administrator does")]
 #[test]
-fn what_cannot_be_left_in_its_place_is_found_elsewhere_once_and_taken_back() {
+fn a_detoured_message_is_found_once_and_taken_back() {
     let (place, directory) = made();
     let (root, member) = (root(&directory), member(&directory, 1));
     member.send(1, None, b"all well").unwrap();

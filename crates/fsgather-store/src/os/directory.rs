@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_open_to_all_if_strangers_may_replace_what_is_in_it() {
+    fn a_directory_is_open_if_strangers_may_replace_entries() {
         let is_open = |mode| {
             Access {
                 uid: 0,

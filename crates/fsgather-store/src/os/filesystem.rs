@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rendezvous_directory_that_is_not_there_lies_where_it_would_be_made() {
+    fn a_missing_rendezvous_lies_on_its_parents_file_system() {
         let place = tempfile::tempdir().unwrap();
         let own = FileSystem::of(place.path()).unwrap();
         let rendezvous = layout::rendezvous_path(place.path());

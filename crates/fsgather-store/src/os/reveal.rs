@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_directories_can_rename_and_nothing_is_left_of_the_try() {
+    fn ordinary_directories_can_rename_and_keep_no_trial_file() {
         let (_place, staging, payloads) = place();
         assert_eq!(detect(&staging, &payloads, 7).unwrap(), PublishMode::Rename);
         let only = [PublishMode::Link];

@@ -481,7 +481,7 @@ fn many_ranks_publish_and_collect_at_once() {
 }
 
 #[test]
-fn an_announced_length_is_not_allocated_before_the_file_shows_it() {
+fn an_announced_length_is_checked_before_allocation() {
     let (_place, directory) = gather_dir();
     let small = publish(&directory, 1, b"abc");
     let raw_len = 1 << 50;

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn compression_that_the_build_lacks_is_told_with_the_cargo_feature() {
+    fn missing_compression_is_reported_with_its_cargo_feature() {
         let announced = Locator {
             compression: Compression::ZSTD,
             ..locator(1)

@@ -50,7 +50,7 @@ fn stream(directory: &GatherDir, locator: &Locator) -> Result<Vec<u8>, Error> {
 }
 
 #[test]
-fn what_is_written_without_checksums_is_what_is_collected_whatever_the_way() {
+fn every_way_reads_back_payloads_without_checksums() {
     let (_place, directory) = gather_dir();
     let network = as_if_on_nfs(&directory);
     let spilling = CollectPolicy {
@@ -83,7 +83,7 @@ fn what_is_written_without_checksums_is_what_is_collected_whatever_the_way() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn without_checksums_all_damage_but_that_of_the_payload_itself_is_noticed(
+    fn without_checksums_damage_outside_the_payload_is_noticed(
         len in 1_usize..3_000_000, at: prop::sample::Index, bit in 0..8, cut: prop::sample::Index,
     ) {
         let (_place, directory) = gather_dir();
@@ -104,7 +104,7 @@ proptest! {
 }
 
 #[test]
-fn the_end_of_a_payload_may_be_said_to_be_one_wherever_it_begins() {
+fn the_last_piece_may_be_announced_wherever_it_begins() {
     let (_place, directory) = gather_dir();
     for setting in supported() {
         for (before, len) in [
@@ -215,7 +215,7 @@ fn a_compressed_payload_keeps_its_checksums() {
 }
 
 #[test]
-fn what_could_not_be_published_without_checksums_can_be_taken_back() {
+fn unpublished_bytes_without_checksums_can_be_taken_back() {
     let (_place, directory) = gather_dir();
     let bytes = pattern(2 * CHUNK_LEN + 100);
     let mut writer = directory

@@ -114,7 +114,7 @@ fn uneven(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_taken_can_be_taken_back_wherever_the_writer_has_come_to() {
+fn written_bytes_can_be_taken_back_at_any_step() {
     let place = tempfile::tempdir().unwrap();
     let directory = make(place.path());
     for setting in supported() {
@@ -216,7 +216,7 @@ fn crash_after(directory: &GatherDir, step: Option<PublishStep>) -> Option<Locat
 }
 
 #[test]
-fn a_crash_at_any_step_of_publishing_shows_all_or_nothing_and_leaves_nothing_unremovable() {
+fn publishing_crashes_show_all_or_none_and_can_be_cleaned() {
     for mode in [PublishMode::Rename, PublishMode::Link, PublishMode::Direct] {
         for step in [
             Some(PublishStep::Written),
@@ -267,7 +267,7 @@ fn a_crash_at_any_step_of_publishing_shows_all_or_nothing_and_leaves_nothing_unr
 }
 
 #[test]
-fn a_crash_while_writing_leaves_a_staged_file_that_is_removed_with_the_directory() {
+fn a_crash_while_writing_leaves_a_removable_staged_file() {
     for whole_chunks in 0..3 {
         let place = tempfile::tempdir().unwrap();
         let directory = make(place.path());
@@ -314,7 +314,7 @@ impl Drop for SmallDisk {
 
 #[test]
 #[ignore = "needs root to mount a tmpfs: scripts/prove mounts"]
-fn a_full_disk_is_told_with_needed_and_free_bytes_and_frees_what_was_written() {
+fn a_full_disk_names_its_figures_and_frees_written_bytes() {
     let disk = SmallDisk::new("size=4m");
     let directory = make(disk.0.path());
     let mut writer = directory
@@ -358,7 +358,7 @@ fn a_full_disk_is_told_with_needed_and_free_bytes_and_frees_what_was_written() {
 
 #[test]
 #[ignore = "needs root to mount a tmpfs: scripts/prove mounts"]
-fn a_disk_without_inodes_or_write_access_is_told_about_the_directory() {
+fn missing_inodes_or_write_access_name_the_directory() {
     let disk = SmallDisk::new("size=4m,nr_inodes=2");
     let place = disk.0.path();
     std::fs::write(place.join("last inode"), b"").unwrap();

@@ -62,7 +62,7 @@ fn a_posted_record_is_found_by_others_of_the_same_key_only() {
 }
 
 #[test]
-fn records_of_worlds_of_other_sizes_are_told_apart_from_those_of_other_jobs() {
+fn records_of_other_sizes_are_separate_from_other_jobs() {
     let (_dir, place) = place();
     let sized = |number, size| {
         let key = JobKey {
@@ -92,7 +92,7 @@ fn records_are_private() {
 }
 
 #[test]
-fn a_second_rank_0_is_seen_while_tending_and_the_own_record_is_not() {
+fn tending_shows_a_second_rank_0_but_not_the_own_record() {
     let (_dir, place) = place();
     let (one, other) = (backend(&place), backend(&place));
     one.post(b"one").unwrap();
@@ -142,7 +142,7 @@ fn one_place_that_works_is_enough_and_a_missing_one_is_no_error() {
 }
 
 #[test]
-fn a_record_that_is_there_and_cannot_be_read_is_named_to_whoever_waits_for_it() {
+fn an_unreadable_record_is_named_to_waiting_processes() {
     let (_dir, place) = place();
     let (poster, finder) = (backend(&place), backend(&place));
     poster.post(b"word").unwrap();
@@ -287,7 +287,7 @@ fn sweeping_removes_what_the_dead_have_left_and_nothing_else() {
 }
 
 #[test]
-fn dropping_the_board_takes_the_record_down_but_not_in_a_forked_child() {
+fn a_dropped_board_removes_its_record_unless_forked() {
     let (_dir, place) = place();
     let poster = backend(&place);
     poster.post(b"word").unwrap();

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_shorter_than_any_is_torn_whatever_its_checksum_says() {
+    fn a_too_short_record_is_torn_whatever_its_checksum() {
         for len in 0..FIXED_LEN - 10 {
             let body = [&MAGIC[..], &VERSION.to_le_bytes(), &vec![0; len]].concat();
             let checksum = Hash128::of(&body).to_le_bytes();

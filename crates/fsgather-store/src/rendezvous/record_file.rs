@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_cannot_be_read_is_told_from_one_that_is_gone_or_of_another_version() {
+    fn file_system_failures_differ_from_gone_or_torn_files() {
         let of = |unread: Unread| unread.is_of_the_file_system();
         // EIO, and ENOENT.
         let failed = |code| Unread::File(NotRead::Failed(io::Error::from_raw_os_error(code)));

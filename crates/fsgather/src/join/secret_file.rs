@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_refused_and_neither_waited_for_nor_read_to_its_end() {
+    fn bad_secret_files_are_refused_without_wait_or_full_read() {
         let place = tempfile::tempdir().unwrap();
         assert!(refusal(Path::new("/dev/zero")).contains("is no regular file"));
         assert!(refusal(place.path()).contains("is no regular file"));

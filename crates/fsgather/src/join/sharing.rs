@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn those_are_blind_who_do_not_see_rank_0_or_whom_it_does_not_see() {
+    fn a_rank_that_cannot_see_rank_0_or_be_seen_is_blind() {
         let all = nonces(3);
         assert_eq!(blind(&all, &[&[0, 1, 2], &[0, 1, 2], &[0, 1, 2]]), None);
         // The ranks' view of each other does not matter.

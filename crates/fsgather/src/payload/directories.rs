@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_word_of_its_end_is_told_of_unless_it_is_gone() {
+    fn a_directory_that_stays_is_warned_of_unless_it_is_gone() {
         let place = tempfile::tempdir().unwrap();
         let files = in_use(place.path(), None);
         assert_eq!(warned_of(&files), [""; 0]);

@@ -155,7 +155,7 @@ mod tests {
     use crate::Communicator;
 
     #[test]
-    fn pieces_are_joined_in_order_and_what_is_in_one_alone_is_not_copied() {
+    fn pieces_are_joined_in_order_and_a_single_one_not_copied() {
         let communicator = Communicator::solo();
         let call = Call::new(Operation::AllGather, Site::named("a test"));
         let guard = CallGuard::begin(&communicator.inner, call).unwrap();

@@ -137,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn equal_digests_mean_the_same_bytes_of_the_same_rank_in_the_same_call(
+        fn equal_digests_mean_equal_bytes_rank_and_call(
             one in any_origin(), other in any_origin(),
             bytes in prop::collection::vec(0..2_u8, 0..4), others in prop::collection::vec(0..2_u8, 0..4),
         ) {
@@ -216,7 +216,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_of_another_rank_call_or_world_is_refused_however_it_comes() {
+    fn a_payload_of_another_rank_call_or_world_is_refused() {
         let group = reordered();
         let inner = &group.inner;
         let now = ticket(inner, 5);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_do_not_leave_their_process_are_not_looked_at_only_how_many_they_are() {
+    fn within_a_process_only_the_payload_length_is_sealed() {
         let group = reordered();
         let own = PayloadOrigin::own(&group.inner.world, &ticket(&group.inner, 0));
         let seal = |bytes: &'static [u8]| own.seal(&group.inner, &[Bytes::from_static(bytes)]);

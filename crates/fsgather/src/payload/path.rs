@@ -306,7 +306,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_an_earlier_attempt_has_left_goes_and_nobody_is_warned_at_the_end() {
+    fn leftovers_of_an_earlier_attempt_go_without_a_warning() {
         let place = tempfile::tempdir().unwrap();
         let left = gather_dir(place.path(), ended());
         let files = in_use(place.path(), None);

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_announcement_takes_to_other_hosts_goes_into_no_memory_that_ranks_of_one_share() {
+    fn inline_payloads_skip_shared_memory() {
         for (reach, inline_limit, from) in [
             (Reach::Host, 65_536, 65_537),
             (Reach::Host, 4096, 4097),

@@ -123,7 +123,7 @@ mod tests {
 
         /// The group may be any part of a world, in any order.
         #[test]
-        fn a_group_of_any_members_in_any_order_is_complete_and_goes_host_by_host(
+        fn ring_of_any_group_is_complete_and_goes_host_by_host(
             (hosts, members) in prop::collection::vec(0..6_usize, 1..30).prop_flat_map(|hosts| {
                 let all: Vec<u32> = (0..).take(hosts.len()).collect();
                 let group = prop::sample::subsequence(all, 1..=hosts.len()).prop_shuffle();

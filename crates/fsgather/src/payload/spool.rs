@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_read_from_its_beginning_while_it_grows_and_others_have_it_whole() {
+    fn a_spool_is_read_as_it_grows_and_offered_whole() {
         let mut spool = Spool::new().unwrap();
         assert_eq!(spool.len(), 0);
         let mut buffer = [0; 10];

@@ -137,7 +137,7 @@ fn directories_of_each_host_are_counted_and_brought_together() {
 }
 
 #[test]
-fn incomplete_samples_are_an_error_everywhere_and_kept_on_the_root() {
+fn incomplete_samples_fail_everywhere_but_root_keeps_them() {
     let place = tempfile::tempdir().unwrap();
     let errors = in_world(2, |member| {
         let samples = Samples::open(&member, place.path(), expecting(5)).unwrap();

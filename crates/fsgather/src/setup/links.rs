@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn why_there_are_no_links_does_not_say_that_ranks_could_not_meet() {
+    fn reason_for_no_links_does_not_say_ranks_could_not_meet() {
         assert_eq!(
             reason(&Error::rendezvous("no route to 10.0.0.1")),
             "no route to 10.0.0.1"

@@ -39,7 +39,7 @@ fn seeing(mount_namespace: u64) -> ProcessId {
 }
 
 #[test]
-fn ranks_that_were_introduced_and_see_different_mounts_write_nowhere_unless_a_place_is_named() {
+fn introduced_ranks_on_different_mounts_need_a_named_place() {
     let named = Some(PathBuf::from("/shared"));
     for (is_introduced, of_world, of_call, mounts, is_at_large) in [
         (true, None, None, [1, 2], true),

@@ -90,7 +90,7 @@ fn the_others_hear_that_a_rank_has_panicked() {
 }
 
 #[test]
-fn values_that_need_more_than_their_bound_are_told_and_those_that_fill_it_come() {
+fn values_over_their_bound_fail_and_those_at_it_arrive() {
     const BOUND: usize = 300_000;
     for transport in [Transport::Filesys, Transport::Memory] {
         for beyond in [0, 1, 2 * BOUND] {
@@ -169,8 +169,7 @@ fn payload_over_the_bound_leaves_the_communicator_usable() {
 }
 
 #[test]
-fn a_payload_that_has_no_place_in_a_directory_that_was_named_is_told_to_all_and_goes_no_other_way()
-{
+fn a_broken_named_directory_fails_all_without_fallback() {
     let place = tempfile::tempdir().unwrap();
     let (named, directory) = (place.path().to_owned(), place.path().to_owned());
     let is_gone = Barrier::new(RANKS as usize);

@@ -120,7 +120,7 @@ fn make_calls(communicator: &Communicator) {
 }
 
 #[test]
-fn large_payloads_go_through_one_gather_directory_and_it_is_gone_at_the_end() {
+fn large_payloads_share_a_directory_removed_at_the_end() {
     for verify in [Verify::Always, Verify::Host] {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().to_owned();
@@ -187,7 +187,7 @@ fn one_call_may_go_another_way_than_the_others() {
 }
 
 #[test]
-fn a_call_that_is_the_first_of_its_kind_ends_when_a_time_out_of_its_own_is_over() {
+fn the_first_call_of_its_kind_obeys_its_own_time_out() {
     let place = tempfile::tempdir().unwrap();
     let directory = place.path().to_owned();
     let is_over = Barrier::new(RANKS as usize);
@@ -246,7 +246,7 @@ fn files_of_calls(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn last_calls_lie_beside_payloads_and_go_with_a_world_that_ends_well() {
+fn call_files_lie_beside_payloads_until_a_clean_close() {
     let place = tempfile::tempdir().unwrap();
     let directory = place.path().to_owned();
     let named = directory.clone();
@@ -264,7 +264,7 @@ fn last_calls_lie_beside_payloads_and_go_with_a_world_that_ends_well() {
 }
 
 #[test]
-fn a_payload_that_something_has_removed_is_told_at_once_within_a_host() {
+fn a_removed_payload_is_reported_at_once_within_a_host() {
     let place = tempfile::tempdir().unwrap();
     let directory = place.path().to_owned();
     let named = directory.clone();
@@ -427,7 +427,7 @@ fn compute(time: Duration) {
 }
 
 #[test]
-fn who_starts_call_after_call_and_waits_for_none_is_heard_and_hears() {
+fn a_rank_that_only_starts_calls_still_serves_others() {
     for starter in 0..RANKS {
         let served = Arc::new(AtomicU32::new(0));
         let all_have_ended = Barrier::new(RANKS as usize);

@@ -3,7 +3,7 @@
 use fsgather::{ErrorKind, compat::AllGatherOptions};
 
 #[test]
-fn a_process_without_a_launcher_gathers_its_own_value_by_every_way() {
+fn without_a_launcher_every_way_gathers_the_own_value() {
     let ways = [(false, false), (true, false), (false, true), (true, true)];
     for (force_cpu, force_filesys) in ways {
         let place = tempfile::tempdir().unwrap();

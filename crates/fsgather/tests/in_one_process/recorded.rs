@@ -100,7 +100,7 @@ fn of_what_goes_round_in_a_ring_each_payload_is_counted_once() {
 }
 
 #[test]
-fn parts_for_a_root_of_the_same_host_lie_in_memory_that_ranks_share() {
+fn parts_for_a_root_on_the_same_host_use_shared_memory() {
     on_all(
         |builder| builder.transport(Transport::Memory),
         move |communicator| {
@@ -257,7 +257,7 @@ fn a_rank_that_gives_up_a_result_is_recorded_as_such() {
 }
 
 #[test]
-fn a_call_that_was_started_is_told_as_awaited_while_somebody_waits_for_it_and_only_then() {
+fn a_started_call_is_awaited_only_while_a_thread_waits() {
     let is_seen = Barrier::new(RANKS as usize);
     on_all(
         |builder| builder,

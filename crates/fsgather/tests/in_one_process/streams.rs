@@ -156,7 +156,7 @@ fn nameless_files(len: u64) -> usize {
 }
 
 #[test]
-fn a_long_stream_is_kept_in_a_file_until_the_root_has_asked_for_it() {
+fn a_long_stream_stays_in_a_file_until_the_root_asks() {
     // Of no other test.
     const STREAM_BYTES: u64 = (8 << 20) + 4711;
     let is_seen = Barrier::new(RANKS as usize);

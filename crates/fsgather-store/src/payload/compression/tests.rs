@@ -312,7 +312,7 @@ fn compressed(setting: CompressionSetting, raw: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn chunks_that_decompress_to_another_length_are_damage_that_names_them() {
+fn chunks_that_decompress_to_a_wrong_length_are_named() {
     let (_place, directory) = gather_dir();
     let zeros = |len| vec![0; len];
     let (chunk, last) = (CHUNK_LEN, 5000);
@@ -394,7 +394,7 @@ fn lengths_in_the_table_that_no_writer_writes_are_refused() {
 }
 
 #[test]
-fn a_compressed_length_is_believed_only_as_far_as_the_file_shows_it() {
+fn a_compressed_length_is_believed_up_to_the_file_size() {
     let (_place, directory) = gather_dir();
     for setting in compressing() {
         let small = publish(&directory, setting, &[&data(&[Kind::Text], 5000)]);
@@ -412,7 +412,7 @@ fn a_compressed_length_is_believed_only_as_far_as_the_file_shows_it() {
 }
 
 #[test]
-fn progress_counts_every_raw_byte_once_even_where_it_was_read_again() {
+fn progress_counts_each_raw_byte_once_despite_rereading() {
     let (_place, directory) = gather_dir();
     let directory = as_if_on_nfs(&directory);
     let bytes = data(&[Kind::Text, Kind::Noise], 5 * CHUNK_LEN + 3);

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_seen_with_its_parent_and_what_it_was_started_with() {
+    fn this_process_is_seen_with_its_parent_and_start_state() {
         let processes = Processes::see();
         let pid = std::process::id();
         let me = &processes.all()[&pid];
