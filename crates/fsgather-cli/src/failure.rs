@@ -79,6 +79,15 @@ impl Failure {
         }
     }
 
+    /// A temporary directory that cannot be made, with a way to choose another place.
+    pub(crate) fn temporary_directory(cause: &io::Error) -> Self {
+        let text = format!("{cause}; name another place with TMPDIR");
+        Self::System {
+            operation: "make a temporary directory",
+            cause: io::Error::new(cause.kind(), text),
+        }
+    }
+
     /// A failed operation on a file that the user named, for `map_err`.
     pub(crate) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
@@ -189,6 +198,16 @@ mod tests {
         let failure = Failure::from(Error::raised(peer, activity, "x exists"));
         let expected = "rank 1 on n7 (pid 42) failed (x exists) in `fsgather gather x`";
         assert_eq!(failure.to_string(), expected);
+    }
+
+    #[test]
+    fn temporary_directory_that_cannot_be_made_names_the_way_out() {
+        let failure = Failure::temporary_directory(&io::ErrorKind::ReadOnlyFilesystem.into());
+        assert_eq!(
+            failure.to_string(),
+            "cannot make a temporary directory: read-only filesystem or storage medium; name another place with TMPDIR"
+        );
+        assert_eq!(failure.exit_code(), exit::OTHER);
     }
 
     #[test]

@@ -86,6 +86,6 @@ fn make_place(named: Option<&Path>) -> Result<tempfile::TempDir, Failure> {
             .map_err(Failure::file("make a directory in", named)),
         None => builder
             .tempdir()
-            .map_err(Failure::system("make a temporary directory")),
+            .map_err(|error| Failure::temporary_directory(&error)),
     }
 }

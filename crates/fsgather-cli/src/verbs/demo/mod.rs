@@ -79,7 +79,7 @@ pub(crate) fn demo(
     let place = tempfile::Builder::new()
         .prefix("fsgather-demo-")
         .tempdir()
-        .map_err(Failure::system("make a temporary directory"))?;
+        .map_err(|error| Failure::temporary_directory(&error))?;
     if !json {
         show(&format!(
             "{ranks} rank processes classify {} handwritten digits, each its share\n\n",
