@@ -46,7 +46,7 @@ pub(crate) struct EntryHead {
     pub(crate) id: SampleId,
 }
 
-/// Appends an entry, whose value comes in pieces, to `buffer`, which stays as it was if the id is too long.
+/// Appends an entry, whose value comes in pieces, to `buffer`, which stays as it was if the id is too long or there is no memory.
 pub(crate) fn encode_entry(
     buffer: &mut Vec<u8>,
     nonce: u64,
@@ -68,9 +68,17 @@ pub(crate) fn encode_entry(
             "the id of a sample has {most} at most"
         )));
     }
+    let value_len = value.iter().map(|piece| piece.len()).sum();
+    if buffer.try_reserve(value_len).is_err() {
+        buffer.truncate(start);
+        return Err(Error::config(format!(
+            "there is no memory for the result of sample {id}, which takes {}",
+            bytes_text(value_len as u64)
+        )));
+    }
     let mut header = EntryHeader {
         head_len,
-        value_len: value.iter().map(|piece| piece.len() as u64).sum(),
+        value_len: value_len as u64,
         value_hash: hash_of(value),
         check: 0,
     };

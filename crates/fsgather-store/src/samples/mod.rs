@@ -6,7 +6,8 @@
 //!
 //! - `sample_id.rs`: names of samples.
 //! - `file_header.rs`, `entry.rs`: the bytes, pure.
-//! - `sample_writer.rs`: the thread that writes the file of this process, `part_file.rs`.
+//! - `sample_writer.rs`: the thread that writes the file of this process, `part_file.rs`, and `entry_queue.rs`:
+//!   what waits for it.
 //! - `attempt_claim.rs`: the number of an attempt.
 //! - `transfer.rs`: files between processes.
 //! - `file_scan.rs`: the entries of one file; `sample_directory.rs`: those of all files together.
@@ -14,6 +15,7 @@
 
 mod attempt_claim;
 mod entry;
+mod entry_queue;
 mod file_header;
 mod file_scan;
 mod part_file;

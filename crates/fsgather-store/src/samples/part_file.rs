@@ -11,7 +11,11 @@ use fsgather_core::{Error, StorageCause, sys::limits};
 use crate::{
     layout::SampleFileName,
     os::{directory, file, listing, remove},
-    samples::{entry::EntryHeader, file_header::SampleFileHeader},
+    samples::{
+        entry::EntryHeader,
+        entry_queue::{EntryQueue, QueuePosition},
+        file_header::SampleFileHeader,
+    },
 };
 
 /// Permissions of files of samples, of which the umask takes some away: teams may share a directory.
@@ -28,9 +32,9 @@ pub(crate) struct PartFile {
     open: Option<File>,
     /// Length that a file of this process may have (`ulimit -f`).
     size_limit: u64,
-    unsynced: Vec<u8>,
-    /// Bytes of them that this file has,
-    written: usize,
+    unsynced: EntryQueue,
+    /// End of those that this file has,
+    written: QueuePosition,
     /// and how many entries these are.
     written_entries: u64,
     /// Bytes that are written at a time. After an error they are fewer, and each piece is synced, so that what there is room
@@ -57,8 +61,8 @@ impl PartFile {
             header: header.to_bytes()?,
             open: None,
             size_limit: limits::file_bytes().unwrap_or(u64::MAX),
-            unsynced: Vec::new(),
-            written: 0,
+            unsynced: EntryQueue::default(),
+            written: QueuePosition::default(),
             written_entries: 0,
             piece_bytes: PIECE_BYTES,
             len: 0,
@@ -96,7 +100,7 @@ impl PartFile {
     }
 
     /// Takes entries over.
-    pub(crate) fn take(&mut self, entries: &mut Vec<u8>) {
+    pub(crate) fn take(&mut self, entries: &mut EntryQueue) {
         self.unsynced.append(entries);
     }
 
@@ -112,7 +116,7 @@ impl PartFile {
             return Ok(());
         }
         let cause = StorageCause::described(
-            "it was removed or replaced while this process added to it, and the results that were in it are lost",
+            "it was removed or replaced, or cut short, while this process added to it, and results that were in it are lost",
         );
         Err(Error::storage("keep samples in", path, cause))
     }
@@ -133,7 +137,7 @@ impl PartFile {
             tracing::debug!(path = %self.directory.display(), %error, "a directory cannot be synced");
         }
         self.open = Some(created);
-        (self.written, self.written_entries) = (0, 0);
+        (self.written, self.written_entries) = (QueuePosition::default(), 0);
         self.len = self.header.len() as u64;
         Ok(())
     }
@@ -171,11 +175,11 @@ impl PartFile {
                 continue;
             }
             let file = self.open.as_ref().ok_or(io::ErrorKind::NotFound)?;
-            let piece = &self.unsynced[self.written..self.written + len];
+            let piece = &self.unsynced.rest_at(self.written)[..len];
             match file::write_all(file, &mut [IoSlice::new(piece)]) {
                 Ok(()) => {
                     self.len += len as u64;
-                    self.written += len;
+                    self.written = self.unsynced.advance(self.written, len);
                     self.written_entries += entries;
                     if self.piece_bytes < PIECE_BYTES {
                         self.sync()?;
@@ -198,7 +202,7 @@ impl PartFile {
         let room = self.size_limit.saturating_sub(self.len);
         let most =
             usize::try_from(room).map_or(self.piece_bytes, |room| room.min(self.piece_bytes));
-        let left = &self.unsynced[self.written..];
+        let left = self.unsynced.rest_at(self.written);
         let (mut len, mut entries) = (0, 0);
         while let Some(header) = left[len..].first_chunk().and_then(EntryHeader::from_bytes) {
             let end = usize::try_from(header.entry_len()).map_or(left.len(), |next| len + next);
@@ -217,10 +221,10 @@ impl PartFile {
     fn sync(&mut self) -> io::Result<()> {
         let file = self.open.as_ref().ok_or(io::ErrorKind::NotFound)?;
         file::sync(file)?;
-        if self.written > 0 {
-            self.unsynced.drain(..self.written);
+        if self.written_entries > 0 {
+            self.unsynced.remove_until(self.written);
             self.synced += self.written_entries;
-            (self.written, self.written_entries) = (0, 0);
+            (self.written, self.written_entries) = (QueuePosition::default(), 0);
             match self.files.last_mut() {
                 Some((name, len)) if *name == self.name => *len = self.len,
                 _ => self.files.push((self.name, self.len)),
@@ -260,7 +264,6 @@ mod tests {
         payload::writer::tests::SmallDisk,
         samples::{
             EntryKind, SampleDirectory, SampleId,
-            entry::encode_entry,
             tests::{header, name},
         },
     };
@@ -268,16 +271,9 @@ mod tests {
     fn append(file: &mut PartFile, sequences: Range<u64>) {
         for sequence in sequences {
             let (nonce, id) = (file.name.nonce, SampleId::from(sequence));
-            let mut entry = Vec::new();
-            encode_entry(
-                &mut entry,
-                nonce,
-                sequence,
-                EntryKind::Result,
-                &id,
-                &[b"value"],
-            )
-            .unwrap();
+            let mut entry = EntryQueue::default();
+            let pushed = entry.push(nonce, sequence, EntryKind::Result, &id, &[b"value"]);
+            pushed.unwrap();
             file.take(&mut entry);
         }
     }

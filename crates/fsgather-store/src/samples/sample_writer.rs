@@ -27,7 +27,8 @@ use crate::{
     os::remove,
     samples::{
         attempt_claim::AttemptClaim,
-        entry::{EntryKind, encode_entry},
+        entry::EntryKind,
+        entry_queue::EntryQueue,
         file_header::SampleFileHeader,
         part_file::{PIECE_BYTES, PartFile, is_too_long},
         sample_id::SampleId,
@@ -77,12 +78,26 @@ pub struct WriterProgress {
 }
 
 impl WriterProgress {
+    /// Returns the number of results and failures that were added.
+    #[must_use]
+    pub const fn samples(self) -> u64 {
+        self.results + self.failures
+    }
+
+    /// Returns the number of results and failures that are on disk. All other entries were added before these.
+    #[must_use]
+    pub const fn synced_samples(self) -> u64 {
+        let others = self.added - self.samples();
+        self.synced.saturating_sub(others)
+    }
+
     /// Returns the error of results that cannot be written, with the number of those that are.
     fn unwritten(self, path: PathBuf, mut cause: StorageCause) -> Error {
-        let Self { added, synced, .. } = self;
         cause.message = format!(
-            "{}; {synced} of the {added} results of this process are on disk",
-            cause.message
+            "{}; {} of the {} results of this process are on disk",
+            cause.message,
+            self.synced_samples(),
+            self.samples()
         );
         Error::storage("write samples to", path, cause)
     }
@@ -99,7 +114,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    pending: Vec<u8>,
+    pending: EntryQueue,
     pending_since: Option<Instant>,
     /// Bytes that were written, and are kept until they are synced.
     unsynced_bytes: usize,
@@ -173,7 +188,7 @@ impl SampleWriter {
     /// # Errors
     ///
     /// Those of `check`, [`Error::Storage`] if results could not be written for ten minutes or this one is larger than a file
-    /// of this process may be, and [`Error::Config`] for a too long id, in a child process, and after [`close`](Self::close).
+    /// of this process may be, and [`Error::Config`] if there is no memory for it, for a too long id, in a child process, and after [`close`](Self::close).
     pub fn add(
         &self,
         kind: EntryKind,
@@ -191,9 +206,9 @@ impl SampleWriter {
         }
         let before = state.pending.len();
         let sequence = state.progress.added;
-        encode_entry(&mut state.pending, self.nonce, sequence, kind, id, value)?;
-        if (state.pending.len() - before) as u64 > self.max_entry_bytes {
-            state.pending.truncate(before);
+        let entry_len = state.pending.push(self.nonce, sequence, kind, id, value)?;
+        if entry_len as u64 > self.max_entry_bytes {
+            state.pending.pop(entry_len);
             return Err(self.too_large(id, len as u64, state.progress));
         }
         state.progress.added += 1;
@@ -330,8 +345,9 @@ impl Drop for SampleWriter {
             .wait_while(|state| !state.has_ended, &mut in_time)
             .map(drop);
         if let Err(error) = ended {
-            let WriterProgress { added, synced, .. } = self.progress();
-            fsgather_core::warn!("{} results are not on disk: {error}", added - synced);
+            let progress = self.progress();
+            let left = progress.samples() - progress.synced_samples();
+            fsgather_core::warn!("{left} results are not on disk: {error}");
         } else if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -482,9 +498,10 @@ mod tests {
     #[test]
     fn errors_say_how_many_results_are_on_disk() {
         let progress = WriterProgress {
-            added: 7,
-            synced: 5,
-            ..WriterProgress::default()
+            added: 8,
+            results: 6,
+            failures: 1,
+            synced: 6,
         };
         let error = progress.unwritten("/x".into(), StorageCause::described("no room"));
         let text = error.to_string();
