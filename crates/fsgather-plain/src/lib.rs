@@ -55,8 +55,8 @@ fn plain_encode<'py>(
     let py = value.py();
     let Encoded { stream, buffers } =
         encode(value, Like::of(like)?).map_err(|refusal| match refusal {
-            Refusal::NotPlain { .. } => PyTypeError::new_err(refusal.to_string()),
             Refusal::Raised(error) => error,
+            refusal => PyTypeError::new_err(refusal.to_string()),
         })?;
     let views = buffers.into_iter().map(|buffer| {
         let length = buffer.len();

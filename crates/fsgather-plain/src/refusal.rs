@@ -13,16 +13,17 @@ pub enum Refusal {
     NotPlain {
         /// The type of that part.
         type_name: String,
-        /// Its place in the object, such as `[3]['boxes'][0]`; empty for the object itself, "too deep" for a part inside too many
-        /// containers.
+        /// Its place in the object, such as `[3]['boxes'][0]`; empty for the object itself.
         place: String,
+    },
+    /// A part of this type is inside too many containers; pickle may be able to encode the object.
+    TooDeep {
+        /// The type of that part.
+        type_name: String,
     },
     /// Python raised an error.
     Raised(PyErr),
 }
-
-/// The place of a part that is nested too deeply to be described.
-const TOO_DEEP: &str = "too deep";
 
 /// Boxed, so that results stay small where every nanosecond matters.
 pub(crate) type Refused<T> = Result<T, Box<Refusal>>;
@@ -35,10 +36,7 @@ impl Refusal {
     /// The object is of a type that is not plain.
     #[cold]
     pub(crate) fn of_type(object: &Bound<'_, PyAny>) -> Box<Self> {
-        let kind = object.get_type();
-        let name = kind.fully_qualified_name();
-        let name = name.map_or_else(|_| "an unknown type".into(), |name| name.to_string());
-        Self::because(name)
+        Self::because(type_name_of(object))
     }
 
     /// The object is of a plain type, but has more than its data.
@@ -53,11 +51,8 @@ impl Refusal {
     /// The object is inside too many containers.
     #[cold]
     pub(crate) fn too_deep(object: &Bound<'_, PyAny>) -> Box<Self> {
-        let mut refusal = Self::of_type(object);
-        if let Self::NotPlain { place, .. } = &mut *refusal {
-            TOO_DEEP.clone_into(place);
-        }
-        refusal
+        let type_name = type_name_of(object);
+        Box::new(Self::TooDeep { type_name })
     }
 
     /// A container of this type changed while it was read.
@@ -70,13 +65,30 @@ impl Refusal {
     /// The refusal as seen from the container.
     #[cold]
     pub(crate) fn below(mut self: Box<Self>, step: impl fmt::Display) -> Box<Self> {
-        if let Self::NotPlain { place, .. } = &mut *self
-            && place != TOO_DEEP
-        {
+        if let Self::NotPlain { place, .. } = &mut *self {
             place.insert_str(0, &step.to_string());
         }
         self
     }
+
+    /// Returns the reason as a part of a sentence about `object`; `None` for an error of Python.
+    #[must_use]
+    pub fn reason(&self, object: &str) -> Option<String> {
+        match self {
+            Self::NotPlain { type_name, place } => Some(format!(
+                "{object}{place} is of type {type_name}, which is not plain data"
+            )),
+            Self::TooDeep { type_name } => Some(format!(
+                "{object} has a {type_name} inside more than {DEEPEST} containers, and plain data has at most so many"
+            )),
+            Self::Raised(_) => None,
+        }
+    }
+}
+
+fn type_name_of(object: &Bound<'_, PyAny>) -> String {
+    let name = object.get_type().fully_qualified_name();
+    name.map_or_else(|_| "an unknown type".into(), |name| name.to_string())
 }
 
 impl From<PyErr> for Box<Refusal> {
@@ -91,15 +103,13 @@ impl fmt::Display for Refusal {
             Self::NotPlain { type_name, place } if place.is_empty() => {
                 write!(to, "not plain data: {type_name}")
             }
-            Self::NotPlain { type_name, place } if place == TOO_DEEP => {
-                write!(
-                    to,
-                    "not plain data: {type_name} nested too deep, in more than {DEEPEST}"
-                )
-            }
             Self::NotPlain { type_name, place } => {
                 write!(to, "not plain data: {type_name} at {place}")
             }
+            Self::TooDeep { type_name } => write!(
+                to,
+                "not plain data: {type_name} nested too deep, in more than {DEEPEST}"
+            ),
             Self::Raised(error) => error.fmt(to),
         }
     }

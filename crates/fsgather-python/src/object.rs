@@ -49,11 +49,11 @@ pub(crate) fn encode(
     let (kind, stream, buffers) = match fsgather_plain::encode(value, like) {
         Ok(encoded) => (PLAIN, Bytes::from(encoded.stream), encoded.buffers),
         Err(Refusal::Raised(error)) => return Err(error),
-        Err(Refusal::NotPlain { type_name, place }) => {
+        Err(refusal) => {
             if pickling == Pickling::Refused {
                 return Err(PyTypeError::new_err(format!(
-                    "object{place} is of type {type_name}, which is not plain data, and pickle is refused \
-                     (FSGATHER_PICKLE=0 or allow_pickle=False)"
+                    "{}, and pickle is refused (FSGATHER_PICKLE=0 or allow_pickle=False)",
+                    refusal.reason("object").unwrap_or_default()
                 )));
             }
             pickle(value, like)?
@@ -78,8 +78,11 @@ pub(crate) fn encode_result(value: &Bound<'_, PyAny>, name: &dyn Display) -> PyR
             Ok(lay_out(PLAIN, Bytes::from(encoded.stream), buffers))
         }
         Err(Refusal::Raised(error)) => Err(error),
-        Err(Refusal::NotPlain { type_name, place }) => Err(errors::config(&format!(
-            "the result of sample {name}{place} is of type {type_name}, which is not plain data; convert it (`.detach()` makes a tensor without a gradient), or give encode= and decode="
+        Err(refusal) => Err(errors::config(&format!(
+            "{}; convert it (`.detach()` makes a tensor without a gradient), or give encode= and decode=",
+            refusal
+                .reason(&format!("the result of sample {name}"))
+                .unwrap_or_default()
         ))),
     }
 }

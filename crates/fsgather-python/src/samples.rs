@@ -43,7 +43,12 @@ impl<'py> FromPyObject<'_, 'py> for Id {
 const MAX_DEPTH: usize = 32;
 
 fn id_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<SampleId> {
-    if object.cast::<PyBool>().is_ok() || depth > MAX_DEPTH {
+    if depth > MAX_DEPTH {
+        return Err(errors::config(&format!(
+            "this tuple is not a sample's id: it has tuples inside each other, more than {MAX_DEPTH}"
+        )));
+    }
+    if object.cast::<PyBool>().is_ok() {
         return Err(refused(object));
     }
     if let Ok(text) = object.cast::<PyString>() {
@@ -289,10 +294,13 @@ impl Samples {
         self.waiting.run(py, || self.samples.close())
     }
 
-    /// Number of results that were added, and of entries that are not on disk yet.
+    /// Number of results and failures that were added, and of those that are not on disk yet.
     fn progress(&self) -> (u64, u64) {
         let progress = self.samples.writer().progress();
-        (progress.results, progress.added - progress.synced)
+        (
+            progress.samples(),
+            progress.samples() - progress.synced_samples(),
+        )
     }
 
     fn gather(&self, py: Python<'_>, how: How, site: Told) -> PyResult<Option<SampleResults>> {

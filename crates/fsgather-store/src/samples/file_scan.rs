@@ -15,7 +15,7 @@ use crate::{
     layout::SampleFileName,
     os::file,
     samples::{
-        entry::{ENTRY_HEADER_BYTES, EntryHead, EntryHeader, EntryKind},
+        entry::{ENTRY_HEADER_BYTES, EntryHead, EntryHeader},
         file_header::{PREAMBLE_BYTES, SampleFileHeader, read_preamble},
         sample_index::ValuePlace,
     },
@@ -37,10 +37,12 @@ pub struct ScannedFile {
     pub len: u64,
     /// Time of the last write, by the clock of the server.
     pub changed: SystemTime,
-    /// Results in the file.
+    /// Results in the file that no earlier file of its process has.
     pub results: u64,
-    /// Samples that have failed, as the file says.
+    /// Failed samples, counted likewise.
     pub failures: u64,
+    /// Whether another file of its process follows, which has what the end of this one may lack.
+    pub is_continued: bool,
     /// Contents of a file that is none, but came in memory.
     pub(crate) memory: Option<Bytes>,
     /// Bytes that could not be read as entries.
@@ -118,6 +120,7 @@ impl ScannedFile {
             changed,
             results: 0,
             failures: 0,
+            is_continued: false,
             memory: None,
             damage: FileDamage::default(),
             entries: Vec::new(),
@@ -153,12 +156,6 @@ impl ScannedFile {
         // A part that was written after an error repeats entries.
         self.entries.sort_by_key(|(head, _)| head.sequence);
         self.entries.dedup_by_key(|(head, _)| head.sequence);
-        let count = |kind| {
-            let of_kind = self.entries.iter().filter(|(head, _)| head.kind == kind);
-            of_kind.count() as u64
-        };
-        self.results = count(EntryKind::Result);
-        self.failures = count(EntryKind::Failure);
         Ok(())
     }
 }
@@ -243,8 +240,13 @@ impl<'a> Window<'a> {
         if at < self.start || end > buffered {
             let wanted = (count.max(READ_BYTES) as u64).min(self.len - at);
             // It is at most as long as the buffer or what was asked for.
-            self.buffer
-                .resize(usize::try_from(wanted).unwrap_or(count), 0);
+            let wanted = usize::try_from(wanted).unwrap_or(count);
+            self.buffer.clear();
+            if self.buffer.try_reserve_exact(wanted).is_err() {
+                let error = io::ErrorKind::OutOfMemory.into();
+                return Err(Error::storage("read samples from", self.path, &error));
+            }
+            self.buffer.resize(wanted, 0);
             self.start = at;
             if let Err(error) = self.source.read_exact_at(&mut self.buffer, at) {
                 self.buffer.clear();

@@ -58,6 +58,17 @@ impl SampleDirectory {
             .map_err(|error| Error::storage("make directory", path, &error))
     }
 
+    /// Follows a link that has the name of a directory, which is never read through one.
+    #[must_use]
+    pub fn resolve(path: PathBuf) -> PathBuf {
+        match listing::examine_path(&path) {
+            Ok(found) if found.kind == FileType::Symlink => {
+                std::fs::canonicalize(&path).unwrap_or(path)
+            }
+            _ => path,
+        }
+    }
+
     /// Lists the files of samples in a directory, in the order in which their results count.
     ///
     /// # Errors
@@ -172,7 +183,9 @@ impl SampleDirectory {
             for (_, place) in &mut entries {
                 place.file = number;
             }
-            index.add_file(files[at].name, entries, has_more_parts);
+            let file = &mut files[at];
+            (file.results, file.failures) = index.add_file(file.name, entries, has_more_parts);
+            file.is_continued = has_more_parts;
         }
         Self {
             path: path.to_owned(),
@@ -233,7 +246,17 @@ impl SampleDirectory {
                 .open(place.file, &file.path)
                 .and_then(|open| Source::File(&open).read_exact_at(&mut value, place.offset)),
         };
-        read.map_err(|error| failed(&error))?;
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                let text = "it was cut since it was read, and a result that was in it is lost";
+                Error::storage(
+                    "read samples from",
+                    &file.path,
+                    StorageCause::described(text),
+                )
+            }
+            _ => failed(&error),
+        })?;
         if Hash64::of(&value) != place.hash {
             return Err(Error::corrupt(
                 file.path.clone(),

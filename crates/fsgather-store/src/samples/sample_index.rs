@@ -42,17 +42,19 @@ pub struct SampleIndex {
 }
 
 impl SampleIndex {
-    /// Adds the entries of a file. Files must come in the order of their names.
+    /// Adds the entries of a file, and returns the number of results and failures that no earlier file of its process has. Files must
+    /// come in the order of their names.
     pub(crate) fn add_file(
         &mut self,
         name: SampleFileName,
         entries: Vec<(EntryHead, ValuePlace)>,
         has_more_parts: bool,
-    ) {
+    ) -> (u64, u64) {
         if self.process != Some(name.nonce) {
             self.added.clear();
             self.process = Some(name.nonce);
         }
+        let (mut results, mut failures) = (0, 0);
         for (head, place) in entries {
             let is_new = if has_more_parts {
                 self.added.insert(head.sequence)
@@ -60,9 +62,12 @@ impl SampleIndex {
                 !self.added.contains(&head.sequence)
             };
             if is_new {
+                results += u64::from(head.kind == EntryKind::Result);
+                failures += u64::from(head.kind == EntryKind::Failure);
                 self.add(head, place);
             }
         }
+        (results, failures)
     }
 
     fn add(&mut self, head: EntryHead, place: ValuePlace) {
@@ -228,8 +233,10 @@ mod tests {
     fn entries_written_again_to_another_part_are_no_repeats() {
         let mut index = SampleIndex::default();
         let result = |sequence, id| entry(sequence, EntryKind::Result, id, 1);
-        index.add_file(name(1, 0, 0), vec![result(0, 1), result(1, 2)], true);
-        index.add_file(name(1, 0, 1), vec![result(1, 2), result(2, 1)], false);
+        let added = index.add_file(name(1, 0, 0), vec![result(0, 1), result(1, 2)], true);
+        assert_eq!(added, (2, 0));
+        let added = index.add_file(name(1, 0, 1), vec![result(1, 2), result(2, 1)], false);
+        assert_eq!(added, (1, 0));
         assert_eq!((index.repeats(&1.into()), index.repeats(&2.into())), (1, 0));
     }
 }

@@ -1,9 +1,13 @@
 //! Ranks agree on what each has found, or fail alike: [`Agreement`].
 
+use bytes::Bytes;
 use fsgather_core::{Activity, Error, Phase, Rank, Site, error_form::SentError};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Communicator, Options, codec::Postcard};
+use crate::{
+    Communicator, Options,
+    codec::{self, Postcard},
+};
 
 /// The calls of one collective operation on samples.
 pub(crate) struct Agreement {
@@ -37,7 +41,14 @@ impl Agreement {
         T: Serialize + DeserializeOwned,
     {
         let own = own.map_err(SentError);
-        let all: Vec<Result<T, SentError>> = self.calls.all_gather(&own)?;
+        // Into memory everything can be written. Calls that carry bytes have no type, which would mean nothing to users.
+        let encoded = postcard::to_allocvec(&own).unwrap_or_default();
+        let payloads = self.calls.all_gather(Bytes::from(encoded))?;
+        let inner = &self.calls.inner;
+        let decoded = (0..).map(Rank::new).zip(payloads).map(|(rank, payload)| {
+            codec::decode(&Postcard, &payload, inner.peer(rank), &inner.me())
+        });
+        let all: Vec<Result<T, SentError>> = decoded.collect::<Result<_, Error>>()?;
         let mut texts = all.iter().map(|result| match result {
             Ok(_) => None,
             Err(SentError(error)) => Some(error.to_string()),
@@ -45,7 +56,7 @@ impl Agreement {
         let first = texts.next().flatten();
         let is_alike = texts.all(|text| text == first);
         let named = |(rank, result): (Rank, Result<T, SentError>)| {
-            result.map_err(|SentError(error)| match self.calls.inner.peer(rank) {
+            result.map_err(|SentError(error)| match inner.peer(rank) {
                 Some(peer) if matches!(error, Error::Config { .. }) && !is_alike => {
                     Error::config(format!("{peer}: {error}"))
                 }

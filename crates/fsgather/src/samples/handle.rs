@@ -4,7 +4,7 @@ use std::{fmt, fmt::Display, panic::Location, path::PathBuf, time::Instant};
 
 use fsgather_config::working_directory;
 use fsgather_core::{Error, Interrupt};
-use fsgather_store::{EntryKind, SampleId, SampleWriter};
+use fsgather_store::{EntryKind, SampleDirectory, SampleId, SampleWriter};
 use serde::Serialize;
 
 use crate::{
@@ -67,7 +67,7 @@ impl<C: Codec> Samples<C> {
     ) -> Result<Self, Error> {
         let site = communicator.place(Location::caller());
         let agreement = Agreement::new(communicator, site, "opening samples");
-        let directory = working_directory::absolute(directory.into());
+        let directory = SampleDirectory::resolve(working_directory::absolute(directory.into()));
         let opened = opening::open(&agreement, &directory, &options, &communicator.codec)?;
         Ok(Self {
             communicator: communicator.with_codec(communicator.codec.clone()),

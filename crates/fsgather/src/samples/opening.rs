@@ -1,13 +1,14 @@
 //! Ranks open a directory of samples together: [`open`].
 
 use std::{
-    collections::BTreeMap,
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     time::{Duration, SystemTime},
 };
 
 use fsgather_core::{
-    Error, Rank, duration_text,
+    Error, ProcessId, Rank, duration_text,
     sys::{clock, random},
 };
 use fsgather_store::{
@@ -57,10 +58,10 @@ pub(crate) struct Hello {
     pub(crate) header: SampleFileHeader,
 }
 
-/// Samples that a directory holds, by positions among those that are expected.
+/// Samples that a directory holds, by positions among those that are expected, or have failed if none are.
 #[derive(Serialize, Deserialize)]
 struct Found {
-    /// A bit for each expected sample: whether it has a result.
+    /// A bit for each of these samples: whether it has a result.
     done: Vec<u8>,
     failed: Vec<(u32, String)>,
     /// Results of samples that are not expected.
@@ -107,9 +108,23 @@ pub(crate) fn open(
     }
     let leaders = agreement.agree(Ok(leader_of(directory, &names, rank)))?;
     let is_leader = leaders[rank.index()] == rank;
-    let found = is_leader.then(|| look_into(directory, options, &header, &names));
-    let found = agreement.agree(found.transpose())?;
-    let found: Vec<Found> = found.into_iter().flatten().collect();
+    let processes: Vec<_> = hellos.iter().map(|hello| &hello.header.process).collect();
+    let read = is_leader.then(|| look_into(directory, &header, &processes));
+    let read = read.transpose();
+    let expected = if let Some(expected) = &options.expected {
+        Cow::Borrowed(expected.as_slice())
+    } else {
+        // Only failed samples are known to be missing.
+        let own = read.as_ref().map(|read| failed_ids(read.as_ref()));
+        let failed = agreement.agree(own.map_err(Error::clone))?;
+        let failed: BTreeSet<SampleId> = failed.into_iter().flatten().collect();
+        Cow::Owned(failed.into_iter().collect())
+    };
+    let found = read.and_then(|read| {
+        let found = read.map(|read| Found::among(&expected, &read));
+        found.transpose()
+    });
+    let found: Vec<Found> = agreement.agree(found)?.into_iter().flatten().collect();
     // Each file has the list unless it is long, so that no damage hides which samples are missing.
     if let Some(expectation) = options.expectation()
         && (rank == Rank::ZERO || expectation.len() <= MAX_REPEATED_EXPECTATION_BYTES)
@@ -117,11 +132,10 @@ pub(crate) fn open(
         let id = SampleId::from(attempt);
         writer.add(EntryKind::Expectation, &id, &[&expectation], &mut || Ok(()))?;
     }
-    let expected = options.expected.as_deref().unwrap_or_default();
     let opened = Opened {
         attempt,
-        missing: missing(expected, &found),
-        failed: failed(expected, &found),
+        missing: missing(&expected, &found),
+        failed: failed(&expected, &found),
         writer,
         header,
         leaders,
@@ -198,38 +212,23 @@ fn leader_of(directory: &Path, names: &[SampleFileName], rank: Rank) -> Rank {
     visible.map_or(rank, |(_, lower)| Rank::new(lower))
 }
 
-/// Reads a directory and compares it with what is expected.
+/// Reads a directory, checks that its results may be taken, and warns of other attempts than that of `processes`.
 fn look_into(
     directory: &Path,
-    options: &SampleOptions,
     header: &SampleFileHeader,
-    names: &[SampleFileName],
-) -> Result<Found, Error> {
+    processes: &[&ProcessId],
+) -> Result<SampleDirectory, Error> {
     let read = SampleDirectory::read(directory)?;
     check_headers(&read, header)?;
     warn_of_files(&read);
-    warn_of_others(&read, header, names);
-    let expected = options.expected.as_deref().unwrap_or_default();
-    let mut done = vec![0; expected.len().div_ceil(8)];
-    let mut known = 0;
-    let mut failed = Vec::new();
-    for (id, position) in expected.iter().zip(0..) {
-        if read.index().result(id).is_some() {
-            done[position as usize / 8] |= 1 << (position % 8);
-            known += 1;
-        } else if let Some(reason) = read.index().failure(id) {
-            let reason = String::from_utf8_lossy(&read.value(reason)?)
-                .chars()
-                .take(MAX_REASON_CHARS)
-                .collect();
-            failed.push((position, reason));
-        }
-    }
-    Ok(Found {
-        done,
-        failed,
-        unexpected: (read.index().len() - known) as u64,
-    })
+    warn_of_others(&read, header, processes);
+    Ok(read)
+}
+
+/// Returns the samples of a directory that have failed and have no result.
+fn failed_ids(read: Option<&SampleDirectory>) -> Vec<SampleId> {
+    let failed = read.map(|read| read.index().failed());
+    failed.into_iter().flatten().cloned().collect()
 }
 
 /// Checks that all files of a directory hold results that may be taken together with those of this attempt.
@@ -284,10 +283,17 @@ pub(crate) fn warn_of_files(read: &SampleDirectory) {
         );
     }
     for file in read.files() {
-        if file.is_damaged() {
+        if !file.is_damaged() {
+            continue;
+        }
+        let path = file.path.display();
+        if file.len == 0 {
             fsgather_core::warn!(
-                "{} is damaged: {} of its {} bytes cannot be read; results in them count as missing",
-                file.path.display(),
+                "{path} is empty or not a regular file; results that were in it count as missing"
+            );
+        } else {
+            fsgather_core::warn!(
+                "{path} is damaged: {} of its {} bytes cannot be read; results in them count as missing",
                 file.damage.inner_bytes + file.damage.tail_bytes,
                 file.len
             );
@@ -295,14 +301,14 @@ pub(crate) fn warn_of_files(read: &SampleDirectory) {
     }
 }
 
-/// Warns of another attempt that still runs: of a process whose file is not among those of this attempt.
-fn warn_of_others(read: &SampleDirectory, own: &SampleFileHeader, names: &[SampleFileName]) {
+/// Warns of another attempt that still runs, in other processes than those of this one.
+fn warn_of_others(read: &SampleDirectory, own: &SampleFileHeader, processes: &[&ProcessId]) {
     let others = read
         .files()
         .iter()
-        .filter(|file| names.iter().all(|name| name.nonce != file.name.nonce));
-    if let Some((file, header)) = others
         .filter_map(|file| Some((file, file.header.as_ref()?)))
+        .filter(|(_, header)| !processes.contains(&&header.process));
+    if let Some((file, header)) = others
         .filter(|(file, header)| is_active(file, header, own))
         .last()
     {
@@ -321,7 +327,7 @@ fn warn_of_others(read: &SampleDirectory, own: &SampleFileHeader, names: &[Sampl
 
 fn is_active(file: &ScannedFile, header: &SampleFileHeader, own: &SampleFileHeader) -> bool {
     match liveness(&header.process, &own.process) {
-        Liveness::Running => header.process != own.process,
+        Liveness::Running => true,
         Liveness::Unknown => age_of(file) < ACTIVE_WITHIN,
         _ => false,
     }
@@ -334,6 +340,30 @@ fn age_of(file: &ScannedFile) -> Duration {
 }
 
 impl Found {
+    /// Looks for each of `ids` in a directory.
+    fn among(ids: &[SampleId], read: &SampleDirectory) -> Result<Self, Error> {
+        let mut done = vec![0; ids.len().div_ceil(8)];
+        let mut known = 0;
+        let mut failed = Vec::new();
+        for (id, position) in ids.iter().zip(0..) {
+            if read.index().result(id).is_some() {
+                done[position as usize / 8] |= 1 << (position % 8);
+                known += 1;
+            } else if let Some(reason) = read.index().failure(id) {
+                let reason = String::from_utf8_lossy(&read.value(reason)?)
+                    .chars()
+                    .take(MAX_REASON_CHARS)
+                    .collect();
+                failed.push((position, reason));
+            }
+        }
+        Ok(Self {
+            done,
+            failed,
+            unexpected: (read.index().len() - known) as u64,
+        })
+    }
+
     fn is_done(&self, position: usize) -> bool {
         let byte = self.done.get(position / 8).copied();
         byte.unwrap_or_default() & 1 << (position % 8) != 0

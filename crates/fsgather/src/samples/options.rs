@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt::Display,
 };
 
@@ -33,7 +33,7 @@ pub struct SampleOptions {
 impl SampleOptions {
     /// Expects exactly these samples, whose results are returned in this order.
     ///
-    /// Without it all samples count that were added, in the order in which they were first added, and nothing is ever missing.
+    /// Without it all samples count that were added, in the order in which they were first added, and only failed ones are missing.
     pub fn expect_ids<I: Into<SampleId>>(mut self, ids: impl IntoIterator<Item = I>) -> Self {
         self.expected = Some(ids.into_iter().map(Into::into).collect());
         self
@@ -81,6 +81,16 @@ impl SampleOptions {
             }
         }
         Ok(())
+    }
+
+    /// Counts samples that are not expected. For bindings.
+    #[doc(hidden)]
+    pub fn count_unexpected<'a>(&self, ids: impl Iterator<Item = &'a SampleId>) -> usize {
+        let Some(expected) = &self.expected else {
+            return 0;
+        };
+        let expected: HashSet<&SampleId> = expected.iter().collect();
+        ids.filter(|id| !expected.contains(id)).count()
     }
 
     /// The expected samples as they are recorded in the directory.
@@ -148,7 +158,8 @@ pub(crate) fn config_difference(
             let text = |value: Option<&String>| {
                 value.map_or("not set".to_owned(), |value| shortened(value))
             };
-            differences.push(format!("{name}: {} -> {}", text(before), text(after)));
+            let (before, after) = (text(before), text(after));
+            differences.push(format!("{}: {before} -> {after}", shortened(name)));
         }
     }
     let more = differences.len().saturating_sub(MAX_SHOWN_SETTINGS);

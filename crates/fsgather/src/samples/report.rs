@@ -48,7 +48,8 @@ impl SampleReport {
 
     /// Names the samples that are missing or have failed.
     pub(crate) fn incomplete_text(&self) -> String {
-        let total = self.expected.unwrap_or(self.gathered);
+        let all = || self.gathered + self.failed.len() as u64;
+        let total = self.expected.unwrap_or_else(all);
         let mut parts = Vec::new();
         if !self.missing.is_empty() {
             let (count, ids) = (self.missing.len(), ids_text(self.missing.iter()));

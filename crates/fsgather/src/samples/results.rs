@@ -56,7 +56,7 @@ impl<C> SampleResults<C> {
         options: SampleOptions,
         are_equal: Option<&Comparison<'_>>,
     ) -> Result<Self, Error> {
-        let read = SampleDirectory::read(directory)?;
+        let read = SampleDirectory::read(&SampleDirectory::resolve(directory.to_owned()))?;
         let last = read
             .files()
             .iter()

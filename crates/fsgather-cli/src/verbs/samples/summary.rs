@@ -161,7 +161,10 @@ impl Attempt {
         self.results += file.results;
         self.failures += file.failures;
         self.bytes += file.len;
-        self.damaged_bytes += file.damage.inner_bytes + file.damage.tail_bytes;
+        self.damaged_bytes += file.damage.inner_bytes;
+        if !file.is_continued {
+            self.damaged_bytes += file.damage.tail_bytes;
+        }
         self.changed = self.changed.max(file.changed);
     }
 
