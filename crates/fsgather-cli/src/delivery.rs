@@ -31,8 +31,9 @@ enum DeliveryPlace {
 }
 
 impl NewFile {
-    /// Begins a file; its directory is created if necessary.
+    /// Begins a file; its directory is created if necessary. A link is followed, and its target replaced.
     pub(crate) fn begin(path: &Path, force: bool) -> Result<Self, Failure> {
+        let path = &target_of(path);
         let place = if takes_what_comes(path) {
             DeliveryPlace::There(open_there(path).map_err(Failure::file("open", path))?)
         } else {
@@ -74,6 +75,19 @@ impl NewFile {
         }
         Ok(path)
     }
+}
+
+/// Follows links from a path, also to a file that is not there.
+fn target_of(path: &Path) -> PathBuf {
+    let mut target = path.to_owned();
+    // As many as the kernel follows.
+    for _ in 0..40 {
+        let Ok(next) = fs::read_link(&target) else {
+            break;
+        };
+        target = parent_of(&target).join(next);
+    }
+    target
 }
 
 /// Opens an existing device or FIFO. It is checked first: another user may have put it there to read the data, or to make this process wait
@@ -245,6 +259,12 @@ mod tests {
         forced.finish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink("new/rank-00000", &link).unwrap();
+        let mut linked = NewFile::begin(&link, true).unwrap();
+        linked.write(b"three").unwrap();
+        linked.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"three");
     }
 
     #[test]

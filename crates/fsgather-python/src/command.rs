@@ -14,13 +14,13 @@ pub(crate) fn command(py: Python<'_>, arguments: Vec<OsString>, program: Vec<OsS
 
 /// Converts a result to JSON, like `SampleResults.write_jsonl`.
 fn result_as_json(encoded: Vec<u8>) -> Result<String, String> {
-    let made = Python::try_attach(|py| -> PyResult<String> {
-        let result = decode_result(py, encoded)?;
-        let module = py.import("fsgather._samples")?;
-        module.call_method1("_json_text", (result,))?.extract()
+    let made = Python::try_attach(|py| {
+        let text = || -> PyResult<String> {
+            let result = decode_result(py, encoded)?;
+            let module = py.import("fsgather._json_lines")?;
+            module.call_method1("text_of", (result,))?.extract()
+        };
+        text().map_err(|error| error.value(py).to_string())
     });
-    match made {
-        Some(made) => made.map_err(|error| error.to_string()),
-        None => Err("the interpreter has ended".into()),
-    }
+    made.unwrap_or_else(|| Err("the interpreter has ended".into()))
 }

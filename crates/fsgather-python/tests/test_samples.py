@@ -132,7 +132,7 @@ print(len(samples.gather()))
     alone = {**os.environ, "FSGATHER_WORLD_SIZE": "1"}
     ended = subprocess.run([sys.executable, "-c", program], env=alone, capture_output=True, text=True, check=True)
     refused, count = ended.stdout.splitlines()
-    assert "sample 50 takes 1.9 MiB" in refused and "`ulimit -f`" in refused and "of the 51 results" in refused, refused
+    assert "sample 50 takes 1.9 MiB" in refused and "`ulimit -f`" in refused and "of the 50 results" in refused, refused
     assert (count, ended.stderr) == ("51", "")
     assert max(path.stat().st_size for path in tmp_path.iterdir()) <= 1 << 20
 
@@ -206,6 +206,76 @@ def test_results_that_are_not_plain_data_name_the_place_inside(tmp_path: Path) -
         samples.add(7, {"a": [1, object()]})
 
 
+def test_results_and_ids_that_are_nested_too_deep_are_refused(tmp_path: Path) -> None:
+    result: Any = 1
+    sample: Any = "x"
+    for _ in range(1000):
+        result, sample = [result], (sample,)
+    samples = fsgather.samples(tmp_path)
+    with pytest.raises(fsgather.ConfigError, match="the result of sample 'deep' has a list inside more than 200 containers".replace("'", '"')):
+        samples.add("deep", result)
+    with pytest.raises(fsgather.ConfigError, match="tuples inside each other, more than 32"):
+        samples.add(sample, 1)
+
+
+def test_directory_may_be_a_link_to_one(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    (tmp_path / "run").mkdir()
+    link.symlink_to(tmp_path / "run")
+    with fsgather.samples(link, expected=2) as samples:
+        samples.add(1, "one")
+    assert fsgather.read_samples(link)[1] == "one"
+    assert fsgather.samples(link, expected=2).missing == [0]
+
+
+def test_calls_of_samples_have_no_type_of_rust(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        samples = fsgather.samples(os.environ["FSGATHER_DIR"] + "/run", expected=0)
+        try:
+            samples.gather() if rank else fsgather.barrier()
+        except fsgather.DesyncError as error:
+            tell(str(error))
+        """,
+    ).told()
+    assert all('all_gather "gathering samples"' in text and "::" not in text for (text,) in told), told
+
+
+def test_closed_samples_of_the_same_job_are_no_other_attempt(world: World) -> None:
+    ended = world.start(
+        2,
+        """
+        for _ in range(2):
+            with fsgather.samples(os.environ["FSGATHER_DIR"] + "/run", expected=2) as samples:
+                samples.add(rank, 1)
+            fsgather.barrier()
+        """,
+    ).ends()
+    assert [rank.code for rank in ended] == [0, 0] and not any("also adds" in rank.err for rank in ended), ended
+
+
+def test_results_that_memory_has_no_room_for_are_an_error(tmp_path: Path) -> None:
+    program = f"""
+import resource, fsgather
+samples = fsgather.samples({str(tmp_path)!r}, expected=3)
+samples.add(0, "small")
+result = bytes(3 << 30)
+with open("/proc/self/statm") as sizes:
+    used = int(sizes.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), used + (1 << 30)))
+try:
+    samples.add(1, result)
+except fsgather.ConfigError as error:
+    print(error)
+samples.add(2, "small")
+"""
+    alone = {**os.environ, "FSGATHER_WORLD_SIZE": "1"}
+    ended = subprocess.run([sys.executable, "-c", program], env=alone, capture_output=True, text=True)
+    assert ended.returncode == 0 and "no memory for the result of sample 1, which takes 3.0 GiB" in ended.stdout, ended
+    assert dict(fsgather.read_samples(tmp_path)) == {0: "small", 2: "small"}
+
+
 def test_own_types_are_encoded_and_decoded(tmp_path: Path) -> None:
     samples = fsgather.samples(tmp_path, expected=["x"], encode=lambda text: list(str(text)), decode="".join)
     samples.add("x", 123)
@@ -224,6 +294,73 @@ def test_another_configuration_is_shown_by_its_difference(tmp_path: Path) -> Non
     with pytest.raises(fsgather.ConfigError, match="config at model.f is not plain JSON data"):
         fsgather.samples(tmp_path, config={"model": {"f": object()}})
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "difference"),
+    [
+        ({"a.b": 1}, {"a": {"b": 1}}, r'"a\.b": 1 -> not set, a\.b: not set -> 1'),
+        ({"a": {"b": 1}, "a.c": 2}, {"a.b": 1, "a": {"c": 2}}, r'"a\.b": not set -> 1'),
+        ({"a": {"": 1}}, {"a.": 1}, r'a\."": 1 -> not set'),
+        ({"a": 1}, {'"a"': 1}, "a: 1 -> not set"),
+        ({"a": {}}, {"a": "{}"}, r'a: \{\} -> "\{\}"'),
+        ({"a": 1}, {"a": 1.0}, r"a: 1 -> 1\.0"),
+        ({"a": 2**70}, {"a": 2**70 + 1}, "a: 11805"),
+        ({"a\x1b": 1}, {"a\\u{1b}": 1}, "u001b"),
+    ],
+)
+def test_configurations_with_other_values_are_different(tmp_path: Path, one: Any, other: Any, difference: str) -> None:
+    with fsgather.samples(tmp_path, config=one) as samples:
+        samples.add(1, 1)
+    with pytest.raises(fsgather.ConfigError, match=difference):
+        fsgather.samples(tmp_path, config=other)
+    fsgather.samples(tmp_path, config=dict(reversed(one.items()))).close()
+
+
+def test_keys_of_a_configuration_are_texts_at_any_depth(tmp_path: Path) -> None:
+    with pytest.raises(fsgather.ConfigError, match="config at a has the key 1"):
+        fsgather.samples(tmp_path, config={"a": [{1: 2}]})
+
+
+def test_output_is_a_regular_file_or_a_link_to_one(tmp_path: Path) -> None:
+    fifo, device, link, target = (tmp_path / name for name in ["fifo", "device", "link", "target"])
+    os.mkfifo(fifo)
+    device.symlink_to("/dev/null")
+    target.write_text("old")
+    link.symlink_to(target)
+    with fsgather.samples(tmp_path / "run") as samples:
+        samples.add(1, 2)
+        for path, kind in [(fifo, "a FIFO"), (device, "a device"), (tmp_path, "a directory")]:
+            with pytest.raises(fsgather.ConfigError, match=f"{path}' is {kind}"):
+                samples.gather(out=path)
+            with pytest.raises(fsgather.ConfigError, match=f"is {kind}"):
+                fsgather.read_samples(tmp_path / "run").write_jsonl(path)
+        samples.gather(out=link)
+    assert fifo.is_fifo() and device.is_symlink() and link.is_symlink()
+    assert target.read_text() == '{"id": 1, "result": 2}\n'
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["device", "fifo", "link", "run", "target"]
+
+
+def test_results_that_json_cannot_express_are_named(tmp_path: Path) -> None:
+    itself: list[Any] = [1]
+    itself.append(itself)
+    out = tmp_path / "out.jsonl"
+    for number, (result, reason) in enumerate(
+        [
+            ({"a": [1, "\ud800"]}, r"\['a'\]\[1\] cannot be written as JSON: .* has characters that are not valid"),
+            ({"a": np.array([1], np.longdouble)}, r"\['a'\] cannot be written as JSON: JSON has no numbers of type longdouble"),
+            ([{1: 0, "1": 1}], r"\[0\] cannot be written as JSON: keys of .* would be the same text"),
+            (itself, " cannot be written as JSON: it is nested too deep, or holds itself"),
+        ]
+    ):
+        with fsgather.samples(tmp_path / str(number)) as samples:
+            samples.add(("x", 1), result)
+            with pytest.raises(fsgather.Error, match=rf"rank 0 cannot write the samples to {out}: the result of sample \('x', 1\){reason}"):
+                samples.gather(out=out)
+        shown = subprocess.run(
+            [sys.executable, "-m", "fsgather", "samples", str(tmp_path / str(number)), "--out", "-"], capture_output=True, text=True
+        )
+        assert shown.returncode != 0 and re.search(reason.replace(r"\) ", ""), shown.stderr), shown.stderr
 
 
 def test_results_that_differ_are_counted_by_value(tmp_path: Path) -> None:
@@ -253,6 +390,33 @@ def test_failed_samples_are_listed_and_done_again(tmp_path: Path) -> None:
         assert (samples.missing, samples.failed, samples.attempt) == (["b", "c"], {"b": "ValueError: too long"}, 2)
         samples.add(["b", "c"], [2, 3])
         assert dict(samples.gather() or {}) == {"a": 1, "b": 2, "c": 3}
+
+
+def test_failed_samples_are_done_again_if_all_ids_count(tmp_path: Path) -> None:
+    with fsgather.samples(tmp_path) as samples:
+        samples.add_error("a", "boom")
+        with pytest.raises(fsgather.IncompleteError, match=r'1 of 1 samples has failed: "a" \(boom\)'):
+            samples.gather()
+    with fsgather.samples(tmp_path) as samples:
+        assert (samples.missing, samples.share, samples.failed) == (["a"], ["a"], {"a": "boom"})
+        samples.add("a", 1)
+        assert dict(samples.gather() or {}) == {"a": 1}
+    assert fsgather.samples(tmp_path).missing == []
+
+
+def test_tuple_ids_that_a_loader_has_changed_are_hinted_at(tmp_path: Path) -> None:
+    samples = fsgather.samples(tmp_path)
+    with pytest.raises(fsgather.ConfigError, match="2 ids came with 4 results; give one for each; a DataLoader changes ids that are tuples"):
+        samples.add([("a", "b", "c", "d"), (1, 2, 3, 4)], [1, 2, 3, 4])
+
+
+def test_counts_of_added_results_leave_other_entries_out(tmp_path: Path) -> None:
+    samples = fsgather.samples(tmp_path, expected=3)
+    assert "0 added, none of them" in repr(samples)
+    samples.add(1, 1)
+    assert re.search(r"1 added, (1|none) of them", repr(samples))
+    samples.flush()
+    assert "1 added, none of them" in repr(samples)
 
 
 def test_results_in_memory_are_gathered_by_name(world: World) -> None:
@@ -308,9 +472,10 @@ def test_results_of_shell_jobs_are_read_and_not_continued(tmp_path: Path) -> Non
         lines.write_text("\n".join(objects))
         return subprocess.run([*command, "--add", str(lines), "--key", "id"], capture_output=True, text=True)
 
-    assert add('{"id": 7, "score": NaN}').returncode == 2
+    refused = add('{"id": 1}', '{"id": 7, "score": NaN}')
+    assert refused.returncode == 2 and "line 2: not JSON at column 20: NaN and infinities are not JSON; write null" in refused.stderr
     refused = add('{"id": 1}', '{"id": 7, "score": 1, "score": 2}')
-    assert refused.returncode == 2 and 'line 2: not JSON: the key "score" comes twice' in refused.stderr
+    assert refused.returncode == 2 and 'line 2: not JSON at column 33: the key "score" comes twice' in refused.stderr
     assert not run.exists()
     for score in ["0.5", "0.50", "0.25"]:
         assert add('{"id": 7, "score": %s}' % score, '{"id": ["a", 1], "score": null}').returncode == 0
@@ -373,10 +538,11 @@ def test_wrong_arguments_of_one_rank_fail_on_all(world: World) -> None:
                 samples.gather(**how)
             except fsgather.ConfigError as error:
                 tell(str(error))
-        try:
-            samples.gather(out="/no/such/directory/x.jsonl")
-        except fsgather.Error as error:
-            tell(str(error))
+        for out in ["/no/such/directory/x.jsonl", os.environ["FSGATHER_DIR"]]:
+            try:
+                samples.gather(out=out)
+            except fsgather.Error as error:
+                tell(str(error))
         tell(samples.gather() is None)
         """,
     ).told()
@@ -388,7 +554,7 @@ def test_wrong_arguments_of_one_rank_fail_on_all(world: World) -> None:
         *("directory='' is", "directory='' is", "directory='\\ud800' is", "run.txt"),
         *("3 is not a function", *options, *options, "out='' is not", "out='\\ud800' is not", "results=[1] is not", "'\\ud800' (str)"),
     ]
-    texts = [*of_rank_1, "to rank 0, rank 1 to rank 1", "output files", "different ways", "rank 0 cannot write"]
+    texts = [*of_rank_1, "to rank 0, rank 1 to rank 1", "output files", "different ways", "rank 0 cannot write", "is a directory"]
     assert len(told[0]) == len(texts) + 1, told[0]
     assert all(part in text for part, text in zip(texts, told[0])), told[0]
     assert all("rank 1 on " in text for text, _ in zip(told[0], of_rank_1)), told[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import logging
 import math
 import os
@@ -12,11 +11,12 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Literal, Optional, TypedDict, TypeVar, Union, overload
 
-from fsgather import _arguments, _fsgather, _tracebacks
+from fsgather import _arguments, _fsgather, _json_lines, _tracebacks
 from fsgather._arguments import PathLike
 from fsgather._communicator import Communicator
 from fsgather._errors import ConfigError, Error
 from fsgather._functions import _communicator_of
+from fsgather._sample_config import settings_of
 from fsgather._sites import caller
 from fsgather._torch_order import ALL
 
@@ -106,21 +106,14 @@ class SampleResults(Mapping[Any, Any]):
     def write_jsonl(self, path: PathLike) -> None:
         """Writes a line ``{"id": ..., "result": ...}`` for each result; arrays and tensors become lists.
 
-        The file appears whole or not at all.
+        The file appears whole or not at all. A link is followed, and its target replaced. NaN and infinities are written as
+        ``NaN``, ``Infinity`` and ``-Infinity``, as Python's ``json`` does: other readers may refuse or change them.
+
+        Raises:
+            fsgather.ConfigError: ``path`` is a directory, a device or a FIFO, or JSON cannot express a result; the message names its id
+                and the place inside.
         """
-        path = os.fspath(path)
-        temporary = f"{path}.{os.getpid()}.tmp"
-        try:
-            with open(temporary, "x", encoding="utf-8") as file:
-                for sample, result in self.items():
-                    file.write(json.dumps({"id": sample, "result": _as_json(result)}, ensure_ascii=False) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            if os.path.exists(temporary):
-                os.unlink(temporary)
-            raise
+        _json_lines.write(os.fspath(path), self.items())
 
     def __repr__(self) -> str:
         return f"<SampleResults: {self._results.summary()}>"
@@ -202,6 +195,9 @@ class Samples:
         add the same id: the first result counts. A tuple that is not expected, but all of whose parts are, is a list of ids: a
         ``DataLoader`` makes such of texts.
 
+        Ids that are tuples must not go through the default ``collate_fn`` of a ``DataLoader``: it makes a column of each part, so
+        that results are added under other ids. Make such ids texts, or give a ``collate_fn`` that leaves them as they are.
+
         Raises:
             fsgather.ConfigError: an id or a result is not of these types; the message names the place inside.
             fsgather.StorageError: results could not be written for ten minutes; the message says how many are on disk.
@@ -211,7 +207,7 @@ class Samples:
             self._add(ids, results)
             return
         listed = _listed("ids", ids)
-        for sample, result in zip(listed, _rows(results, len(listed))):
+        for sample, result in zip(listed, _rows(results, listed)):
             self._add(sample, result)
 
     def _lists_ids(self, ids: tuple[Any, ...]) -> bool:
@@ -240,7 +236,11 @@ class Samples:
         self._member.flush()
 
     def close(self) -> None:
-        """Flushes, and takes no more results. Local; also done at the end of a ``with`` block and of the interpreter."""
+        """Flushes, and takes no more results. Local; also done at the end of a ``with`` block and of the interpreter.
+
+        The end of the interpreter cannot raise: if results could not be written, it logs a warning, and the exit code stays 0. Use
+        ``with``, or call ``close`` or ``gather``, so that the program fails.
+        """
         self._member.close()
 
     @overload
@@ -259,7 +259,7 @@ class Samples:
 
         Args:
             dst: the rank that gets the results; ``None`` for all ranks.
-            out: a file to which ``dst`` (or rank 0) also writes them, a line of JSON for each.
+            out: a file to which ``dst`` (or rank 0) also writes them, as :meth:`SampleResults.write_jsonl` does.
             partial: returns what there is, even if samples are missing or have failed.
             on_conflict: ``"first"`` takes the first of results that differ, ``"error"`` raises.
 
@@ -272,10 +272,14 @@ class Samples:
         """
         arguments = _Arguments()
         how = _gathering(arguments, dst, self._communicator.world_size, partial, on_conflict, out)
+        writes = self._communicator.rank == (how["dst"] or 0)
+        if how["out"] is not None and writes:
+            arguments.read("out", _json_lines.file_to_write, "out", how["out"])
+            how["problem"] = arguments.problem
         gathered = arguments.hand_in(lambda site: self._member.gather(how, site))
         results = None if gathered is None else SampleResults(gathered, self._decode)
         if how["out"] is not None:
-            self._write(how["out"], results if self._communicator.rank == (dst or 0) else None)
+            self._write(how["out"], results if writes else None)
         return results
 
     def _write(self, path: str, results: Optional[SampleResults]) -> None:
@@ -286,10 +290,11 @@ class Samples:
                 results.write_jsonl(path)
         except Exception as error:
             failure = error
-        told = None if failure is None else f"{type(failure).__name__}: {failure}"
-        for rank, reason in enumerate(self._communicator.all_gather(told, site=caller())):
-            if reason is not None:
-                raise Error(f"rank {rank} cannot write the samples to {path}: {reason}") from failure
+        kind = "" if isinstance(failure, ConfigError) else f"{type(failure).__name__}: "
+        reason = None if failure is None else f"cannot write the samples to {os.path.abspath(path)}: {kind}{failure}"
+        for rank, found in enumerate(self._communicator.all_gather(reason, site=caller())):
+            if found is not None:
+                raise Error(f"rank {rank} {found}") from failure
 
     def __enter__(self) -> Samples:
         return self
@@ -362,7 +367,7 @@ def samples(
         arguments.read(name, _function, convert)
     given = arguments.read("directory", _directory, directory) or ""
     ids = arguments.read("expected", _expected_ids, expected)
-    settings = arguments.read("config", _flat, config)
+    settings = arguments.read("config", settings_of, config)
     member = arguments.hand_in(
         lambda site: _fsgather.Samples.open(communicator._member, given, ids, settings, arguments.problem, site)
     )
@@ -508,43 +513,21 @@ def _listed(name: str, ids: Any) -> list[Any]:
     return list(ids)
 
 
-def _rows(results: Any, count: int) -> Iterable[Any]:
+def _rows(results: Any, ids: list[Any]) -> Iterable[Any]:
     """As many results as there are ids."""
+    count = len(ids)
     if isinstance(results, (str, bytes, Mapping, set, frozenset)) or not hasattr(results, "__len__"):
         raise ConfigError(f"the results of {count} ids are of type {type(results).__name__}; give a list, array or tensor of {count} results")
     if getattr(results, "ndim", 1) == 0 or len(results) != count:
         length = 0 if getattr(results, "ndim", 1) == 0 else len(results)
-        raise ConfigError(f"{count} ids came with {length} results; give one for each")
+        # Its default collate_fn makes a column of each part of a tuple.
+        hint = "; a DataLoader changes ids that are tuples: make them texts, or give it a collate_fn" if any(isinstance(each, tuple) for each in ids) else ""
+        raise ConfigError(f"{count} ids came with {length} results; give one for each{hint}")
     if getattr(getattr(results, "dtype", None), "kind", "") == "U":
         # Texts, and no scalars of numpy.
         results = results.tolist()
     rows: Iterable[Any] = results.cpu() if getattr(results, "is_cuda", False) else results
     return rows
-
-
-def _flat(config: Optional[Mapping[str, Any]]) -> Optional[dict[str, str]]:
-    """Each setting of nested ones by its path, as JSON."""
-    if config is None:
-        return None
-    flat: dict[str, str] = {}
-
-    def put(place: str, value: Any) -> None:
-        if isinstance(value, Mapping) and value:
-            for name, part in value.items():
-                if not _arguments.is_text(name):
-                    raise ConfigError(f"config{place and ' at ' + place} has the key {_arguments._shown(name)}; keys are texts of valid characters")
-                put(f"{place}.{name}" if place else name, part)
-            return
-        try:
-            flat[place] = json.dumps(value, sort_keys=True, allow_nan=True)
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"config at {place} is not plain JSON data: {error}") from None
-
-    if not isinstance(config, Mapping):
-        raise ConfigError(f"config={_arguments._shown(config)} is not a dictionary of plain JSON data")
-    if config:
-        put("", config)
-    return flat
 
 
 def _are_equal(one: Any, other: Any) -> bool:
@@ -563,29 +546,6 @@ def _are_equal(one: Any, other: Any) -> bool:
         same = one.dtype == other.dtype and tuple(one.shape) == tuple(other.shape)
         return same and bool(((one == other) | ((one != one) & (other != other))).all())
     return bool(one == other)
-
-
-def _json_text(result: Any) -> str:
-    """A result as a line of JSON."""
-    return json.dumps(_as_json(result), ensure_ascii=False)
-
-
-def _as_json(value: Any) -> Any:
-    """A result as JSON has it."""
-    if isinstance(value, dict):
-        made = {key if isinstance(key, str) else str(key): _as_json(part) for key, part in value.items()}
-        if len(made) < len(value):
-            raise ConfigError(f"keys of {_arguments._shown(value)} would be the same text in JSON")
-        return made
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_as_json(part) for part in value]
-    if isinstance(value, (bytes, bytearray)):
-        return value.hex()
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if hasattr(value, "tolist"):
-        return _as_json(value.tolist())
-    return str(value)
 
 
 _tracebacks.shorten(Samples, _tracebacks.public(Samples))

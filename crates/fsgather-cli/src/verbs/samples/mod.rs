@@ -17,6 +17,7 @@ use fsgather::{
 use serde_json::json;
 
 use self::{
+    add::AddedResults,
     ids::{id_as_json, parse_expected},
     summary::Summary,
 };
@@ -55,7 +56,8 @@ With --json, standard output carries
     conflicts, unexpected, attempts: [{attempt, ranks, hosts, job, results,
     failures, bytes, damaged_bytes, began_seconds_ago, changed_seconds_ago,
     results_per_second}]}
-with or without --missing, and of --add {schema_version, directory, added}.
+with or without --missing, and of --add {schema_version, directory, added,
+unexpected}.
 It exits with 14 when --out finds samples missing or failed.";
 
 /// Show, write or add results of evaluations by name.
@@ -117,13 +119,18 @@ pub(crate) fn samples(
         if let Some(config) = &arguments.config {
             options = add::with_config(options, config)?;
         }
-        let added = add::add(directory, file, key, options)?;
+        let AddedResults { added, unexpected } = add::add(directory, file, key, options)?;
         if json {
-            let document = json!({"directory": directory, "added": added});
+            let document =
+                json!({"directory": directory, "added": added, "unexpected": unexpected});
             is_read(output::json(&document))?;
         } else {
+            let note = match unexpected {
+                0 => String::new(),
+                count => format!("; {count} of them are not expected, and do not count"),
+            };
             output::say(&format!(
-                "fsgather samples: added {added} results to {}",
+                "fsgather samples: added {added} results to {}{note}",
                 directory.display()
             ));
         }
