@@ -55,14 +55,10 @@ pub(crate) fn join_timeout(py: Python<'_>) -> PyResult<f64> {
 
 /// Rank and world size of this process by its launcher, and a sentence about their source; `None` without a launcher.
 #[pyfunction]
-pub(crate) fn launched_rank() -> Option<(u32, u32, String)> {
-    let found = launcher::detect(&Variables::of_process()).ok()?;
+pub(crate) fn launched_rank(py: Python<'_>) -> PyResult<Option<(u32, u32, String)>> {
+    let found = launcher::detect(&Variables::of_process());
+    let found = found.map_err(|error| errors::raise(py, &error))?;
     let (rank, size) = (found.rank.get(), found.world_size.get());
-    (found.family != Family::Alone).then(|| {
-        (
-            rank,
-            size,
-            found.notes.into_iter().next().unwrap_or_default(),
-        )
-    })
+    let note = found.notes.into_iter().next().unwrap_or_default();
+    Ok((found.family != Family::Alone).then_some((rank, size, note)))
 }

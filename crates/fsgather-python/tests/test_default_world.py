@@ -55,6 +55,15 @@ except fsgather.ConfigError as error:
         assert gathered == [0, 1]
 
 
+def test_left_over_variables_make_no_world_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "FLUX_TASK_RANK": "2", "FLUX_JOB_SIZE": "4"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(fsgather.ConfigError, match="FLUX_JOB_SIZE=4"):
+        _default._check(_default._World(0, 1))
+    _default._check(_default._World(0, 2))
+    fsgather.close()
+
+
 def test_torch_world_that_replaces_another_is_warned_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(_fsgather, "launched_rank", lambda: None)
     with caplog.at_level(logging.WARNING, "fsgather"):

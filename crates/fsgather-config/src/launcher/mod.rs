@@ -4,6 +4,7 @@
 //! started *them*. So the families are tried from the inside out, and the first that says both rank and
 //! world size is the one.
 
+mod contradiction;
 mod detection;
 mod family;
 mod hosts;
@@ -42,7 +43,7 @@ use crate::environment::{self, Variables, refusal};
 ///
 /// [`Error::Config`] when a value is not a number, or a rank lies outside of its world; when no family is
 /// complete, yet a variable of one proves that there is more than one rank; and when `RANK` and `WORLD_SIZE` come
-/// from no torchrun and contradict an MPI launcher.
+/// from no torchrun and contradict an MPI launcher, or name one rank where another launcher has started several.
 pub fn detect(variables: &Variables) -> Result<Detection, Error> {
     let mut skipped = Vec::new();
     let mut halves = Vec::new();
@@ -65,9 +66,10 @@ pub fn detect(variables: &Variables) -> Result<Detection, Error> {
     let mut detection = match found {
         None => Detection::alone(),
         Some((row, rank, world_size)) => {
-            check_against_mpi(variables, row, rank, world_size)?;
-            check_against_inner_torchrun(variables, row, rank)?;
-            Detection::claimed(variables, row, rank, world_size)
+            contradiction::check(variables, row, rank, world_size)?;
+            let mut detection = Detection::claimed(variables, row, rank, world_size);
+            detection.warning = contradiction::warning(variables, row, &detection);
+            detection
         }
     };
     if detection.family == Family::Kubernetes {
@@ -78,8 +80,8 @@ pub fn detect(variables: &Variables) -> Result<Detection, Error> {
         if let Some(half) = halves.iter().find(|half| half.speaks_of_several()) {
             return Err(half.error());
         }
-        if let Some(error) = rank_without_a_size(variables) {
-            return Err(error);
+        if let Some((name, text)) = rank_without_a_size(variables) {
+            return Err(one_of_several(&text, &ways_to_say_both(name)));
         }
         let shell = slurm::warning_for_a_shell(variables);
         detection.warning = Some(shell.unwrap_or_else(|| ALONE.into()));
@@ -88,7 +90,8 @@ pub fn detect(variables: &Variables) -> Result<Detection, Error> {
         let mut ours = halves
             .iter()
             .filter(|half| half.row.family == Family::Fsgather);
-        detection.warning = ours.find_map(|half| half.warning_beside(&detection));
+        let without_effect = ours.find_map(|half| half.warning_beside(&detection));
+        detection.warning = without_effect.or(detection.warning);
     }
     for half in &halves {
         skipped.push(format!("ignored {}: {}", half.row.family, half.text()));
@@ -234,13 +237,13 @@ impl Half {
     }
 }
 
-/// Returns an error if a launcher that names no world size has given this process another rank than 0.
-fn rank_without_a_size(variables: &Variables) -> Option<Error> {
+/// A variable whose launcher names no world size and has given this process another rank than 0, and a text that says so.
+fn rank_without_a_size(variables: &Variables) -> Option<(&'static str, String)> {
     let is_later = |text: &str| text.trim().parse().is_ok_and(|rank: u32| rank > 0);
     RANKS_WITHOUT_A_SIZE.into_iter().find_map(|name| {
         let rank = variables.get(name).filter(|text| is_later(text))?;
         let text = format!("{name}={rank} is set, whose launcher says no world size");
-        Some(one_of_several(&text, &ways_to_say_both(name)))
+        Some((name, text))
     })
 }
 
@@ -344,69 +347,4 @@ fn pmi_step_of_srun(variables: &Variables) -> Option<&str> {
         Some(_) => None,
         None => variables.get("PMI_JOBID"),
     }
-}
-
-/// Refuses `RANK` and `WORLD_SIZE` that no torchrun set and that contradict the MPI launcher.
-///
-/// Slurm is no such launcher, not even by `srun --mpi=pmi2`: one agent for each node, which then starts
-/// ranks of its own, is a common way to use it.
-/// Refuses ranks of a torchrun that `fsgather run` has started: several of them would be the same rank of the run.
-fn check_against_inner_torchrun(
-    variables: &Variables,
-    row: &LauncherRow,
-    rank: Rank,
-) -> Result<(), Error> {
-    let is_of_run =
-        row.family == Family::Fsgather && variables.get(environment::ERROR_FILE).is_some();
-    let id = variables.get("TORCHELASTIC_RUN_ID");
-    // The run gives its own name as this id.
-    if !is_of_run || id.is_none() || id == variables.get(environment::JOB) {
-        return Ok(());
-    }
-    let number = |name: &str| {
-        variables
-            .get(name)
-            .and_then(|text| text.trim().parse::<u32>().ok())
-    };
-    match (number("RANK"), number("WORLD_SIZE")) {
-        (Some(inner), Some(inner_size)) if inner_size > 1 => Err(Error::config(format!(
-            "this is rank {rank} of `fsgather run`, and also rank {inner} of {inner_size} of a torchrun in it, whose ranks would all be the \
-             same rank; start torchrun alone, or `fsgather run` alone"
-        ))),
-        _ => Ok(()),
-    }
-}
-
-fn check_against_mpi(
-    variables: &Variables,
-    row: &LauncherRow,
-    rank: Rank,
-    world_size: WorldSize,
-) -> Result<(), Error> {
-    if row.family != Family::Torchrun || variables.get("TORCHELASTIC_RUN_ID").is_some() {
-        return Ok(());
-    }
-    for mpi in ROWS.iter().filter(|other| other.family.is_mpi()) {
-        if mpi.family == Family::Pmi && pmi_step_of_srun(variables).is_some() {
-            continue;
-        }
-        let Claim::Complete(mpi_rank, mpi_size) = claim(variables, mpi)? else {
-            continue;
-        };
-        if (mpi_rank, mpi_size) == (rank, world_size) {
-            return Ok(());
-        }
-        return Err(Error::config(format!(
-            "{}={rank} and {}={world_size} contradict {}, which says {}={mpi_rank} and \
-             {}={mpi_size}; unset those that are left over, or set {} and {}",
-            row.rank,
-            row.world_size,
-            mpi.family,
-            mpi.rank,
-            mpi.world_size,
-            environment::RANK,
-            environment::WORLD_SIZE
-        )));
-    }
-    Ok(())
 }

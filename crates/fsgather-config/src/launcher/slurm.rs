@@ -23,7 +23,8 @@ pub(super) enum SlurmPlace {
 /// would split the job into worlds of one, without a word.
 pub(super) fn place(variables: &Variables) -> SlurmPlace {
     let get = |name| variables.get(name);
-    if get("SLURM_JOB_ID").is_none() && get("SLURM_PROCID").is_none() {
+    let proofs = ["SLURM_JOB_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"];
+    if proofs.into_iter().all(|name| get(name).is_none()) {
         return SlurmPlace::Outside;
     }
     for name in [
@@ -71,12 +72,17 @@ pub(super) fn warning_for_a_shell(variables: &Variables) -> Option<String> {
     ))
 }
 
-/// A variable that no shell has, only a task of several: Slurm's number of a shell is 0.
+/// A variable that no shell has, only a task of several: Slurm's number of a shell is 0, and no shell in a step lacks it.
 pub(super) fn proof_of_a_task(variables: &Variables) -> Option<(&'static str, &str)> {
-    ["SLURM_PROCID", "SLURM_LOCALID"]
+    let step_without_number = match variables.get("SLURM_PROCID") {
+        None => Some(("SLURM_STEP_NUM_TASKS", 1)),
+        Some(_) => None,
+    };
+    [("SLURM_PROCID", 0), ("SLURM_LOCALID", 0)]
         .into_iter()
-        .filter(|name| number(variables, name).is_some_and(|number| number > 0))
-        .find_map(|name| Some((name, variables.get(name)?)))
+        .chain(step_without_number)
+        .filter(|(name, of_one)| number(variables, name).is_some_and(|number| number > *of_one))
+        .find_map(|(name, _)| Some((name, variables.get(name)?)))
 }
 
 /// How many tasks of the step run on this node.

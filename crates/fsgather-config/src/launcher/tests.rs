@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod contradictions;
 mod incomplete;
 
 /// What is expected of each recorded environment: family, rank/world size, local rank/local size, master,
@@ -412,7 +413,6 @@ fn slurm_counts_inside_a_step_only() {
     for (change, how) in [
         ("SLURM_STEP_NODELIST=", "SLURM_STEP_NODELIST is not set"),
         ("SLURM_STEP_NUM_TASKS=", "SLURM_STEP_NUM_TASKS is not set"),
-        ("SLURM_PROCID=", "SLURM_PROCID is not set"),
         ("SLURM_STEP_ID=", "SLURM_STEP_ID is not set"),
         ("SLURM_STEP_ID=4294967290", "interactive shell"),
         ("SLURM_STEP_ID=4294967295", "interactive shell"),

@@ -44,7 +44,9 @@ there is no other and it has more than one rank.
 const FOOT: &str = "
 - Slurm's local size is the number of entries in `SLURM_GTIDS`.
 - Slurm counts inside a step only (`srun`), not in the shell of `sbatch` or `salloc`.
-- `RANK` and `WORLD_SIZE` without `torchrun` (no `TORCHELASTIC_RUN_ID`) that contradict an MPI launcher are an error.
+- `RANK` and `WORLD_SIZE` without `torchrun` (no `TORCHELASTIC_RUN_ID`) are an error if they contradict an MPI launcher, or if `WORLD_SIZE` is 1 and
+  variables of any other launcher show several ranks. Another launcher of one rank inside such a launcher is used with a warning.
+  `FSGATHER_WORLD_SIZE=1` allows one process, without error or warning.
 - `MASTER_ADDR` and `MASTER_PORT` alone have no effect.
 ";
 

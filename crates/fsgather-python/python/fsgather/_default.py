@@ -63,7 +63,13 @@ def _check(world: _World) -> None:
     global _torch_world
     if world == _torch_world:
         return
-    other = _world_of_launcher()
+    try:
+        other = _world_of_launcher()
+    except ConfigError:
+        # Torch's world counts, unless it may go by the same wrong variables and is one rank of several.
+        if world.size == 1:
+            raise
+        other = None
     if other is not None and other[0] != world:
         raise ConfigError(
             f"torch.distributed is initialised as rank {world.rank} of {world.size}, but this process is {other[1]}; to gather over the "
