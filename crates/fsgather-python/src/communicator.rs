@@ -338,13 +338,14 @@ impl Communicator {
         call: impl FnOnce(Pieces<'static>) -> Result<T, fsgather::Error> + Send,
     ) -> PyResult<T> {
         let py = value.py();
-        let (pieces, raised) = match object::encode(value, pickling, like) {
-            Ok(pieces) => (pieces, None),
-            Err(raised) => (
-                Pieces::failing(waiting::reason_of(py, &raised)),
-                Some(raised),
-            ),
-        };
+        let (pieces, raised) =
+            match bindings::inside_a_call(|| object::encode(value, pickling, like)) {
+                Ok(pieces) => (pieces, None),
+                Err(raised) => (
+                    Pieces::failing(waiting::reason_of(py, &raised)),
+                    Some(raised),
+                ),
+            };
         let result = self.waiting.run(py, || call(pieces));
         errors::own_reason(py, result, raised)
     }

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather::{Error, Interrupt};
+use fsgather::{Error, Interrupt, bindings::inside_a_call};
 use pyo3::{exceptions::PyKeyboardInterrupt, intern, prelude::*, sync::PyOnceLock};
 
 use crate::{
@@ -84,7 +84,7 @@ impl Waiter {
     pub(crate) fn new() -> Self {
         let raised = Raised::default();
         let seen = Arc::clone(&raised);
-        let interrupt = Interrupt::polled_by(move || look_for_signals(&seen));
+        let interrupt = Interrupt::polled_by(move || inside_a_call(|| look_for_signals(&seen)));
         Self {
             interrupt,
             raised,

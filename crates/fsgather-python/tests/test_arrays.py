@@ -71,6 +71,24 @@ def test_one_rank_without_an_array_leaves_nobody_waiting(world: World) -> None:
     assert "rank 0: float64 [3] along 0" in text and f"rank 1: none ({reason})" in text
 
 
+def test_an_array_that_would_lose_its_mask_is_an_error_on_all_ranks(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        import numpy as np
+
+        try:
+            fsgather.gather(np.ma.array([1.0, 2.0], mask=[0, 1]) if rank else np.zeros(2))
+        except fsgather.Error as error:
+            tell([type(error).__name__, str(error)])
+        assert fsgather.gather(np.ones(1)).shape == (2,)
+        """,
+    ).told()
+    (mismatch, text), (own, reason) = told[0][0], told[1][0]
+    assert (mismatch, own) == ("MismatchError", "ConfigError")
+    assert "MaskedArray" in reason and f"rank 1: none ({reason})" in text
+
+
 def test_what_is_no_array_is_refused_by_name(world: World) -> None:
     told = world.start(
         1,

@@ -9,6 +9,7 @@ use crate::Communicator;
 
 pub use crate::{
     agreed_groups::{Arrival, group_agreed_on},
+    call::nesting::inside_a_call,
     join::{
         exact_path,
         local_context::{LocalContext, local_directory},

@@ -7,6 +7,7 @@ use fsgather_core::{Call, Error, Operation, Rank};
 use crate::{
     call::{
         blocking::step_aside,
+        nesting,
         started::{ReceivedParts, StartedCall},
     },
     codec::Codec,
@@ -189,6 +190,7 @@ impl<C> Communicator<C> {
         operation: Operation,
         location: &Location<'_>,
     ) -> Result<Call, Error> {
+        nesting::check()?;
         self.options.call(operation, self.place(location))
     }
 

@@ -19,8 +19,9 @@ def gather(communicator: Communicator, array: Any, dim: int, dst: Optional[int],
     try:
         kind = _kind_of(array)
         header = (kind.name, kind.dtype(array), _axis(array, dim), tuple(array.shape))
-    except ConfigError as error:
-        # The others are told as well: they would wait for this rank.
+        own = kind.to_host(array)
+    except Exception as error:
+        # The others get an error as well: they would wait for this rank.
         problem = error
         header = ("", str(error), 0, ())
     if communicator.world_size == 1:
@@ -34,8 +35,8 @@ def gather(communicator: Communicator, array: Any, dim: int, dst: Optional[int],
     _check(communicator, headers)
     axis = header[2]
     if dst is None:
-        return _join(kind, array, headers, axis, member.all_gather(kind.to_host(array), how))
-    parts = member.gather(kind.to_host(array), dst, how)
+        return _join(kind, array, headers, axis, member.all_gather(own, how))
+    parts = member.gather(own, dst, how)
     return None if parts is None else _join(kind, array, headers, axis, parts)
 
 
@@ -84,6 +85,13 @@ class _Numpy:
 
     @staticmethod
     def to_host(array: Any) -> Any:
+        import numpy
+
+        if type(array) not in (numpy.ndarray, numpy.memmap, numpy.matrix, numpy.recarray):
+            raise ConfigError(
+                f"gather joins plain arrays, and would lose what {type(array).__name__} adds to numpy.ndarray; use gather_object,"
+                " or hand in its parts, such as data and mask"
+            )
         return array
 
     @staticmethod
@@ -106,6 +114,11 @@ class _Torch:
 
     @staticmethod
     def to_host(tensor: Any) -> Any:
+        import torch
+
+        if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_meta:
+            kind = "meta" if tensor.is_meta else "nested" if tensor.is_nested else str(tensor.layout)
+            raise ConfigError(f"gather joins dense tensors, not {kind} ones; use gather_object, or make it dense: tensor.to_dense()")
         return tensor.detach().cpu()
 
     @staticmethod

@@ -12,7 +12,7 @@ use fsgather_core::{CallEvent, Contribution, Error, Progress};
 use fsgather_store::{Encoding, FileCalls, Locator, PayloadId, PayloadWriter};
 
 use crate::{
-    call::guard::CallGuard,
+    call::{guard::CallGuard, nesting::inside_a_call},
     payload::{
         bound::Bound,
         header::{FileHeader, INLINE_OVERHEAD, PayloadHeader, inline_body},
@@ -192,7 +192,7 @@ impl<'a> InputWriter<'a> {
                 HeldInput::Gone
             }
             InputSource::Written(write) => {
-                write(self.guard, &mut self)?;
+                inside_a_call(|| write(self.guard, &mut self))?;
                 HeldInput::Gone
             }
             InputSource::Failure(reason) => return Err(self.guard.raised(reason)),
@@ -222,7 +222,7 @@ impl<'a> InputWriter<'a> {
         self.guard.set_about()?;
         let (mut shown_at, mut came) = (Instant::now(), 0);
         loop {
-            match stream.read(&mut chunk) {
+            match inside_a_call(|| stream.read(&mut chunk)) {
                 Ok(0) => return Ok(()),
                 Ok(read) => {
                     self.take(&chunk[..read])?;
