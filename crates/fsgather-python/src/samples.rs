@@ -297,10 +297,7 @@ impl Samples {
     /// Number of results and failures that were added, and of those that are not on disk yet.
     fn progress(&self) -> (u64, u64) {
         let progress = self.samples.writer().progress();
-        (
-            progress.samples(),
-            progress.samples() - progress.synced_samples(),
-        )
+        (progress.added, progress.added - progress.synced)
     }
 
     fn gather(&self, py: Python<'_>, how: How, site: Told) -> PyResult<Option<SampleResults>> {

@@ -131,7 +131,7 @@ pub use payload::writable_payload::WritablePayload;
 pub use payload::writer::{PayloadId, PayloadWriter};
 pub use rendezvous::file_backend::{BackendDirectory, FileBackend};
 pub use samples::{
-    AttemptClaim, EntryKind, FileDamage, SampleDirectory, SampleFileHeader, SampleFileStream,
-    SampleId, SampleIndex, SampleWriter, ScannedFile, ValuePlace, WriterProgress, encode_samples,
-    receive_sample_file,
+    AttemptClaim, EntryKind, FileDamage, SampleDirectory, SampleFileCopy, SampleFileHeader,
+    SampleFileStream, SampleId, SampleIndex, SampleWriter, ScannedFile, ValuePlace, WriterProgress,
+    encode_samples, receive_sample_file,
 };

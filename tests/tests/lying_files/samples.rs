@@ -92,6 +92,7 @@ fn add_and_read(machine: &'static Machine, result_bytes: usize, log: &Log) -> Re
         directory,
         SampleFileName::first(1, Rank::ZERO, 5),
         &SampleFileHeader::default(),
+        b"",
     )?;
     machine.let_faults_come(Severity::Passing);
     let began = machine.now_in_model();
@@ -128,13 +129,12 @@ fn attempts_of_two_hosts(profile: &str, seed: u64) -> Vec<u32> {
             let directory = Path::new("/shared");
             let mut writers = Vec::new();
             for _ in 0..3 {
-                let names = SampleDirectory::names(directory).expect("a listing");
-                let last = names.last().map_or(0, |name| name.attempt);
+                let last = SampleDirectory::last_attempt(directory).expect("a listing");
                 let claim = AttemptClaim::take(directory, last + 1).expect("a number");
                 let nonce = u64::from(claim.number()) << 1 | host as u64;
                 let name = SampleFileName::first(claim.number(), Rank::ZERO, nonce);
                 let header = SampleFileHeader::default();
-                let writer = SampleWriter::create(directory, name, &header).expect("a file");
+                let writer = SampleWriter::create(directory, name, &header, b"").expect("a file");
                 lock(&numbers).push(claim.number());
                 writer.hold(claim);
                 writers.push(writer);

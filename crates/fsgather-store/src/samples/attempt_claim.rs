@@ -26,7 +26,8 @@ impl AttemptClaim {
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] if the directory cannot be listed or written, and [`Error::Config`] if there are no more numbers.
+    /// [`Error::Storage`] if the directory cannot be read or written, [`Error::Config`] if there are no more numbers, and
+    /// [`Error::Incompatible`] if another version of fsgather wrote the last file.
     pub fn take(samples: &Path, first: u32) -> Result<Self, Error> {
         let mut number = first;
         while number <= SampleFileName::MAX_ATTEMPT {
@@ -36,13 +37,11 @@ impl AttemptClaim {
             if is_made {
                 let claim = Self { path, number };
                 // Another attempt may have claimed this number before, and made its files since these were listed.
-                let last = SampleDirectory::names(samples)?
-                    .last()
-                    .map(|name| name.attempt);
-                match last.filter(|last| *last >= number) {
-                    None => return Ok(claim),
-                    Some(last) => number = last + 1,
+                let last = SampleDirectory::last_attempt(samples)?;
+                if last < number {
+                    return Ok(claim);
                 }
+                number = last + 1;
             } else {
                 number += 1;
             }
@@ -72,15 +71,16 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::samples::tests::name;
+    use crate::samples::tests::{header, name};
 
     #[test]
     fn attempts_that_open_together_get_numbers_of_their_own() {
         let place = tempfile::tempdir().unwrap();
         let open = || {
             let claim = AttemptClaim::take(place.path(), 1).unwrap();
-            let file = name(claim.number(), 0).to_string();
-            std::fs::File::create_new(place.path().join(file)).unwrap();
+            let name = name(claim.number(), 0);
+            let bytes = header().to_bytes(name, b"").unwrap();
+            std::fs::write(place.path().join(name.to_string()), bytes).unwrap();
         };
         thread::scope(|scope| {
             for _ in 0..8 {

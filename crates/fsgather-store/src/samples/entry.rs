@@ -25,8 +25,6 @@ pub enum EntryKind {
     Result,
     /// The sample has failed; the value is the reason, as text.
     Failure,
-    /// The value is the samples that this attempt expects; the id means nothing.
-    Expectation,
 }
 
 /// Lengths and hashes of an entry.

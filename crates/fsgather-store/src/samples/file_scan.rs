@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{Error, StorageCause, hash::Hash64, sys::files};
+use fsgather_core::{Error, hash::Hash64, sys::files};
 use rustix::{fs::FileType, io::Errno};
 
 use crate::{
@@ -16,13 +16,19 @@ use crate::{
     os::file,
     samples::{
         entry::{ENTRY_HEADER_BYTES, EntryHead, EntryHeader},
-        file_header::{PREAMBLE_BYTES, SampleFileHeader, read_preamble},
+        file_header::{MAX_HEADER_BYTES, PREAMBLE_BYTES, Preamble, SampleFileHeader},
         sample_index::ValuePlace,
+        transfer::SampleFileCopy,
     },
 };
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
+/// Reasons why nothing of a file can be read.
+const A_LINK: &str = "it is a link; put the file itself in its place";
+const NOT_A_FILE: &str = "it is not a file";
+const EMPTY: &str = "it is empty";
+const NO_HEADER: &str = "its header is damaged, or that of another file";
 
 /// One file of samples, read whole: every entry in it that matches its checksums.
 #[derive(Debug)]
@@ -47,6 +53,8 @@ pub struct ScannedFile {
     pub(crate) memory: Option<Bytes>,
     /// Bytes that could not be read as entries.
     pub damage: FileDamage,
+    /// The samples that the attempt expects, if this file states them.
+    pub(crate) expectation: Option<ValuePlace>,
     /// The entries, in the order in which they were added; an entry that was written twice is there once. Places have no
     /// number of a file yet.
     pub(crate) entries: Vec<(EntryHead, ValuePlace)>,
@@ -55,9 +63,11 @@ pub struct ScannedFile {
 /// Bytes of a file that are no entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileDamage {
+    /// Reason why nothing of the file can be read.
+    pub reason: Option<&'static str>,
     /// Bytes at the end, as an interrupted write leaves them.
     pub tail_bytes: u64,
-    /// Bytes before entries that can be read: the file was damaged.
+    /// Bytes before entries that can be read.
     pub inner_bytes: u64,
 }
 
@@ -68,33 +78,99 @@ impl ScannedFile {
         self.damage.inner_bytes > 0 || self.header.is_none()
     }
 
-    /// Reads a file.
+    /// Whether there is a file, and not something else in its place.
+    pub(crate) fn is_file(&self) -> bool {
+        ![Some(A_LINK), Some(NOT_A_FILE)].contains(&self.damage.reason)
+    }
+
+    /// Whether the file ends in the middle of an entry, as an interrupted write leaves it.
+    #[must_use]
+    pub const fn is_cut(&self) -> bool {
+        self.damage.tail_bytes > 0 && self.header.is_some() && !self.is_continued
+    }
+
+    /// Describes why a file is damaged.
+    #[must_use]
+    pub fn damage_text(&self) -> String {
+        let FileDamage {
+            reason,
+            inner_bytes,
+            tail_bytes,
+        } = self.damage;
+        reason.map_or_else(
+            || {
+                format!(
+                    "{} of its {} bytes cannot be read",
+                    inner_bytes + tail_bytes,
+                    self.len
+                )
+            },
+            str::to_owned,
+        )
+    }
+
+    /// The entries of this file that can be read; `None` if its header cannot.
+    pub(crate) fn copy(&self) -> Option<SampleFileCopy> {
+        self.header.as_ref()?;
+        let sequences = self.entries.iter().map(|(head, _)| head.sequence);
+        Some(SampleFileCopy::new(self.name, self.len, sequences))
+    }
+
+    /// Reads a file. Anything else in its place is a damaged file.
     ///
     /// # Errors
     ///
     /// [`Error::Storage`] if it cannot be opened or read, [`Error::Incompatible`] if another version of fsgather
     /// wrote it.
     pub(crate) fn read(path: &Path, name: SampleFileName) -> Result<Self, Error> {
-        let failed = |error: &io::Error| Error::storage("read samples from", path, error);
-        let opened = file::open(path).map_err(|error| match error.raw_os_error() {
-            Some(code) if code == Errno::LOOP.raw_os_error() => Error::storage(
-                "read samples from",
-                path,
-                StorageCause::described(
-                    "it is a link; put the file itself in its place, or remove it",
-                ),
-            ),
-            _ => failed(&error),
-        })?;
-        let found = files::look_at(&opened).map_err(|error| failed(&error))?;
-        let mut scanned = Self::unread(name, path.to_owned(), found.len, found.changed);
-        if found.kind != FileType::RegularFile {
-            scanned.damage.tail_bytes = found.len;
-            return Ok(scanned);
+        let (mut scanned, opened) = Self::open(path, name)?;
+        if let Some(opened) = opened {
+            // An entry that is appended meanwhile is seen by a later reader.
+            let len = scanned.len;
+            scanned.fill(&mut Window::new(Source::File(&opened), path, len))?;
         }
-        // An entry that is appended meanwhile is seen by a later reader.
-        scanned.fill(&mut Window::new(Source::File(&opened), path, found.len))?;
         Ok(scanned)
+    }
+
+    /// Whether the header of a file can be read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Self::read).
+    pub(crate) fn has_header(path: &Path, name: SampleFileName) -> Result<bool, Error> {
+        let (mut scanned, opened) = Self::open(path, name)?;
+        let Some(opened) = opened else {
+            return Ok(false);
+        };
+        let mut bytes = Window::new(Source::File(&opened), path, scanned.len);
+        Ok(scanned.read_header(&mut bytes)?.is_some())
+    }
+
+    fn open(path: &Path, name: SampleFileName) -> Result<(Self, Option<File>), Error> {
+        let unreadable = |reason, len, changed| {
+            let mut scanned = Self::unread(name, path.to_owned(), len, changed);
+            scanned.damage.reason = Some(reason);
+            scanned.damage.tail_bytes = len;
+            (scanned, None)
+        };
+        let failed = |error: &io::Error| Error::storage("read samples from", path, error);
+        let opened = match file::open(path) {
+            Ok(opened) => opened,
+            Err(error) => {
+                let code = error.raw_os_error().map(Errno::from_raw_os_error);
+                return match code {
+                    Some(Errno::LOOP) => Ok(unreadable(A_LINK, 0, UNIX_EPOCH)),
+                    Some(Errno::NXIO) => Ok(unreadable(NOT_A_FILE, 0, UNIX_EPOCH)),
+                    _ => Err(failed(&error)),
+                };
+            }
+        };
+        let found = files::look_at(&opened).map_err(|error| failed(&error))?;
+        if found.kind != FileType::RegularFile {
+            return Ok(unreadable(NOT_A_FILE, found.len, found.changed));
+        }
+        let scanned = Self::unread(name, path.to_owned(), found.len, found.changed);
+        Ok((scanned, Some(opened)))
     }
 
     /// Reads contents that came in memory.
@@ -123,25 +199,56 @@ impl ScannedFile {
             is_continued: false,
             memory: None,
             damage: FileDamage::default(),
+            expectation: None,
             entries: Vec::new(),
         }
     }
 
+    /// Reads the header, and returns where the entries begin; `None` if it is damaged, or that of another file.
+    fn read_header(&mut self, bytes: &mut Window<'_>) -> Result<Option<u64>, Error> {
+        let preamble = bytes.get(0, PREAMBLE_BYTES)?.and_then(<[u8]>::first_chunk);
+        let Some(preamble) = preamble.and_then(Preamble::from_bytes) else {
+            return Ok(None);
+        };
+        let start = PREAMBLE_BYTES as u64;
+        let Some(end) = start
+            .checked_add(preamble.body_len)
+            .filter(|end| *end <= bytes.len)
+        else {
+            return Ok(None);
+        };
+        let Some(hash) = bytes.hash(start, preamble.body_len)? else {
+            return Ok(None);
+        };
+        if !preamble.belongs_to(hash, self.name, &self.path)? {
+            return Ok(None);
+        }
+        let most = MAX_HEADER_BYTES.min(usize::try_from(end - start).unwrap_or(MAX_HEADER_BYTES));
+        let body = bytes.get(start, most)?;
+        let Some((header, len)) = body.and_then(SampleFileHeader::from_bytes) else {
+            return Ok(None);
+        };
+        self.header = Some(header);
+        let offset = start + len as u64;
+        if offset < end {
+            let len = end - offset;
+            let hash = bytes.hash(offset, len)?;
+            self.expectation = hash.map(|hash| ValuePlace {
+                file: 0,
+                offset,
+                len,
+                hash,
+            });
+        }
+        Ok(Some(end))
+    }
+
     fn fill(&mut self, bytes: &mut Window<'_>) -> Result<(), Error> {
-        let Some(preamble) = bytes.get(0, PREAMBLE_BYTES)?.and_then(<[u8]>::first_chunk) else {
+        let Some(mut at) = self.read_header(bytes)? else {
+            self.damage.reason = Some(if self.len == 0 { EMPTY } else { NO_HEADER });
             self.damage.tail_bytes = self.len;
             return Ok(());
         };
-        let mut at = PREAMBLE_BYTES as u64;
-        if let Some((len, hash)) = read_preamble(preamble, self.path.as_path())? {
-            let body = bytes.get(at, len)?;
-            self.header = body.and_then(|body| SampleFileHeader::from_bytes(body, hash));
-            at += len as u64;
-        }
-        if self.header.is_none() {
-            self.damage.tail_bytes = self.len;
-            return Ok(());
-        }
         let mut good_until = at;
         while at < bytes.len {
             let (entry, next) = read_entry(bytes, self.name.nonce, at)?;

@@ -33,7 +33,7 @@ pub use sample_directory::SampleDirectory;
 pub use sample_id::SampleId;
 pub use sample_index::{SampleIndex, ValuePlace};
 pub use sample_writer::{SampleWriter, WriterProgress};
-pub use transfer::{SampleFileStream, encode_samples, receive_sample_file};
+pub use transfer::{SampleFileCopy, SampleFileStream, encode_samples, receive_sample_file};
 
 #[cfg(test)]
 mod tests;

@@ -54,11 +54,12 @@ impl PartFile {
         directory: &Path,
         name: SampleFileName,
         header: &SampleFileHeader,
+        expectation: &[u8],
     ) -> Result<Self, Error> {
         let mut file = Self {
             directory: directory.to_owned(),
             name,
-            header: header.to_bytes()?,
+            header: header.to_bytes(name, expectation)?,
             open: None,
             size_limit: limits::file_bytes().unwrap_or(u64::MAX),
             unsynced: EntryQueue::default(),
@@ -233,8 +234,8 @@ impl PartFile {
         Ok(())
     }
 
-    /// Closes the file, and removes it if nothing in it counts.
-    pub(crate) fn close(&mut self, is_unused: bool) {
+    /// Closes the file, and removes it if it has no entries, unless it must stay.
+    pub(crate) fn close(&mut self, must_stay: bool) {
         if let Some(file) = self.open.take()
             && let Err(error) = file::close(file)
         {
@@ -244,7 +245,7 @@ impl PartFile {
             .files
             .last()
             .is_some_and(|(name, _)| *name == self.name);
-        if is_unused || !has_synced {
+        if !has_synced && !must_stay {
             remove::or_leave(&self.path());
         }
     }
@@ -286,7 +287,7 @@ mod tests {
     #[test]
     fn after_an_error_unsynced_entries_go_to_a_new_file() {
         let place = tempfile::tempdir().unwrap();
-        let mut file = PartFile::create(place.path(), name(1, 0), &header()).unwrap();
+        let mut file = PartFile::create(place.path(), name(1, 0), &header(), b"").unwrap();
         append(&mut file, 0..1);
         file.store(true).unwrap();
         append(&mut file, 1..2);
@@ -315,7 +316,7 @@ mod tests {
     #[test]
     fn files_that_may_not_be_longer_are_followed_by_others() {
         let place = tempfile::tempdir().unwrap();
-        let mut file = PartFile::create(place.path(), name(1, 0), &header()).unwrap();
+        let mut file = PartFile::create(place.path(), name(1, 0), &header(), b"").unwrap();
         let empty = file.len;
         append(&mut file, 0..1);
         // A file has room for three entries, and not for the fourth.
@@ -340,7 +341,7 @@ mod tests {
     #[ignore = "needs root to mount a tmpfs: scripts/prove mounts"]
     fn a_full_disk_gets_the_entries_that_it_has_room_for() {
         let disk = SmallDisk::new("size=256k");
-        let mut file = PartFile::create(disk.0.path(), name(1, 0), &header()).unwrap();
+        let mut file = PartFile::create(disk.0.path(), name(1, 0), &header(), b"").unwrap();
         append(&mut file, 0..10_000);
         let mut tries = 0;
         while file.store(true).is_err() {

@@ -22,8 +22,10 @@ use crate::{
     },
     payload::parallel,
     samples::{
+        entry::{EntryHead, EntryKind},
         file_scan::{ScannedFile, Source},
         sample_index::{SampleIndex, ValuePlace},
+        transfer::SampleFileCopy,
     },
     slow_place,
 };
@@ -35,6 +37,9 @@ const MAX_OPEN_FILES: usize = 64;
 /// Permission of all users to write into a directory.
 const OTHERS_WRITE: u32 = 0o002;
 
+/// Files that are left out, with their owners.
+type ForeignFiles = Vec<(PathBuf, u32)>;
+
 /// All samples in a directory, as they were when it was read.
 ///
 /// Values stay on disk until they are asked for.
@@ -43,6 +48,7 @@ pub struct SampleDirectory {
     path: PathBuf,
     files: Vec<ScannedFile>,
     foreign: Vec<(PathBuf, u32)>,
+    lost: u64,
     index: SampleIndex,
     open: Mutex<HashMap<u32, Arc<File>>>,
 }
@@ -85,23 +91,32 @@ impl SampleDirectory {
         Ok(names)
     }
 
-    /// Lists the files of samples in a directory, with their lengths.
+    /// Returns the highest number of an attempt, or 0. Files whose headers cannot be read do not count: their names prove nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] if it cannot be listed, or a file not be looked at.
-    pub fn lengths(path: &Path) -> Result<Vec<(SampleFileName, u64)>, Error> {
-        let mut lengths = Vec::new();
-        for name in Self::names(path)? {
-            let file = path.join(name.to_string());
-            match listing::examine_path(&file) {
-                Ok(found) if found.kind == FileType::RegularFile => lengths.push((name, found.len)),
-                Ok(_) => {}
-                Err(error) if is_not_seen(&error) => {}
-                Err(error) => return Err(Error::storage("read samples from", file, &error)),
+    /// Those of [`read`](Self::read).
+    pub fn last_attempt(path: &Path) -> Result<u32, Error> {
+        let (wanted, _) = trusted_files(path)?;
+        for (file, name) in wanted.iter().rev() {
+            match ScannedFile::has_header(file, *name) {
+                Ok(true) => return Ok(name.attempt),
+                Ok(false) => {}
+                Err(Error::Storage { cause, .. }) if is_gone(&cause) => {}
+                Err(error) => return Err(error),
             }
         }
-        Ok(lengths)
+        Ok(0)
+    }
+
+    /// Lists the files of a directory that can be read, with the entries that each has.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Self::read).
+    pub fn copies(path: &Path) -> Result<Vec<SampleFileCopy>, Error> {
+        let (files, _) = scan(path)?;
+        Ok(files.iter().filter_map(ScannedFile::copy).collect())
     }
 
     /// Whether its file system is one of this host alone, where a file is seen at once or never.
@@ -126,37 +141,8 @@ impl SampleDirectory {
     /// [`Error::Storage`] if the directory or a file cannot be read, and [`Error::Incompatible`] if another version
     /// of fsgather wrote one.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let shown = path.display().to_string();
-        let text = move |lasts: &str| {
-            format!(
-                "still reading samples in {shown}, for {lasts} now; its file system is slow or does not answer"
-            )
-        };
-        slow_place::watched(text, || Self::read_now(path))
-    }
-
-    fn read_now(path: &Path) -> Result<Self, Error> {
-        let failed = |error: &io::Error| Error::storage("list samples in", path, error);
-        let found = directory::look_through(path).map_err(|error| failed(&error))?;
-        let trusted = (found.mode & OTHERS_WRITE != 0)
-            .then(|| [found.uid, rustix::process::geteuid().as_raw()]);
-        let mut foreign = Vec::new();
-        let mut wanted = Vec::new();
-        for name in Self::names(path)? {
-            let file = path.join(name.to_string());
-            if let Some(trusted) = trusted {
-                match listing::glance(&file) {
-                    Ok(facts) if !trusted.contains(&facts.uid) => {
-                        foreign.push((file, facts.uid));
-                        continue;
-                    }
-                    // Reading says more.
-                    _ => {}
-                }
-            }
-            wanted.push((file, name));
-        }
-        Ok(Self::of(path, read_files(wanted)?, foreign))
+        let (files, foreign) = scan(path)?;
+        Ok(Self::of(path, files, foreign))
     }
 
     /// Takes files together that came in memory.
@@ -175,22 +161,40 @@ impl SampleDirectory {
 
     fn of(path: &Path, mut files: Vec<ScannedFile>, foreign: Vec<(PathBuf, u32)>) -> Self {
         let mut index = SampleIndex::default();
+        let mut lost = 0;
+        let mut entries = Vec::new();
         for (at, number) in (0..files.len()).zip(0..) {
-            let has_more_parts = files
+            let is_continued = files
                 .get(at + 1)
                 .is_some_and(|next| next.name.nonce == files[at].name.nonce);
-            let mut entries = std::mem::take(&mut files[at].entries);
-            for (_, place) in &mut entries {
-                place.file = number;
-            }
             let file = &mut files[at];
-            (file.results, file.failures) = index.add_file(file.name, entries, has_more_parts);
-            file.is_continued = has_more_parts;
+            file.is_continued = is_continued;
+            if let Some(place) = &mut file.expectation {
+                place.file = number;
+                index.expect(*place);
+            }
+            let own = std::mem::take(&mut file.entries).into_iter();
+            entries.extend(own.map(|(head, place)| {
+                let file = number;
+                (head, ValuePlace { file, ..place })
+            }));
+            if !is_continued {
+                let distinct = distinct(std::mem::take(&mut entries));
+                for (head, place) in &distinct {
+                    let file = &mut files[place.file as usize];
+                    match head.kind {
+                        EntryKind::Result => file.results += 1,
+                        EntryKind::Failure => file.failures += 1,
+                    }
+                }
+                lost += index.add_process(distinct);
+            }
         }
         Self {
             path: path.to_owned(),
             files,
             foreign,
+            lost,
             index,
             open: Mutex::default(),
         }
@@ -212,6 +216,22 @@ impl SampleDirectory {
     #[must_use]
     pub fn foreign(&self) -> &[(PathBuf, u32)] {
         &self.foreign
+    }
+
+    /// Entries that cannot be read although a later one of their process can.
+    #[must_use]
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// The samples that the last of `files` expects that states some.
+    #[must_use]
+    pub fn expectation_of<'a>(
+        &self,
+        files: impl DoubleEndedIterator<Item = &'a ScannedFile>,
+    ) -> Option<Vec<u8>> {
+        let place = files.rev().find_map(|file| file.expectation)?;
+        self.value(place).ok()
     }
 
     /// The samples in these files.
@@ -282,6 +302,52 @@ impl SampleDirectory {
     }
 }
 
+/// The entries of a process in the order in which they were added. Those that were written to two files are there once.
+fn distinct(mut entries: Vec<(EntryHead, ValuePlace)>) -> Vec<(EntryHead, ValuePlace)> {
+    entries.sort_by_key(|(head, _)| head.sequence);
+    entries.dedup_by_key(|(head, _)| head.sequence);
+    entries
+}
+
+/// Reads all files of a directory, and lists those of other users.
+fn scan(path: &Path) -> Result<(Vec<ScannedFile>, ForeignFiles), Error> {
+    let shown = path.display().to_string();
+    let text = move |lasts: &str| {
+        format!(
+            "still reading samples in {shown}, for {lasts} now; its file system is slow or does not answer"
+        )
+    };
+    slow_place::watched(text, || {
+        let (wanted, foreign) = trusted_files(path)?;
+        Ok((read_files(wanted)?, foreign))
+    })
+}
+
+/// Lists the files of a directory that count, in order, and those that do not, because other users may have put them there.
+fn trusted_files(path: &Path) -> Result<(Vec<(PathBuf, SampleFileName)>, ForeignFiles), Error> {
+    let failed = |error: &io::Error| Error::storage("list samples in", path, error);
+    let found = directory::look_through(path).map_err(|error| failed(&error))?;
+    let trusted =
+        (found.mode & OTHERS_WRITE != 0).then(|| [found.uid, rustix::process::geteuid().as_raw()]);
+    let mut foreign = Vec::new();
+    let mut wanted = Vec::new();
+    for name in SampleDirectory::names(path)? {
+        let file = path.join(name.to_string());
+        if let Some(trusted) = trusted {
+            match listing::glance(&file) {
+                Ok(facts) if !trusted.contains(&facts.uid) => {
+                    foreign.push((file, facts.uid));
+                    continue;
+                }
+                // Reading says more.
+                _ => {}
+            }
+        }
+        wanted.push((file, name));
+    }
+    Ok((wanted, foreign))
+}
+
 /// Reads files, without those that are gone by now.
 fn read_files(wanted: Vec<(PathBuf, SampleFileName)>) -> Result<Vec<ScannedFile>, Error> {
     let mut files = Vec::with_capacity(wanted.len());
@@ -301,7 +367,7 @@ fn read_files(wanted: Vec<(PathBuf, SampleFileName)>) -> Result<Vec<ScannedFile>
     Ok(files)
 }
 
-fn is_gone(cause: &StorageCause) -> bool {
+pub(crate) fn is_gone(cause: &StorageCause) -> bool {
     let error = cause.os_code.map(io::Error::from_raw_os_error);
     error.is_some_and(|error| is_not_seen(&error))
 }

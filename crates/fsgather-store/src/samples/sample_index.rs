@@ -1,13 +1,10 @@
 //! The result that counts for each sample: [`SampleIndex`]. Pure.
 
-use std::collections::{HashMap, HashSet, hash_map::Entry};
+use std::collections::{HashMap, hash_map::Entry};
 
-use crate::{
-    layout::SampleFileName,
-    samples::{
-        entry::{EntryHead, EntryKind},
-        sample_id::SampleId,
-    },
+use crate::samples::{
+    entry::{EntryHead, EntryKind},
+    sample_id::SampleId,
 };
 
 /// Location of an encoded value.
@@ -36,43 +33,28 @@ pub struct SampleIndex {
     repeats: HashMap<SampleId, u32>,
     /// Samples with another result, whose bytes differ: the first result and the other.
     candidates: Vec<(SampleId, ValuePlace, ValuePlace)>,
-    /// Entries of the process that is being added, where that has several files.
-    added: HashSet<u64>,
-    process: Option<u64>,
 }
 
 impl SampleIndex {
-    /// Adds the entries of a file, and returns the number of results and failures that no earlier file of its process has. Files must
-    /// come in the order of their names.
-    pub(crate) fn add_file(
-        &mut self,
-        name: SampleFileName,
-        entries: Vec<(EntryHead, ValuePlace)>,
-        has_more_parts: bool,
-    ) -> (u64, u64) {
-        if self.process != Some(name.nonce) {
-            self.added.clear();
-            self.process = Some(name.nonce);
-        }
-        let (mut results, mut failures) = (0, 0);
+    /// Adds the distinct entries of a process, in order, and returns how many cannot be read although a later one can.
+    ///
+    /// Processes must come in the order of their names.
+    pub(crate) fn add_process(&mut self, entries: Vec<(EntryHead, ValuePlace)>) -> u64 {
+        let count = entries.len() as u64;
+        let last = entries.last().map(|(head, _)| head.sequence);
         for (head, place) in entries {
-            let is_new = if has_more_parts {
-                self.added.insert(head.sequence)
-            } else {
-                !self.added.contains(&head.sequence)
-            };
-            if is_new {
-                results += u64::from(head.kind == EntryKind::Result);
-                failures += u64::from(head.kind == EntryKind::Failure);
-                self.add(head, place);
-            }
+            self.add(head, place);
         }
-        (results, failures)
+        last.map_or(0, |last| last.saturating_add(1).saturating_sub(count))
+    }
+
+    /// Notes the samples that an attempt expects.
+    pub(crate) fn expect(&mut self, place: ValuePlace) {
+        self.expectation = Some(place);
     }
 
     fn add(&mut self, head: EntryHead, place: ValuePlace) {
         match head.kind {
-            EntryKind::Expectation => self.expectation = Some(place),
             EntryKind::Failure => {
                 self.failures.insert(head.id, place);
             }
@@ -167,18 +149,7 @@ impl SampleIndex {
 
 #[cfg(test)]
 mod tests {
-    use fsgather_core::Rank;
-
     use super::*;
-
-    fn name(attempt: u32, rank: u32, part: u32) -> SampleFileName {
-        SampleFileName {
-            attempt,
-            rank: Rank::new(rank),
-            nonce: u64::from(attempt * 100 + rank),
-            part,
-        }
-    }
 
     fn entry(sequence: u64, kind: EntryKind, id: i32, hash: u64) -> (EntryHead, ValuePlace) {
         let head = EntryHead {
@@ -199,16 +170,8 @@ mod tests {
     fn the_first_result_counts_and_others_are_compared() {
         let mut index = SampleIndex::default();
         let result = |sequence, id, hash| entry(sequence, EntryKind::Result, id, hash);
-        index.add_file(
-            name(1, 0, 0),
-            vec![result(0, 5, 50), result(1, 3, 30)],
-            false,
-        );
-        index.add_file(
-            name(1, 1, 0),
-            vec![result(0, 5, 50), result(1, 3, 31)],
-            false,
-        );
+        index.add_process(vec![result(0, 5, 50), result(1, 3, 30)]);
+        index.add_process(vec![result(0, 5, 50), result(1, 3, 31)]);
         assert_eq!(index.ids(), [&SampleId::from(5), &SampleId::from(3)]);
         assert_eq!(index.result(&3.into()).unwrap().hash, 30);
         assert_eq!((index.repeats(&5.into()), index.repeats(&3.into())), (1, 0));
@@ -222,21 +185,18 @@ mod tests {
     fn failures_count_until_there_is_a_result() {
         let mut index = SampleIndex::default();
         let failure = |id| entry(id, EntryKind::Failure, i32::try_from(id).unwrap(), 9);
-        index.add_file(name(1, 0, 0), vec![failure(1), failure(2)], false);
+        index.add_process(vec![failure(1), failure(2)]);
         let result = entry(0, EntryKind::Result, 2, 20);
-        index.add_file(name(2, 0, 0), vec![result], false);
+        index.add_process(vec![result]);
         assert_eq!(index.failed(), [&SampleId::from(1)]);
         assert!(index.failure(&2.into()).is_none() && index.failure(&1.into()).is_some());
     }
 
     #[test]
-    fn entries_written_again_to_another_part_are_no_repeats() {
+    fn entries_before_one_that_can_be_read_are_counted_as_lost() {
         let mut index = SampleIndex::default();
-        let result = |sequence, id| entry(sequence, EntryKind::Result, id, 1);
-        let added = index.add_file(name(1, 0, 0), vec![result(0, 1), result(1, 2)], true);
-        assert_eq!(added, (2, 0));
-        let added = index.add_file(name(1, 0, 1), vec![result(1, 2), result(2, 1)], false);
-        assert_eq!(added, (1, 0));
-        assert_eq!((index.repeats(&1.into()), index.repeats(&2.into())), (1, 0));
+        let result = |sequence| entry(sequence, EntryKind::Result, 1, 1);
+        assert_eq!(index.add_process(vec![result(2), result(5)]), 4);
+        assert_eq!(index.add_process(Vec::new()), 0);
     }
 }

@@ -67,37 +67,20 @@ pub struct SampleWriter {
 /// Progress of a writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriterProgress {
-    /// Entries that were added.
+    /// Results and failures that were added.
     pub added: u64,
     /// Results among them.
     pub results: u64,
-    /// Failures among them.
-    pub failures: u64,
-    /// Entries that are on disk.
+    /// Results and failures that are on disk.
     pub synced: u64,
 }
 
 impl WriterProgress {
-    /// Returns the number of results and failures that were added.
-    #[must_use]
-    pub const fn samples(self) -> u64 {
-        self.results + self.failures
-    }
-
-    /// Returns the number of results and failures that are on disk. All other entries were added before these.
-    #[must_use]
-    pub const fn synced_samples(self) -> u64 {
-        let others = self.added - self.samples();
-        self.synced.saturating_sub(others)
-    }
-
     /// Returns the error of results that cannot be written, with the number of those that are.
     fn unwritten(self, path: PathBuf, mut cause: StorageCause) -> Error {
         cause.message = format!(
             "{}; {} of the {} results of this process are on disk",
-            cause.message,
-            self.synced_samples(),
-            self.samples()
+            cause.message, self.synced, self.added
         );
         Error::storage("write samples to", path, cause)
     }
@@ -126,12 +109,14 @@ struct State {
     is_closing: bool,
     has_ended: bool,
     failure: Option<Error>,
+    /// Whether the file stays without entries.
+    must_stay: bool,
     /// Held until entries are on disk: by then all hosts see the files of this attempt.
     claim: Option<AttemptClaim>,
 }
 
 impl SampleWriter {
-    /// Creates the first file of this process and starts the thread.
+    /// Creates the first file of this process and starts the thread. Its files state the expected samples, if these are given.
     ///
     /// # Errors
     ///
@@ -141,8 +126,9 @@ impl SampleWriter {
         directory: &Path,
         name: SampleFileName,
         header: &SampleFileHeader,
+        expectation: &[u8],
     ) -> Result<Self, Error> {
-        let mut file = PartFile::create(directory, name, header)?;
+        let mut file = PartFile::create(directory, name, header, expectation)?;
         let max_entry_bytes = file.max_entry_bytes();
         let shared = Arc::new(Shared {
             state: Mutex::default(),
@@ -172,6 +158,11 @@ impl SampleWriter {
     /// Holds the claim of the attempt's number until the first entries are on disk.
     pub fn hold(&self, claim: AttemptClaim) {
         lock(&self.shared.state).claim = Some(claim);
+    }
+
+    /// Has the first file stay even if it gets no entries, because of the expected samples that it states.
+    pub fn keep_file(&self) {
+        lock(&self.shared.state).must_stay = true;
     }
 
     /// Whether an entry of this length can be added without waiting.
@@ -213,7 +204,6 @@ impl SampleWriter {
         }
         state.progress.added += 1;
         state.progress.results += u64::from(kind == EntryKind::Result);
-        state.progress.failures += u64::from(kind == EntryKind::Failure);
         if state.pending_since.is_none() {
             state.pending_since = Some(clock::now());
             self.shared.work.wake_one();
@@ -243,7 +233,7 @@ impl SampleWriter {
         self.wait_while(waits, check)?.check()
     }
 
-    /// Writes what is left, and ends the thread. A file without entries is removed.
+    /// Writes what is left, and ends the thread. A file without entries is removed, unless it [must stay](Self::keep_file).
     ///
     /// # Errors
     ///
@@ -346,7 +336,7 @@ impl Drop for SampleWriter {
             .map(drop);
         if let Err(error) = ended {
             let progress = self.progress();
-            let left = progress.samples() - progress.synced_samples();
+            let left = progress.added - progress.synced;
             fsgather_core::warn!("{left} results are not on disk: {error}");
         } else if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -421,17 +411,18 @@ impl Shared {
             let mut state = self.note(file);
             if let Err(failure) = checked {
                 state.failure = Some(failure);
+                let must_stay = state.must_stay;
                 drop(state);
-                file.close(false);
+                file.close(must_stay);
                 return;
             }
             let ends = is_closing && state.progress.synced == state.progress.added;
-            let is_unused = state.progress.results + state.progress.failures == 0;
+            let must_stay = state.must_stay;
             let claim = state.claim.take_if(|_| ends || file.synced() > 0);
             drop(state);
             drop(claim);
             if ends {
-                file.close(is_unused);
+                file.close(must_stay);
                 return;
             }
         }
@@ -498,10 +489,9 @@ mod tests {
     #[test]
     fn errors_say_how_many_results_are_on_disk() {
         let progress = WriterProgress {
-            added: 8,
+            added: 7,
             results: 6,
-            failures: 1,
-            synced: 6,
+            synced: 5,
         };
         let error = progress.unwritten("/x".into(), StorageCause::described("no room"));
         let text = error.to_string();

@@ -12,19 +12,60 @@ use fsgather_core::{
     sys::{files, random},
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
+    directory::gather_dir::is_not_seen,
     layout::SampleFileName,
-    os::{file, remove},
+    os::{file, listing, remove},
     samples::{
         entry::{EntryKind, encode_entry},
         file_header::SampleFileHeader,
+        file_scan::ScannedFile,
         part_file::FILE_MODE,
+        sample_directory::is_gone,
         sample_id::SampleId,
     },
 };
 
 /// Bytes that are received at a time.
 const BUFFER_BYTES: usize = 1 << 20;
+
+/// A file of samples as one directory has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SampleFileCopy {
+    /// Name of the file.
+    pub name: SampleFileName,
+    /// Length of the file.
+    pub len: u64,
+    /// Sequence numbers of the entries that can be read, as ranges: the first, and the one behind the last.
+    entries: Vec<(u64, u64)>,
+}
+
+impl SampleFileCopy {
+    /// Describes a file with these entries, which are sorted.
+    #[must_use]
+    pub fn new(name: SampleFileName, len: u64, sequences: impl IntoIterator<Item = u64>) -> Self {
+        let mut entries: Vec<(u64, u64)> = Vec::new();
+        for sequence in sequences {
+            match entries.last_mut() {
+                Some((_, end)) if *end == sequence => *end += 1,
+                _ => entries.push((sequence, sequence.saturating_add(1))),
+            }
+        }
+        Self { name, len, entries }
+    }
+
+    /// Whether it has an entry that another copy lacks.
+    #[must_use]
+    pub fn adds_to(&self, other: &Self) -> bool {
+        let has = |(start, end): &(u64, u64)| {
+            let mut ranges = other.entries.iter();
+            ranges.any(|(from, until)| from <= start && end <= until)
+        };
+        !self.entries.iter().all(has)
+    }
+}
 
 /// Makes the contents of a file of samples in memory.
 ///
@@ -33,13 +74,13 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// [`Error::Config`] for a configuration or an id that is too long.
 pub fn encode_samples<'a>(
     header: &SampleFileHeader,
-    nonce: u64,
+    name: SampleFileName,
     results: impl IntoIterator<Item = (&'a SampleId, &'a [u8])>,
 ) -> Result<Vec<u8>, Error> {
-    let mut contents = header.to_bytes()?;
+    let mut contents = header.to_bytes(name, b"")?;
     for ((id, value), sequence) in results.into_iter().zip(0..) {
         let kind = EntryKind::Result;
-        encode_entry(&mut contents, nonce, sequence, kind, id, &[value])?;
+        encode_entry(&mut contents, name.nonce, sequence, kind, id, &[value])?;
     }
     Ok(contents)
 }
@@ -85,7 +126,9 @@ impl Read for SampleFileStream {
     }
 }
 
-/// Stores a file of samples that another host has sent under its own name, unless the bytes end early.
+/// Stores a file of samples that another host has sent under its own name, if it has entries that the file there lacks.
+///
+/// No entry is lost: a file with entries that the new one lacks becomes another part of its process.
 ///
 /// # Errors
 ///
@@ -97,7 +140,7 @@ pub fn receive_sample_file(
     mut bytes: impl Read,
 ) -> Result<(), Error> {
     let path = directory.join(name.to_string());
-    let temporary = directory.join(format!("{name}-{:016x}", random::fresh::<u64>()));
+    let temporary = temporary_path(directory, name);
     let failed = |error: &io::Error| Error::storage("receive samples into", &path, error);
     let file = file::create_masked(&temporary, FILE_MODE).map_err(|error| failed(&error))?;
     let mut left = len;
@@ -114,11 +157,64 @@ pub fn receive_sample_file(
             file::write_all(&file, &mut [IoSlice::new(&buffer[..read])])?;
             left -= read as u64;
         }
-        file::sync(&file)?;
-        Ok(files::rename(&temporary, &path)?)
+        file::sync(&file)
     };
-    receive().map_err(|error: io::Error| {
+    let stored = receive()
+        .map_err(|error: io::Error| failed(&error))
+        .and_then(|()| put_in_place(directory, name, &temporary));
+    if stored.is_err() {
         let _ = remove::unlink(&temporary);
-        failed(&error)
-    })
+    }
+    stored
+}
+
+/// Path of a file that is no part of the directory.
+fn temporary_path(directory: &Path, name: SampleFileName) -> PathBuf {
+    directory.join(format!("{name}-{:016x}", random::fresh::<u64>()))
+}
+
+/// Gives a received file its name.
+fn put_in_place(directory: &Path, name: SampleFileName, received: &Path) -> Result<(), Error> {
+    let path = directory.join(name.to_string());
+    let there = match ScannedFile::read(&path, name) {
+        Ok(there) => Some(there),
+        Err(Error::Storage { cause, .. }) if is_gone(&cause) => None,
+        Err(error) => return Err(error),
+    };
+    let new = ScannedFile::read(received, name)?.copy();
+    let old = there.as_ref().and_then(ScannedFile::copy);
+    let is_needed = match (&new, &old) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(new), Some(old)) => new.adds_to(old),
+    };
+    let place = || {
+        if !is_needed {
+            return remove::unlink(received);
+        }
+        if let (Some(new), Some(old)) = (&new, &old)
+            && old.adds_to(new)
+        {
+            files::rename(&path, &free_part(directory, name)?)?;
+        } else if there.is_some_and(|there| !there.is_file()) {
+            let aside = temporary_path(directory, name);
+            files::rename(&path, &aside)?;
+            fsgather_core::warn!(
+                "{} is in the place of a file of samples; it is called {} now",
+                path.display(),
+                aside.display()
+            );
+        }
+        Ok(files::rename(received, &path)?)
+    };
+    place().map_err(|error: io::Error| Error::storage("receive samples into", &path, &error))
+}
+
+/// Returns the path of a part that a process does not have yet.
+fn free_part(directory: &Path, name: SampleFileName) -> io::Result<PathBuf> {
+    let parts = name.part + 1..=SampleFileName::MAX_PART;
+    let mut paths = parts.map(|part| directory.join(SampleFileName { part, ..name }.to_string()));
+    let free =
+        paths.find(|path| listing::examine_path(path).is_err_and(|error| is_not_seen(&error)));
+    free.ok_or_else(|| io::ErrorKind::AlreadyExists.into())
 }

@@ -14,7 +14,7 @@ use crate::{
         SampleOptions,
         agreement::Agreement,
         handle::{Samples, encode_result},
-        opening::{Hello, check_alike, check_headers, header},
+        opening::{Hello, check_alike, check_headers, header, warn_of_files},
         report::SampleReport,
         results::{Comparison, SampleResults},
         travelling,
@@ -171,6 +171,7 @@ impl<C: Codec> Samples<C> {
         let read = || {
             let directory = self.read_complete(&added)?;
             check_headers(&directory, &self.opened.header)?;
+            warn_of_files(&directory);
             Ok(directory)
         };
         let codec = &self.communicator.codec;
@@ -325,13 +326,12 @@ pub fn gather_encoded<C: Codec>(
     let site = communicator.place(Location::caller());
     let agreement = Agreement::new(communicator, site, "gathering samples");
     let header = header(&agreement, options, &communicator.codec);
-    // Entries are those of the file that has the same nonce in its name.
     let name = |rank: Rank| SampleFileName::first(1, rank, rank.get().into());
-    let nonce = name(agreement.rank()).nonce;
+    let own_name = name(agreement.rank());
     let mut contents = Vec::new();
     let own = options.check().and(results).and_then(|results| {
         let entries = results.iter().map(|(id, value)| (id, value.as_slice()));
-        contents = encode_samples(&header, nonce, entries)?;
+        contents = encode_samples(&header, own_name, entries)?;
         let added = Added {
             results: results.len() as u64,
             files: Vec::new(),

@@ -12,7 +12,7 @@ use fsgather_core::{
     sys::{clock, random},
 };
 use fsgather_store::{
-    AttemptClaim, EntryKind, Liveness, SampleDirectory, SampleFileHeader, SampleFileName, SampleId,
+    AttemptClaim, Liveness, SampleDirectory, SampleFileHeader, SampleFileName, SampleId,
     SampleWriter, ScannedFile, liveness,
 };
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,7 @@ use crate::{
         JSON_LINES,
         agreement::Agreement,
         options::{SampleOptions, config_difference},
+        report::results_text,
     },
 };
 
@@ -33,7 +34,8 @@ const VISIBILITY_LIMIT: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// An attempt whose processes cannot be seen is taken to be alive if a file of it has changed since so long.
 const ACTIVE_WITHIN: Duration = Duration::from_secs(10);
-/// Longest list of expected samples that every file of an attempt has; only rank 0's has a longer one.
+/// Longest list of expected samples that the files of all ranks have, so that no damage hides which samples are missing; only
+/// those of rank 0 have a longer one.
 const MAX_REPEATED_EXPECTATION_BYTES: usize = 64 << 10;
 /// Longest reason of a failed sample that is sent to other ranks, in characters.
 const MAX_REASON_CHARS: usize = 500;
@@ -78,11 +80,8 @@ pub(crate) fn open(
     let header = header(agreement, options, codec);
     let hello = options.check().and_then(|()| {
         SampleDirectory::make(directory)?;
-        let last = SampleDirectory::names(directory)?
-            .last()
-            .map(|name| name.attempt);
         Ok(Hello {
-            last_attempt: last.unwrap_or_default(),
+            last_attempt: SampleDirectory::last_attempt(directory)?,
             expected: options.digest(),
             header: header.clone(),
         })
@@ -99,7 +98,11 @@ pub(crate) fn open(
     let numbers = agreement.agree(number.map_err(Error::clone))?;
     let attempt = numbers.into_iter().flatten().next().unwrap_or_default();
     let name = SampleFileName::first(attempt, rank, random::fresh());
-    let writer = SampleWriter::create(directory, name, &header);
+    let expectation = options.expectation().filter(|expectation| {
+        rank == Rank::ZERO || expectation.len() <= MAX_REPEATED_EXPECTATION_BYTES
+    });
+    let expectation = expectation.unwrap_or_default();
+    let writer = SampleWriter::create(directory, name, &header, &expectation);
     let created = writer.as_ref().map(|_| name).map_err(Error::clone);
     let names = agreement.agree(created)?;
     let writer = writer?;
@@ -120,18 +123,18 @@ pub(crate) fn open(
         let failed: BTreeSet<SampleId> = failed.into_iter().flatten().collect();
         Cow::Owned(failed.into_iter().collect())
     };
+    // Readers must learn of other expected samples even if this attempt adds nothing.
+    if let Ok(Some(read)) = &read
+        && !expectation.is_empty()
+        && earlier_expectation(read, &names).as_ref() != Some(&expectation)
+    {
+        writer.keep_file();
+    }
     let found = read.and_then(|read| {
         let found = read.map(|read| Found::among(&expected, &read));
         found.transpose()
     });
     let found: Vec<Found> = agreement.agree(found)?.into_iter().flatten().collect();
-    // Each file has the list unless it is long, so that no damage hides which samples are missing.
-    if let Some(expectation) = options.expectation()
-        && (rank == Rank::ZERO || expectation.len() <= MAX_REPEATED_EXPECTATION_BYTES)
-    {
-        let id = SampleId::from(attempt);
-        writer.add(EntryKind::Expectation, &id, &[&expectation], &mut || Ok(()))?;
-    }
     let opened = Opened {
         attempt,
         missing: missing(&expected, &found),
@@ -221,7 +224,9 @@ fn look_into(
     let read = SampleDirectory::read(directory)?;
     check_headers(&read, header)?;
     warn_of_files(&read);
-    warn_of_others(&read, header, processes);
+    if let Some(other) = other_attempt(&read, header, processes) {
+        fsgather_core::warn!("{other}");
+    }
     Ok(read)
 }
 
@@ -229,6 +234,12 @@ fn look_into(
 fn failed_ids(read: Option<&SampleDirectory>) -> Vec<SampleId> {
     let failed = read.map(|read| read.index().failed());
     failed.into_iter().flatten().cloned().collect()
+}
+
+/// The samples that the attempt before this one expects.
+fn earlier_expectation(read: &SampleDirectory, names: &[SampleFileName]) -> Option<Vec<u8>> {
+    let is_own = |file: &ScannedFile| names.iter().any(|name| name.nonce == file.name.nonce);
+    read.expectation_of(read.files().iter().filter(|file| !is_own(file)))
 }
 
 /// Checks that all files of a directory hold results that may be taken together with those of this attempt.
@@ -273,7 +284,7 @@ fn difference(earlier: &SampleFileHeader, now: &SampleFileHeader) -> Option<Stri
     })
 }
 
-/// Warns of damaged files, and of those that are left out.
+/// Warns of files that are damaged, cut or left out.
 pub(crate) fn warn_of_files(read: &SampleDirectory) {
     for (path, uid) in read.foreign() {
         fsgather_core::warn!(
@@ -283,46 +294,60 @@ pub(crate) fn warn_of_files(read: &SampleDirectory) {
         );
     }
     for file in read.files() {
-        if !file.is_damaged() {
-            continue;
-        }
-        let path = file.path.display();
-        if file.len == 0 {
+        if file.is_damaged() {
             fsgather_core::warn!(
-                "{path} is empty or not a regular file; results that were in it count as missing"
-            );
-        } else {
-            fsgather_core::warn!(
-                "{path} is damaged: {} of its {} bytes cannot be read; results in them count as missing",
-                file.damage.inner_bytes + file.damage.tail_bytes,
-                file.len
+                "{} is damaged: {}; results that cannot be read count as missing",
+                file.path.display(),
+                file.damage_text()
             );
         }
+    }
+    let mut cut = read.files().iter().filter(|file| file.is_cut());
+    if let Some(first) = cut.next() {
+        let others = match cut.count() {
+            0 => String::new(),
+            others => format!(" and {others} more"),
+        };
+        fsgather_core::warn!(
+            "{}{others}: the last bytes are not a whole result, as after an interrupted write; results that were cut off \
+             count as missing",
+            first.path.display()
+        );
+    }
+    if read.lost() > 0 {
+        fsgather_core::warn!(
+            "{}: at least {} that were added before others cannot be read",
+            read.path().display(),
+            results_text(read.lost())
+        );
     }
 }
 
-/// Warns of another attempt that still runs, in other processes than those of this one.
-fn warn_of_others(read: &SampleDirectory, own: &SampleFileHeader, processes: &[&ProcessId]) {
-    let others = read
-        .files()
-        .iter()
-        .filter_map(|file| Some((file, file.header.as_ref()?)))
-        .filter(|(_, header)| !processes.contains(&&header.process));
-    if let Some((file, header)) = others
-        .filter(|(file, header)| is_active(file, header, own))
-        .last()
-    {
-        let job = header.job.as_ref().map(|job| format!(", job {job}"));
-        fsgather_core::warn!(
-            "attempt {} also adds samples to {}: process {} on {}{}, last {} ago; both count",
-            file.name.attempt,
-            read.path().display(),
-            header.process.pid,
-            header.process.host,
-            job.unwrap_or_default(),
-            duration_text(age_of(file)),
-        );
+/// Describes another attempt that still runs, in other processes than those of this one.
+fn other_attempt(
+    read: &SampleDirectory,
+    own: &SampleFileHeader,
+    processes: &[&ProcessId],
+) -> Option<String> {
+    // Processes of a shell job add at the same time, each by itself.
+    if own.encoding == JSON_LINES {
+        return None;
     }
+    let files = read.files().iter();
+    let (file, header) = files
+        .filter_map(|file| Some((file, file.header.as_ref()?)))
+        .filter(|(_, header)| !processes.contains(&&header.process))
+        .rfind(|(file, header)| is_active(file, header, own))?;
+    let job = header.job.as_ref().map(|job| format!(", job {job}"));
+    Some(format!(
+        "attempt {} also adds samples to {}: process {} on {}{}, last {} ago; both count",
+        file.name.attempt,
+        read.path().display(),
+        header.process.pid,
+        header.process.host,
+        job.unwrap_or_default(),
+        duration_text(age_of(file)),
+    ))
 }
 
 fn is_active(file: &ScannedFile, header: &SampleFileHeader, own: &SampleFileHeader) -> bool {
@@ -403,4 +428,29 @@ fn report(directory: &Path, expected: usize, opened: &Opened, found: &[Found]) {
         "samples in {}",
         directory.display()
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::PLAIN_DATA;
+
+    #[test]
+    fn processes_of_a_shell_job_do_not_warn_of_each_other() {
+        let place = tempfile::tempdir().unwrap();
+        let header = |encoding: &str| SampleFileHeader {
+            encoding: encoding.into(),
+            ..SampleFileHeader::default()
+        };
+        let name = SampleFileName::first(1, Rank::ZERO, 5);
+        let open = SampleWriter::create(place.path(), name, &header(PLAIN_DATA), b"").unwrap();
+        let read = SampleDirectory::read(place.path()).unwrap();
+        let process = ProcessId::default();
+        let other = |encoding, own: &[_]| other_attempt(&read, &header(encoding), own);
+        let warning = other(PLAIN_DATA, &[]).unwrap();
+        assert!(warning.contains("attempt 1 also adds"), "{warning}");
+        assert_eq!(other(PLAIN_DATA, &[&process]), None);
+        assert_eq!(other(JSON_LINES, &[]), None);
+        drop(open);
+    }
 }

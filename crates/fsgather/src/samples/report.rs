@@ -31,6 +31,10 @@ pub struct SampleReport {
     pub conflicts: Vec<SampleId>,
     /// Files of which more than the end cannot be read; results in them count as missing.
     pub damaged_files: u64,
+    /// Files that end in the middle of a result, as after an interrupted write; it counts as missing.
+    pub cut_files: u64,
+    /// Results and failures that cannot be read although their process added others later.
+    pub lost: u64,
     /// Results of samples that are not expected. They stay on disk.
     pub unexpected: u64,
     /// Results that each rank has added in this attempt.
@@ -70,6 +74,9 @@ impl SampleReport {
         parts.push(added_text(&self.added));
         if self.damaged_files > 0 {
             parts.push(format!("damaged files: {}", self.damaged_files));
+        }
+        if self.cut_files > 0 {
+            parts.push(format!("cut files: {}", self.cut_files));
         }
         if let Some((added, missing)) = &self.other_spelling {
             parts.push(format!(
@@ -131,11 +138,29 @@ impl fmt::Display for SampleReport {
             }
         }
         match self.damaged_files {
-            0 => Ok(()),
-            1 => write!(f, "; 1 file is damaged"),
-            files => write!(f, "; {files} files are damaged"),
+            0 => {}
+            1 => write!(f, "; 1 file is damaged")?,
+            files => write!(f, "; {files} files are damaged")?,
         }
+        match self.cut_files {
+            0 => {}
+            1 => write!(f, "; 1 file is cut short")?,
+            files => write!(f, "; {files} files are cut short")?,
+        }
+        // With expected samples those that are missing say more.
+        if self.lost > 0 && self.expected.is_none() {
+            write!(f, "; at least {} cannot be read", results_text(self.lost))?;
+        }
+        Ok(())
     }
+}
+
+/// A number of results.
+pub(crate) fn results_text(count: u64) -> String {
+    if count == 1 {
+        return "1 result".into();
+    }
+    format!("{count} results")
 }
 
 fn ids_text<'a>(ids: impl ExactSizeIterator<Item = &'a SampleId>) -> String {

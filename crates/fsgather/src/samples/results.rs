@@ -57,6 +57,7 @@ impl<C> SampleResults<C> {
         are_equal: Option<&Comparison<'_>>,
     ) -> Result<Self, Error> {
         let read = SampleDirectory::read(&SampleDirectory::resolve(directory.to_owned()))?;
+        warn_of_files(&read);
         let last = read
             .files()
             .iter()
@@ -70,7 +71,6 @@ impl<C> SampleResults<C> {
             encoding.clone_into(&mut header.encoding);
         }
         check_headers(&read, &header)?;
-        warn_of_files(&read);
         let expected = match (options.expected, read.index().expectation()) {
             (Some(expected), _) => Some(expected),
             (None, Some(place)) => Some(read_expectation(&read.value(place)?)?),
@@ -106,9 +106,14 @@ impl<C> SampleResults<C> {
         are_equal: Option<&Comparison<'_>>,
     ) -> Result<Self, Error> {
         let index = directory.take_index();
-        let damaged = directory.files().iter().filter(|file| file.is_damaged());
+        let count = |is_one: fn(&ScannedFile) -> bool| {
+            let files = directory.files().iter();
+            files.filter(|file| is_one(file)).count() as u64
+        };
         let mut report = SampleReport {
-            damaged_files: damaged.count() as u64,
+            damaged_files: count(ScannedFile::is_damaged),
+            cut_files: count(ScannedFile::is_cut),
+            lost: directory.lost(),
             ..SampleReport::default()
         };
         let mut places: Vec<(SampleId, ValuePlace)> = Vec::new();

@@ -7,7 +7,7 @@ use fsgather_core::{Error, ErrorKind, Rank};
 use fsgather_store::SampleId;
 
 use super::*;
-use crate::Communicator;
+use crate::{Communicator, codec::Postcard};
 
 /// Runs `rank` on each thread of a world.
 fn in_world<R: Send>(ranks: u32, rank: impl Fn(Communicator) -> R + Sync) -> Vec<R> {
@@ -134,6 +134,110 @@ fn directories_of_each_host_are_counted_and_brought_together() {
             }
         }
     }
+}
+
+/// Path of the first file of a directory whose name has a text in it.
+fn file_named(directory: &Path, part: &str) -> PathBuf {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort_unstable();
+    let is_it = |path: &PathBuf| path.to_string_lossy().contains(part);
+    paths.into_iter().find(is_it).unwrap()
+}
+
+fn flip(path: &Path, at: impl FnOnce(usize) -> usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let at = at(bytes.len());
+    bytes[at] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn damaged_and_empty_files_do_not_end_an_evaluation() {
+    let place = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        attempt(1, place.path(), 30, 8);
+    }
+    flip(&file_named(place.path(), "-a000001-"), |_| 18);
+    let last = place
+        .path()
+        .join("samples-a999999-r00000-0123456789abcdef-p00000");
+    std::fs::write(last, b"").unwrap();
+    in_world(2, |member| {
+        let samples = Samples::open(&member, place.path(), expecting(30)).unwrap();
+        assert_eq!((samples.missing().len(), samples.attempt()), (14, 4));
+        for id in samples.share() {
+            samples.add(id.clone(), &answer(id)).unwrap();
+        }
+        let results = samples.gather(GatherOptions::to_all()).unwrap().unwrap();
+        assert_complete(&results, 30);
+        assert_eq!(results.report().damaged_files, 2);
+    });
+}
+
+#[test]
+fn files_that_were_cut_are_counted_without_expected_samples() {
+    let place = tempfile::tempdir().unwrap();
+    in_world(1, |member| {
+        let samples = Samples::open(&member, place.path(), SampleOptions::default()).unwrap();
+        for id in 0..5 {
+            samples.add(id, &answer(&id.into())).unwrap();
+        }
+    });
+    let path = file_named(place.path(), "samples");
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() - 50]).unwrap();
+    let read = SampleResults::read(place.path(), Postcard).unwrap();
+    assert_eq!(read.report().to_string(), "3 samples; 1 file is cut short");
+    let report = in_world(1, |member| {
+        let samples = Samples::open(&member, place.path(), SampleOptions::default()).unwrap();
+        let results = samples.gather(GatherOptions::to(0)).unwrap().unwrap();
+        results.report().to_string()
+    });
+    assert_eq!(report, ["3 samples; 1 file is cut short"]);
+}
+
+#[test]
+fn readers_learn_what_an_attempt_without_results_expects() {
+    let place = tempfile::tempdir().unwrap();
+    let text = || {
+        let read = SampleResults::read(place.path(), Postcard).unwrap();
+        read.report().to_string()
+    };
+    attempt(2, place.path(), 6, 0);
+    assert_eq!(text(), "0 of 6 samples, 6 missing");
+    attempt(1, place.path(), 12, 10);
+    assert_eq!(text(), "10 of 12 samples, 2 missing");
+    attempt(2, place.path(), 5, 0);
+    attempt(1, place.path(), 5, 0);
+    assert_eq!(text(), "5 of 5 samples, 5 not expected");
+    let files = std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(files, 3, "attempts that expect the same leave no file");
+    flip(&file_named(place.path(), "-a000003-"), |len| len - 1);
+    assert_eq!(text(), "10 of 12 samples, 2 missing; 1 file is damaged");
+}
+
+#[test]
+fn damaged_copies_are_brought_again() {
+    let place = tempfile::tempdir().unwrap();
+    let local = |member: &Communicator| place.path().join(member.rank().to_string());
+    let run = |each: usize| {
+        in_world(2, |member| {
+            let samples = Samples::open(&member, local(&member), expecting(12)).unwrap();
+            for id in samples.share().take(each) {
+                samples.add(id.clone(), &answer(id)).unwrap();
+            }
+            let results = samples.gather(GatherOptions::to(0).partial()).unwrap();
+            results.map(|results| results.report().to_string())
+        })
+    };
+    assert_eq!(run(4)[0].as_deref(), Some("8 of 12 samples, 4 missing"));
+    let copy = file_named(&place.path().join("0"), "-r00001-");
+    flip(&copy, |len| len - 80);
+    assert_eq!(run(0)[0].as_deref(), Some("8 of 12 samples, 4 missing"));
+    std::fs::remove_file(&copy).unwrap();
+    std::fs::create_dir(&copy).unwrap();
+    assert_eq!(run(9)[0].as_deref(), Some("12 of 12 samples"));
 }
 
 #[test]

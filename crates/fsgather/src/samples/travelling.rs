@@ -1,7 +1,8 @@
 //! Files of samples that a reading rank does not see travel to it: [`bring_files`].
 //!
 //! Ranks that see one directory have one *leader*, which sends files for all of them. Files keep their names and contents
-//! wherever they go, so a directory only gains what is true.
+//! wherever they go, so a directory only gains what is true. A directory lacks a file if it lacks an entry of it: a damaged copy
+//! is sent again.
 
 use std::{
     collections::BTreeMap,
@@ -10,12 +11,16 @@ use std::{
 };
 
 use fsgather_core::{Error, Rank};
-use fsgather_store::{SampleDirectory, SampleFileName, SampleFileStream, receive_sample_file};
+use fsgather_store::{
+    SampleDirectory, SampleFileCopy, SampleFileName, SampleFileStream, receive_sample_file,
+};
 
 use crate::{Stream, samples::agreement::Agreement};
 
-/// The files that a leader sees, with their lengths.
-type Listing = Vec<(SampleFileName, u64)>;
+/// The files that a leader can read.
+type Listing = Vec<SampleFileCopy>;
+/// The files that each rank sends, with their lengths.
+type Senders = BTreeMap<Rank, Vec<(SampleFileName, u64)>>;
 
 /// Sends files to directories of reading ranks that lack them: to that of `destination`, or to all.
 ///
@@ -31,7 +36,7 @@ pub(crate) fn bring_files(
     }
     let rank = agreement.rank();
     let is_leader = leaders[rank.index()] == rank;
-    let own = is_leader.then(|| SampleDirectory::lengths(directory));
+    let own = is_leader.then(|| SampleDirectory::copies(directory));
     let own = own.transpose();
     let listings = agreement.agree(own)?;
     // One after the other, so that no rank needs room for more than one copy.
@@ -73,23 +78,23 @@ fn receivers(leaders: &[Rank], destination: Option<Rank>) -> Vec<Rank> {
     leaders
 }
 
-/// The files that each leader sends to a directory that has some of them: those that it lacks or has shorter.
-fn senders(listings: &[Option<Listing>], has: &[(SampleFileName, u64)]) -> BTreeMap<Rank, Listing> {
-    let present: BTreeMap<_, _> = has.iter().copied().collect();
-    let mut longest: BTreeMap<SampleFileName, (u64, Rank)> = BTreeMap::new();
+/// The files that each leader sends to a directory that has some of them: those that have an entry that it lacks.
+fn senders(listings: &[Option<Listing>], has: &[SampleFileCopy]) -> Senders {
+    let present: BTreeMap<_, _> = has.iter().map(|copy| (copy.name, copy)).collect();
+    let mut best: BTreeMap<SampleFileName, (&SampleFileCopy, Rank)> = BTreeMap::new();
     for (listing, rank) in listings.iter().zip((0..).map(Rank::new)) {
-        for (name, len) in listing.iter().flatten() {
-            let best = longest.entry(*name).or_insert((*len, rank));
-            if *len > best.0 {
-                *best = (*len, rank);
+        for copy in listing.iter().flatten() {
+            let adds_to = |there: &SampleFileCopy| copy.adds_to(there);
+            if present.get(&copy.name).is_none_or(|there| adds_to(there))
+                && best.get(&copy.name).is_none_or(|(there, _)| adds_to(there))
+            {
+                best.insert(copy.name, (copy, rank));
             }
         }
     }
-    let mut senders: BTreeMap<Rank, Listing> = BTreeMap::new();
-    for (name, (len, rank)) in longest {
-        if present.get(&name).is_none_or(|there| *there < len) {
-            senders.entry(rank).or_default().push((name, len));
-        }
+    let mut senders = Senders::new();
+    for (name, (copy, rank)) in best {
+        senders.entry(rank).or_default().push((name, copy.len));
     }
     senders
 }
@@ -98,21 +103,35 @@ fn senders(listings: &[Option<Listing>], has: &[(SampleFileName, u64)]) -> BTree
 mod tests {
     use super::*;
 
-    fn name(rank: u32) -> SampleFileName {
-        SampleFileName::first(1, Rank::new(rank), 7)
+    /// A copy of the file of a rank that has these entries.
+    fn copy(rank: u32, entries: impl IntoIterator<Item = u64>) -> SampleFileCopy {
+        SampleFileCopy::new(SampleFileName::first(1, Rank::new(rank), 7), 100, entries)
     }
 
     #[test]
     fn each_missing_file_has_one_sender() {
-        let first = vec![(name(0), 10), (name(1), 5)];
-        let second = vec![(name(1), 8), (name(2), 3)];
-        let third = vec![(name(2), 3), (name(3), 1)];
+        let first = vec![copy(0, 0..10), copy(1, 0..5)];
+        let second = vec![copy(1, 0..8), copy(2, 0..3)];
+        let third = vec![copy(2, 0..3), copy(3, 0..1)];
         let listings = [Some(first.clone()), None, Some(second), Some(third)];
         let senders = senders(&listings, &first);
+        let sent = |rank: u32| (copy(rank, []).name, 100);
         let expected = [
-            (Rank::new(2), vec![(name(1), 8), (name(2), 3)]),
-            (Rank::new(3), vec![(name(3), 1)]),
+            (Rank::new(2), vec![sent(1), sent(2)]),
+            (Rank::new(3), vec![sent(3)]),
         ];
         assert_eq!(senders, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn copies_that_lack_an_entry_are_sent_again() {
+        let sent = |there: SampleFileCopy, other: SampleFileCopy| {
+            let listings = [Some(vec![there.clone()]), Some(vec![other])];
+            senders(&listings, &[there]).contains_key(&Rank::new(1))
+        };
+        assert!(sent(copy(0, [0, 1, 3]), copy(0, 0..4)));
+        assert!(sent(copy(0, [0, 1, 3, 4, 5]), copy(0, 0..3)));
+        assert!(!sent(copy(0, 0..4), copy(0, [0, 1, 3])));
+        assert!(!sent(copy(0, 0..4), copy(0, 0..4)));
     }
 }
