@@ -65,7 +65,13 @@ impl<C> SampleResults<C> {
             .find_map(|file| file.header.clone());
         let Some(mut header) = last else {
             let directory = directory.display();
-            return Err(Error::config(format!("{directory} has no samples")));
+            return Err(Error::config(match read.files().len() {
+                0 => format!("{directory} has no samples"),
+                1 => format!("{directory} has no samples that can be read: 1 file is damaged"),
+                files => format!(
+                    "{directory} has no samples that can be read: {files} files are damaged"
+                ),
+            }));
         };
         if let Some(encoding) = options.encoding {
             encoding.clone_into(&mut header.encoding);

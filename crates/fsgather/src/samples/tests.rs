@@ -215,6 +215,12 @@ fn readers_learn_what_an_attempt_without_results_expects() {
     assert_eq!(files, 3, "attempts that expect the same leave no file");
     flip(&file_named(place.path(), "-a000003-"), |len| len - 1);
     assert_eq!(text(), "10 of 12 samples, 2 missing; 1 file is damaged");
+    for attempt in ["-a000001-", "-a000002-"] {
+        flip(&file_named(place.path(), attempt), |_| 20);
+    }
+    let none = SampleResults::read(place.path(), Postcard).unwrap_err();
+    let reason = "has no samples that can be read: 3 files are damaged";
+    assert!(none.to_string().ends_with(reason), "{none}");
 }
 
 #[test]
