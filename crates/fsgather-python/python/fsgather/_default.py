@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from typing import Any, NamedTuple, Optional
 
 from fsgather import _fsgather, _own, _workers
@@ -22,6 +23,9 @@ class _World(NamedTuple):
 _torch_world: Optional[_World] = None
 """The world of torch that calls have used last."""
 
+_agreed_group: Optional[weakref.ref[Any]] = None
+"""The default process group in which no rank has refused the first call without a group."""
+
 
 def communicator() -> Communicator:
     """Returns the communicator that lives; else one of torch's ranks where it is initialised, else one of the launcher's ranks.
@@ -30,26 +34,31 @@ def communicator() -> Communicator:
         fsgather.ConfigError: torch's world is another than the launcher's, here or on another rank, and no communicator lives that
             would decide.
     """
+    global _agreed_group
     living = _own.living()
     if living is not None:
         return living
     distributed = _initialised_torch()
     if distributed is None:
         return _own.communicator()
-    from fsgather._switch import meeting
+    from fsgather._switch import groups, meeting
 
+    process_group = groups.current()
     try:
         _check(_World(distributed.get_rank(), distributed.get_world_size()))
     except ConfigError as error:
         meeting.refuse(str(error))
         raise
-    return meeting.communicator_of(None, can_be_refused=True)
+    is_agreed = _agreed_group is not None and _agreed_group() is process_group
+    found = meeting.communicator_of(None, can_be_refused=not is_agreed)
+    _agreed_group = weakref.ref(process_group)
+    return found
 
 
 def close() -> None:
     """Ends the process's own communicator, and forgets which world calls have used."""
-    global _torch_world
-    _torch_world = None
+    global _torch_world, _agreed_group
+    _torch_world = _agreed_group = None
     _own.close()
 
 

@@ -454,6 +454,12 @@ def engine_with_its_own_world_is_noticed(directory: Path) -> None:
     start("engine_world.py", directory / "later", SWITCH_CASE="after_a_call")
     assert results(directory / "later") == {f"rank-{r}": f"['0', '1', '2', '3']\n['{r}']" for r in range(RANKS)}
     start("renumbered.py", directory / "anew")
+    for patch in ("", "torch"):
+        start("late_refusal.py", directory / f"late-{patch}", FSGATHER_PATCH=patch, FSGATHER_DIR=str(directory), **PATIENT)
+        for rank, said in results(directory / f"late-{patch}").items():
+            first, second = said.splitlines()
+            assert first == second and "torch.distributed is initialised as rank " in first, said
+            assert first.startswith("rank 0 of torch.distributed refused the call: ") == (rank in ("rank-2", "rank-3")), said
 
 
 @proof

@@ -18,7 +18,7 @@ from fsgather._switch import notices, stores
 from fsgather._switch.ground import Ground
 from fsgather._switch.groups import Group
 
-__all__ = ["TAKE_LONGER", "Introduction", "Patience", "Refusal", "Wait", "listed"]
+__all__ = ["TAKE_LONGER", "Introduction", "Patience", "Refusal", "Wait", "listed", "refusal"]
 
 WARN_INTERVAL = 30.0
 """How often a waiting rank says whom it waits for, in seconds."""
@@ -191,6 +191,11 @@ class Patience:
         if self._refusal is not None and stores.holds(self._group.store, [self._refusal]):
             raise Refusal(stores.text(self._group.store.get(self._refusal)))
         return False
+
+
+def refusal(rank: int, problem: str) -> str:
+    """Returns the text that ranks raise if another one has refused a call without a group."""
+    return f"rank {rank} of torch.distributed refused the call: {problem}"
 
 
 def listed(ranks: list[int]) -> str:

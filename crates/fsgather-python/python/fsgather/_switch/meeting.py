@@ -6,6 +6,7 @@ They are left when torch destroys the group, and do nothing in a forked child.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence, Union
 from fsgather import _errors, _leaving, _workers
 from fsgather._sites import caller
 from fsgather._switch import groups, notices
+from fsgather._switch.introduction import refusal
 from fsgather._switch.marks import Marks
 from fsgather._switch.membership import Membership
 
@@ -172,13 +174,28 @@ def forget_destroyed(failure: Optional[str] = None) -> None:
 
 def refuse(problem: str) -> None:
     """Has the ranks of the default group raise the error with which this rank refuses a call without a group, instead of waiting for it."""
-    group = groups.describe(None)
-    if group is not None:
-        _own_world(group).refuse(group, problem)
+    membership = of(None)
+    if membership is None:
+        return
+    if _have_met(membership):
+        # The error of this rank matters more than one of the others.
+        with contextlib.suppress(_errors.Error):
+            membership.communicator(caller()).all_gather(problem)
+    else:
+        group = groups.describe(None)
+        if group is not None:
+            _own_world(group).refuse(group, problem)
+
+
+def _have_met(membership: Membership) -> bool:
+    """Whether the ranks of the default group need no meeting of a first call, where a rank could leave a refusal."""
+    return membership.has_communicator or _world is not None
 
 
 def communicator_of(group: Any = None, can_be_refused: bool = False) -> Communicator:
     """Returns the communicator of a process group, for programs that call fsgather themselves.
+
+    ``can_be_refused`` is for the first call without a group, which all ranks make.
 
     Raises:
         fsgather.ConfigError: ``can_be_refused``, and another rank has refused.
@@ -188,7 +205,13 @@ def communicator_of(group: Any = None, can_be_refused: bool = False) -> Communic
 
     membership = of(group)
     if membership is not None:
-        return membership.communicator(caller(), can_be_refused)
+        have_met = _have_met(membership)
+        communicator = membership.communicator(caller(), can_be_refused)
+        if can_be_refused and have_met:
+            refused = [(rank, problem) for rank, problem in zip(membership.ranks, communicator.all_gather("")) if problem]
+            if refused:
+                raise _errors.ConfigError(refusal(*refused[0]))
+        return communicator
     process_group = groups.current(group)
     if process_group is None or not groups.exists(process_group):
         raise ValueError(f"group={group!r} is no process group of torch.distributed that this process is a member of")

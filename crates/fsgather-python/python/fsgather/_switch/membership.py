@@ -44,6 +44,11 @@ class Membership:
         """Whether its process group has not been destroyed."""
         return groups.exists(self._process_group())
 
+    @property
+    def has_communicator(self) -> bool:
+        """Whether a call has made the communicator."""
+        return self._communicator is not None
+
     def place(self, rank: int) -> Optional[int]:
         """Returns the place in the group of a rank of the job."""
         return self.ranks.index(rank) if rank in self.ranks else None

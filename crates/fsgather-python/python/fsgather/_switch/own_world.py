@@ -19,7 +19,7 @@ from fsgather import _errors
 from fsgather._switch import groups, stores
 from fsgather._switch.ground import Ground
 from fsgather._switch.groups import Group
-from fsgather._switch.introduction import Introduction, Patience, Refusal
+from fsgather._switch.introduction import Introduction, Patience, Refusal, refusal
 
 __all__ = ["OwnWorld"]
 
@@ -62,15 +62,15 @@ class OwnWorld:
                 patience = Patience(group, self._refusal if can_be_refused else None)
                 try:
                     self._ground = introduction.meet(patience.wait, group.timeout)
-                except Refusal as refusal:
-                    raise _errors.ConfigError(str(refusal)) from None
+                except Refusal as refused:
+                    raise _errors.ConfigError(str(refused)) from None
                 self._introduction = None
             return self._ground
 
     def refuse(self, group: Group, problem: str) -> None:
         """Leaves an error for the ranks that wait for this one, or will."""
         with contextlib.suppress(RuntimeError):
-            stores.put(group.store, self._refusal, f"rank {group.ranks[group.rank]} of torch.distributed refused the call: {problem}")
+            stores.put(group.store, self._refusal, refusal(group.ranks[group.rank], problem))
 
     def leave(self, failure: Optional[str]) -> None:
         """Leaves it without waiting for the others; ``failure`` is what they are told, if this rank fails."""
