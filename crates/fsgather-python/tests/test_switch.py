@@ -150,8 +150,19 @@ def test_functions_are_replaced_where_they_are_as_known(caplog: pytest.LogCaptur
         ("nothing", (), False),
     ],
 )
-def test_single_functions_are_told_by_their_parameters(name: str, parameters: tuple[str, ...], is_known: bool) -> None:
+def test_single_functions_are_recognised(name: str, parameters: tuple[str, ...], is_known: bool) -> None:
     assert (custom._recognise(name, parameters) is not None) == is_known
+
+
+def test_function_with_another_name_is_told_the_rule_for_names(caplog: pytest.LogCaptureFixture) -> None:
+    module = ModuleType("mine")
+    module.collect = lambda data, group=None: [data]  # type: ignore[attr-defined]
+    custom.install(selection.Selection(), "collect", module)
+    assert caplog.messages == [
+        "FSGATHER_PATCH: mine:collect(data, group) is none of the gathers of objects that fsgather knows, by its name and parameters; it is "
+        f"left as it is. {custom._RULE}"
+    ]
+    assert custom._recognise("all_gather_all", ("data", "group")) and "all_gather or allgather in their name" in custom._RULE
 
 
 class Member:
@@ -169,9 +180,9 @@ class Member:
     ("returned", "gathered", "verdict_of_rank_1", "ran", "warned"),
     [
         ({"a": 1}, {"a": 1}, None, ["ours", "original", "ours"], ""),
-        ([2, 1], [2, 1], None, ["ours", "original", "ours"], ""),
-        ([[1.0, math.nan]], [[1.0, math.nan]], None, ["ours", "original", "ours"], ""),
-        ([numpy.ones(2)], [numpy.ones(2)], None, ["ours", "original", "ours"], ""),
+        ([2, 1, 2], [2, 1, 2], None, ["ours", "original", "ours"], ""),
+        ([{"a": [2.0, math.nan]}, {"a": [1, 2]}, {"a": [2.0, math.nan]}],) * 2 + (None, ["ours", "original"] * 2, ""),
+        ([numpy.ones(2), numpy.zeros(2), numpy.ones(2)],) * 2 + (None, ["ours", "original", "ours"], ""),
         # As from a function that sorts and drops repetitions.
         ([1, 2], [1, 2], None, ["ours", "original", "ours", "original"], ""),
         ([1, 2, 3], [[1], [2, 3]], None, ["ours", "original", "original"], "on rank 0 it returns list of 3 instead of list of 2"),
@@ -206,6 +217,55 @@ def test_first_call_shows_whether_a_function_gathers(
         assert replacement(call, data=1) is (returned if calls[-1] == "original" else gathered)
     assert calls == ran
     assert caplog.messages == ([] if not warned else [f"FSGATHER_PATCH: mine:gather is left as it is, because it does not return what a gather does: {warned}"])
+
+
+@pytest.mark.parametrize(
+    ("parts", "excluded"),
+    [
+        ([1, 2, 3], {"sorts in reverse"}),
+        ([3, 2, 2], {"sorts", "drops repetitions"}),
+        ([2, 1, 3], {"sorts", "sorts in reverse"}),
+        ([2, 1, 2], {"sorts", "sorts in reverse", "drops repetitions"}),
+        ([[0], [1], [2]], {"sorts in reverse"}),
+        ([{"id": 0}, {"id": 1}], {"sorts in reverse"}),
+        # A function may sort by either entry.
+        ([{"loss": 2.5, "id": 0}, {"loss": 1.5, "id": 1}], set()),
+        ([{"loss": 2.5, "id": 0}, {"loss": 3.5, "id": 1}, {"loss": 1.5, "id": 2}], {"sorts in reverse"}),
+        ([numpy.array([1]), numpy.array([0])], {"sorts"}),
+        # Without an order.
+        ([{1}, {2}], set()),
+        ([None, 1, "a"], set()),
+        (["same", "same"], {"drops repetitions"}),
+        ([[{1}], [{1}]], {"drops repetitions"}),
+        ([], trial._CHANGES),
+        (None, trial._CHANGES),
+    ],
+)
+def test_results_exclude_the_changes_that_they_would_show(parts: Any, excluded: set[str]) -> None:
+    assert trial._excluded_by(parts) == excluded
+
+
+@pytest.mark.parametrize("change", [lambda parts: sorted(parts), lambda parts: [part for i, part in enumerate(parts) if part not in parts[:i]]])
+def test_function_that_sorts_or_drops_is_left_as_it_is(
+    change: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    member = Member()
+    monkeypatch.setattr(meeting, "of", lambda group: member)
+    replacement = trial.on_trial("mine:gather", lambda call, data: data)
+    for parts in ([[0], [1], [2]], [[0], [1], [2]], [[0], [2], [2]], [[3], [2], [2]]):
+        result = replacement(replacing.Call(lambda parts=parts: change(parts), "here.py:1"), data=parts)
+        assert result == change(parts)
+    assert "mine:gather is left as it is" in caplog.text
+
+
+def test_function_without_a_proof_is_compared_a_hundred_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    member = Member()
+    monkeypatch.setattr(meeting, "of", lambda group: member)
+    originals = []
+    replacement = trial.on_trial("mine:gather", lambda call, data: data)
+    for _ in range(trial._MAX_TRIALS + 5):
+        replacement(replacing.Call(lambda: originals.append(1) or [1, 2], "here.py:1"), data=[1, 2])
+    assert len(originals) == trial._MAX_TRIALS
 
 
 def test_a_module_that_no_job_has_imported_is_named_at_its_end(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 
 def main() -> None:
-    """Notes the errors of calls without a group, before and after calls with one."""
+    """Makes calls without a group, which fail on all ranks, and calls with one, in turns."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]) + 1, size, is_master=rank == 0)
     swapped = {0: 1, 1: 0}.get(rank, rank)
@@ -22,8 +22,9 @@ def main() -> None:
             said.append(str(fsgather.all_gather(rank)))
         except fsgather.ConfigError as error:
             said.append(str(error))
-    with open(os.path.join(os.environ["SWITCH_OUTPUT"], f"rank-{rank}"), "w") as output:
-        output.write("\n".join(said))
+    for text in said:
+        assert "torch.distributed is initialised as rank " in text, said
+        assert text.startswith("rank 0 of torch.distributed refused the call: ") == (swapped == rank), said
     dist.barrier()
 
 

@@ -1,7 +1,7 @@
 """Single functions, named as ``package.module:function``.
 
 A function looks like a gather of objects by its name and its parameters, as below; all others are left alone, with a warning. Its first
-call shows whether it is one (:mod:`~fsgather._switch.trial`).
+calls show whether it is one (:mod:`~fsgather._switch.trial`).
 
 ========================================== ============================ ==================================
 parameters                                 name                         result
@@ -10,10 +10,10 @@ parameters                                 name                         result
 ``(data, force_cpu, ...)``                 any                          as ``compat.all_gather``
 ``(data, filesys_save_dir, ...)``          any                          as ``compat.all_gather_via_filesys``
 ``(data, group, max_size)``                any                          as ``compat.all_gather_list``
-``(data)``, ``(data, group)``              with ``gather`` in it, and   the list, on every rank
-                                           ``all`` before it
-``(data, dst, group)``                     with ``gather`` in it        the list on ``dst``; elsewhere ``None``
-                                                                        for ``..._object``, else ``[]``
+``(data)``, ``(data, group)``              with ``all_gather`` or       the list, on every rank
+                                           ``allgather`` in it
+``(data, dst)``, ``(data, dst, group)``    with ``gather``, but         the list on ``dst``; elsewhere ``None``
+                                           without ``all`` before it    for ``..._object``, else ``[]``
 ========================================== ============================ ==================================
 
 ``data`` may also be called ``obj``, ``object`` or ``value``; what is called ``tensor`` is not an object.
@@ -31,6 +31,12 @@ from fsgather._switch.selection import Selection
 
 __all__ = ["install"]
 
+_RULE = (
+    "Functions of (data) or (data, group) need all_gather or allgather in their name, functions of (data, dst) or (data, dst, group) need "
+    "gather in it, without all"
+)
+"""The part of the rule that depends on the name."""
+
 _DATA = ("data", "obj", "object", "value")
 
 
@@ -45,8 +51,8 @@ def install(selection: Selection, name: str, module: ModuleType) -> None:
     ours = _recognise(name, found)
     if ours is None:
         notices.warn(
-            f"FSGATHER_PATCH: {full_name} takes ({', '.join(found)}), which is none of the gathers of objects that fsgather "
-            "knows; it is left as it is"
+            f"FSGATHER_PATCH: {full_name}({', '.join(found)}) is none of the gathers of objects that fsgather knows, by its name and "
+            f"parameters; it is left as it is. {_RULE}"
         )
         return
     replacing.replace(module, name, selection, trial.on_trial(full_name, ours))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import sys
 import weakref
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Iterator, Optional, Union
 
 from fsgather import _fsgather
 from fsgather._switch import meeting, notices
@@ -13,14 +14,24 @@ from fsgather._switch.replacing import Call, Replacement
 
 __all__ = ["difference", "on_trial"]
 
+_MAX_TRIALS = 100
+"""Maximum number of calls that are compared on each process group."""
+
+_MAX_VALUES_PER_PART = 1000
+"""Maximum number of values of a part that are looked at for an order."""
+
+_CHANGES = frozenset({"drops repetitions", "sorts", "sorts in reverse"})
+"""What a function may do that other results do not show."""
+
 
 def on_trial(full_name: str, ours: Replacement) -> Replacement:
-    """Returns a replacement whose first call on each process group runs the original as well and compares the results.
+    """Returns a replacement whose first calls on each process group run the original as well and compare the results.
 
-    If they differ on any rank of the group, the original stays on all of them. If they are the same, later calls run ours alone; results
-    that would look the same with repetitions dropped and sorted prove nothing, and the next call is another trial.
+    If they differ on any rank of the group, the original stays on all of them. If they are the same, later calls run ours alone, as soon
+    as the results have excluded all of :data:`_CHANGES`, or after :data:`_MAX_TRIALS` calls.
     """
     is_gather: weakref.WeakKeyDictionary[meeting.Membership, bool] = weakref.WeakKeyDictionary()
+    trials: weakref.WeakKeyDictionary[meeting.Membership, tuple[int, frozenset[str]]] = weakref.WeakKeyDictionary()
 
     def replacement(call: Call, **arguments: Any) -> Any:
         member = meeting.of(arguments.get("group"))
@@ -42,7 +53,10 @@ def on_trial(full_name: str, ours: Replacement) -> Replacement:
         verdict = _judge(found, _outcome(result, filled))
         told = member.call("all_gather", verdict, site=call.site)
         differing = [(rank, text) for rank, text in zip(member.ranks, told) if isinstance(text, str)]
-        if differing or all(told):
+        count, excluded = trials.get(member, (0, frozenset()))
+        excluded = excluded.union(_CHANGES.intersection(*(verdict for verdict in told if not isinstance(verdict, str))))
+        trials[member] = count + 1, excluded
+        if differing or excluded == _CHANGES or count + 1 >= _MAX_TRIALS:
             is_gather[member] = not differing
         if differing and member.rank == 0:
             rank, text = differing[0]
@@ -60,24 +74,49 @@ def _outcome(result: Any, filled: Optional[list[Any]]) -> tuple[Any, Any]:
     return result, None if filled is None else list(filled)
 
 
-def _judge(ours: tuple[Any, Any], original: tuple[Any, Any]) -> Union[str, bool]:
-    """How the outcomes differ; ``True`` if they are the same, ``False`` if they are but prove nothing."""
+def _judge(ours: tuple[Any, Any], original: tuple[Any, Any]) -> Union[str, list[str]]:
+    """How the outcomes differ; if they are the same, which of the changes this excludes."""
     for mine, its in zip(ours, original):
         text = difference(mine, its)
         if text is not None:
             return text
-    return not any(_is_ordered(part) for part in ours)
+    return sorted(_CHANGES.intersection(*map(_excluded_by, ours)))
 
 
-def _is_ordered(part: Any) -> bool:
-    """Whether dropping repetitions and sorting would change nothing."""
-    if not isinstance(part, list) or not part:
-        return False
-    try:
-        return bool(sorted(set(part)) == part)
-    except Exception:
-        # Not hashable, or without an order.
-        return False
+def _excluded_by(result: Any) -> set[str]:
+    """Returns which of the changes would have changed a result. Nothing is expected of other results than lists."""
+    if not isinstance(result, list) or not result:
+        return set(_CHANGES)
+    pickled = list(map(_pickled, result))
+    excluded = {"drops repetitions"} if len(set(pickled)) < len(pickled) else set()
+    # A function may sort by any part of the parts. What has no order, or is the same everywhere, shows nothing.
+    columns = list(zip(*(itertools.islice(_values(part), _MAX_VALUES_PER_PART) for part in result)))
+    columns = [column for column in columns if len({type(value) for value in column}) == 1 and any(value != column[0] for value in column)]
+    if columns and not any(list(column) == sorted(column) for column in columns):
+        excluded.add("sorts")
+    if columns and not any(list(column) == sorted(column, reverse=True) for column in columns):
+        excluded.add("sorts in reverse")
+    return excluded
+
+
+def _values(part: Any) -> Iterator[Union[float, str, bytes]]:
+    """Yields the numbers and texts in a part, in the order in which it has them."""
+    tolist = getattr(part, "tolist", None)
+    if isinstance(part, (int, float, str, bytes)):
+        yield part
+    elif isinstance(part, (list, tuple)):
+        yield len(part)
+        for entry in part:
+            yield from _values(entry)
+    elif isinstance(part, dict):
+        for entry in part.items():
+            yield from _values(entry)
+    elif tolist is not None and _is_array(part):
+        yield from _values(tolist())
+
+
+def _is_array(value: Any) -> bool:
+    return any(name in sys.modules and isinstance(value, kind(sys.modules[name])) for name, kind in _ARRAY_TYPES.items())
 
 
 def difference(ours: Any, original: Any) -> Optional[str]:
@@ -101,7 +140,7 @@ def _are_same(one: Any, other: Any) -> bool:
         return list(one) == list(other) and all(_are_same(one[key], other[key]) for key in one)
     for name, compare in _COMPARISONS.items():
         module = sys.modules.get(name)
-        if module is not None and isinstance(one, (module.Tensor if name == "torch" else module.ndarray)):
+        if module is not None and isinstance(one, _ARRAY_TYPES[name](module)):
             return compare(one, other)
     try:
         if bool(one == other):
@@ -124,6 +163,7 @@ def _are_same_arrays(one: Any, other: Any) -> bool:
     return _pickled(one.copy()) == _pickled(other.copy())
 
 
+_ARRAY_TYPES: dict[str, Callable[[Any], type]] = {"torch": lambda torch: torch.Tensor, "numpy": lambda numpy: numpy.ndarray}
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"torch": _are_same_tensors, "numpy": _are_same_arrays}
 
 
