@@ -80,7 +80,12 @@ fn name_missing_path(cause: io::Error, program: &OsStr) -> io::Error {
     let missing = needed.iter().find(|path| !path.exists());
     match missing {
         Some(path) if cause.kind() == io::ErrorKind::NotFound => {
-            io::Error::other(format!("{}: {cause}", path.display()))
+            let reason = if path.starts_with("/proc") {
+                "/proc is missing, or not mounted; mount it".to_owned()
+            } else {
+                cause.to_string()
+            };
+            io::Error::other(format!("{}: {reason}", path.display()))
         }
         _ => cause,
     }
@@ -116,7 +121,10 @@ mod tests {
         let text = |kind: io::ErrorKind| {
             name_missing_path(kind.into(), OsStr::new("/proc/no/exe")).to_string()
         };
-        assert!(text(io::ErrorKind::NotFound).starts_with("/proc/no/exe: "));
+        assert_eq!(
+            text(io::ErrorKind::NotFound),
+            "/proc/no/exe: /proc is missing, or not mounted; mount it"
+        );
         assert!(!text(io::ErrorKind::OutOfMemory).contains("/proc/no/exe"));
     }
 }

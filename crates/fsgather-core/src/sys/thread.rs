@@ -18,7 +18,7 @@ enum Kind {
 pub fn explain_failure(error: &io::Error) -> String {
     super::explain_denial(
         error,
-        "clone3 (or clone); allow it, or let it fail with ENOSYS",
+        "clone3 (or clone), mmap or mprotect; allow them, or let clone3 fail with ENOSYS",
     )
 }
 
@@ -56,4 +56,17 @@ impl Started {
 pub fn cores() -> usize {
     crate::sys::ask_model!(_model => 1);
     thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn denial_names_every_call_that_starts_a_thread() {
+        let text = explain_failure(&io::Error::from_raw_os_error(1));
+        for call in ["clone3", "mmap", "mprotect"] {
+            assert!(text.contains(call), "{text}");
+        }
+    }
 }
