@@ -114,6 +114,21 @@ def test_results_are_written_at_the_end_of_the_interpreter(tmp_path: Path) -> No
     assert fsgather.read_samples(tmp_path).missing == []
 
 
+def test_results_that_are_lost_at_the_end_of_the_interpreter_are_counted(tmp_path: Path) -> None:
+    program = f"""
+import shutil, fsgather
+samples = fsgather.samples({str(tmp_path / "run")!r}, expected=3)
+samples.add(0, "kept")
+samples.flush()
+shutil.rmtree({str(tmp_path / "run")!r})
+samples.add(1, "lost")
+"""
+    alone = {**os.environ, "FSGATHER_WORLD_SIZE": "1"}
+    ended = subprocess.run([sys.executable, "-c", program], env=alone, capture_output=True, text=True)
+    # The guide says that the exit code cannot tell.
+    assert ended.returncode == 0 and re.search("to the end, [12] of 2 results are on disk: .*removed or replaced", ended.stderr), ended.stderr
+
+
 def test_limit_of_file_sizes_costs_only_results_that_are_larger(tmp_path: Path) -> None:
     program = f"""
 import resource, fsgather

@@ -322,7 +322,9 @@ def _close_all() -> None:
             each.close()
         except Exception as error:
             # The process ends in any case, and says what it has lost.
-            logging.getLogger("fsgather").warning("samples could not be written to the end: %s", error)
+            added, pending = each._member.progress()
+            text = "samples could not be written to the end, %d of %d results are on disk: %s"
+            logging.getLogger("fsgather").warning(text, added - pending, added, error)
 
 
 def samples(

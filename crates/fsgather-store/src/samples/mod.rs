@@ -24,6 +24,7 @@ mod sample_id;
 mod sample_index;
 mod sample_writer;
 mod transfer;
+mod writer_progress;
 
 pub use attempt_claim::AttemptClaim;
 pub use entry::EntryKind;
@@ -32,8 +33,9 @@ pub use file_scan::{FileDamage, ScannedFile};
 pub use sample_directory::SampleDirectory;
 pub use sample_id::SampleId;
 pub use sample_index::{SampleIndex, ValuePlace};
-pub use sample_writer::{SampleWriter, WriterProgress};
+pub use sample_writer::SampleWriter;
 pub use transfer::{SampleFileCopy, SampleFileStream, encode_samples, receive_sample_file};
+pub use writer_progress::WriterProgress;
 
 #[cfg(test)]
 mod tests;

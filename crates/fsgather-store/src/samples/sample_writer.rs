@@ -8,7 +8,10 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -32,6 +35,7 @@ use crate::{
         file_header::SampleFileHeader,
         part_file::{PIECE_BYTES, PartFile, is_too_long},
         sample_id::SampleId,
+        writer_progress::WriterProgress,
     },
 };
 
@@ -62,28 +66,8 @@ pub struct SampleWriter {
     directory: PathBuf,
     /// Length of the longest entry that a file can take.
     max_entry_bytes: u64,
-}
-
-/// Progress of a writer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WriterProgress {
-    /// Results and failures that were added.
-    pub added: u64,
-    /// Results among them.
-    pub results: u64,
-    /// Results and failures that are on disk.
-    pub synced: u64,
-}
-
-impl WriterProgress {
-    /// Returns the error of results that cannot be written, with the number of those that are.
-    fn unwritten(self, path: PathBuf, mut cause: StorageCause) -> Error {
-        cause.message = format!(
-            "{}; {} of the {} results of this process are on disk",
-            cause.message, self.synced, self.added
-        );
-        Error::storage("write samples to", path, cause)
-    }
+    /// Whether a caller that waited was interrupted.
+    was_interrupted: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -93,6 +77,8 @@ struct Shared {
     work: Condition,
     /// The thread has done something.
     done: Condition,
+    /// Whether writing is not tried again after an error.
+    gives_up: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -134,6 +120,7 @@ impl SampleWriter {
             state: Mutex::default(),
             work: Condition::default(),
             done: Condition::default(),
+            gives_up: AtomicBool::new(false),
         });
         let for_thread = Arc::clone(&shared);
         let path = file.path();
@@ -152,6 +139,7 @@ impl SampleWriter {
             nonce: name.nonce,
             directory: directory.to_owned(),
             max_entry_bytes,
+            was_interrupted: AtomicBool::new(false),
         })
     }
 
@@ -303,7 +291,10 @@ impl SampleWriter {
                 break;
             }
             drop(state);
-            check()?;
+            if let Err(error) = check() {
+                self.was_interrupted.store(true, Ordering::Relaxed);
+                return Err(error);
+            }
             let waited = clock::since(began);
             if waited >= warning {
                 warning = warning_after(waited.max(FIRST_WARNING));
@@ -323,6 +314,8 @@ impl Drop for SampleWriter {
         if std::process::id() != self.process {
             return;
         }
+        let gives_up = self.was_interrupted.load(Ordering::Relaxed);
+        self.shared.gives_up.store(gives_up, Ordering::Relaxed);
         self.begin_closing();
         let deadline = clock::now() + DROP_LIMIT;
         let mut in_time = || {
@@ -331,9 +324,8 @@ impl Drop for SampleWriter {
             }
             Err(Error::config("their file system does not answer"))
         };
-        let ended = self
-            .wait_while(|state| !state.has_ended, &mut in_time)
-            .map(drop);
+        let ended = self.wait_while(|state| !state.has_ended, &mut in_time);
+        let ended = ended.and_then(|state| if gives_up { state.check() } else { Ok(()) });
         if let Err(error) = ended {
             let progress = self.progress();
             let left = progress.added - progress.synced;
@@ -447,8 +439,9 @@ impl Shared {
         let mut warning = Duration::ZERO;
         loop {
             let lasts = clock::since(began);
-            if is_hopeless || lasts >= RETRY_LIMIT {
-                if !is_hopeless {
+            let gives_up = is_hopeless || self.gives_up.load(Ordering::Relaxed);
+            if gives_up || lasts >= RETRY_LIMIT {
+                if !gives_up {
                     let tried = duration_text(RETRY_LIMIT);
                     cause.message = format!("{} (tried for {tried})", cause.message);
                 }
@@ -487,14 +480,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_say_how_many_results_are_on_disk() {
-        let progress = WriterProgress {
-            added: 7,
-            results: 6,
-            synced: 5,
-        };
-        let error = progress.unwritten("/x".into(), StorageCause::described("no room"));
-        let text = error.to_string();
-        assert!(text.contains("5 of the 7 results"), "{text}");
+    fn interrupted_writers_give_up_when_they_are_dropped() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("run");
+        std::fs::create_dir(&directory).unwrap();
+        let name = SampleFileName::first(1, fsgather_core::Rank::ZERO, 7);
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            work: Condition::default(),
+            done: Condition::default(),
+            gives_up: AtomicBool::new(false),
+        });
+        let mut file =
+            PartFile::create(&directory, name, &SampleFileHeader::default(), &[]).unwrap();
+        // No other part can be created.
+        std::fs::rename(&directory, place.path().join("moved")).unwrap();
+        shared.gives_up.store(true, Ordering::Relaxed);
+        let error = shared.retry(&mut file, &io::ErrorKind::StorageFull.into());
+        assert!(
+            error
+                .unwrap_err()
+                .to_string()
+                .contains("0 of the 0 results")
+        );
     }
 }
