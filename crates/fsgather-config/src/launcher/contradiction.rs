@@ -6,9 +6,10 @@
 use fsgather_core::{Error, Rank, WorldSize};
 
 use super::{
-    Claim, Detection, asks_for_one, claim,
+    claim::{Claim, asks_for_one, claim, rank_without_a_size},
+    detection::Detection,
     family::{Family, LauncherRow, ROWS},
-    pmi_step_of_srun, rank_without_a_size,
+    slurm,
 };
 use crate::environment::{self, Variables};
 
@@ -104,7 +105,7 @@ fn check_against_mpi(
     world_size: WorldSize,
 ) -> Result<(), Error> {
     for mpi in ROWS.iter().filter(|other| other.family.is_mpi()) {
-        if mpi.family == Family::Pmi && pmi_step_of_srun(variables).is_some() {
+        if mpi.family == Family::Pmi && slurm::pmi_step(variables).is_some() {
             continue;
         }
         let Claim::Complete(mpi_rank, mpi_size) = claim(variables, mpi)? else {

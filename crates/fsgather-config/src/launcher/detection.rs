@@ -7,7 +7,7 @@ use fsgather_core::{Error, Rank, WorldSize, plain_line};
 use super::{
     family::{Family, LauncherRow},
     hosts::expand_hosts,
-    pmi_step_of_srun, slurm,
+    slurm,
 };
 use crate::environment::{self, Variables, refusal};
 
@@ -156,7 +156,7 @@ impl Detection {
                 detection.attempt = text("TORCHELASTIC_RESTART_COUNT");
             }
             Family::Pmi => {
-                if let Some(step) = pmi_step_of_srun(variables) {
+                if let Some(step) = slurm::pmi_step(variables) {
                     local_rank = variables.get("SLURM_LOCALID");
                     local_size = tasks_here();
                     detection.job = Some(step.into());
@@ -200,7 +200,7 @@ impl Detection {
             Family::Pals => variables.get("PALS_APID").is_some(),
             // That of a whole allocation, in which there may be several at once, is none.
             Family::Pmi => {
-                variables.get("I_MPI_HYDRA_UUID").is_some() || pmi_step_of_srun(variables).is_some()
+                variables.get("I_MPI_HYDRA_UUID").is_some() || slurm::pmi_step(variables).is_some()
             }
             _ => detection.job.is_some(),
         };

@@ -107,3 +107,13 @@ fn tasks_expected_here(variables: &Variables) -> Option<usize> {
 fn number(variables: &Variables, name: &str) -> Option<u64> {
     variables.get(name)?.trim().parse().ok()
 }
+
+/// The step of `srun --mpi=pmi2` that this process is a task of, as `JOB.STEP`.
+///
+/// Ranks of an `mpiexec` inside such a step inherit the variable, but have local ranks of their own.
+pub(super) fn pmi_step(variables: &Variables) -> Option<&str> {
+    match variables.get("MPI_LOCALRANKID") {
+        Some(_) => None,
+        None => variables.get("PMI_JOBID"),
+    }
+}

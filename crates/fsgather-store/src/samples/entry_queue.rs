@@ -8,9 +8,11 @@ use fsgather_core::Error;
 
 use crate::samples::{
     entry::{EntryKind, encode_entry},
-    part_file::PIECE_BYTES,
     sample_id::SampleId,
 };
+
+/// Bytes that are written at a time at most, except that a single entry always may.
+pub(crate) const PIECE_BYTES: usize = 1 << 20;
 
 /// Whole entries in pieces of at most [`PIECE_BYTES`], except that a single entry may be longer.
 #[derive(Debug, Default)]

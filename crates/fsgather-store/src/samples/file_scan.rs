@@ -16,9 +16,9 @@ use crate::{
     os::file,
     samples::{
         entry::{ENTRY_HEADER_BYTES, EntryHead, EntryHeader},
+        file_copy::SampleFileCopy,
         file_header::{MAX_HEADER_BYTES, PREAMBLE_BYTES, Preamble, SampleFileHeader},
         sample_index::ValuePlace,
-        transfer::SampleFileCopy,
     },
 };
 

@@ -9,13 +9,14 @@
 //! - `sample_writer.rs`: the thread that writes the file of this process, `part_file.rs`, and `entry_queue.rs`:
 //!   what waits for it.
 //! - `attempt_claim.rs`: the number of an attempt.
-//! - `transfer.rs`: files between processes.
+//! - `transfer.rs`: files between processes; `file_copy.rs`: the entries that a copy has.
 //! - `file_scan.rs`: the entries of one file; `sample_directory.rs`: those of all files together.
 //! - `sample_index.rs`: the result that counts for each sample, pure.
 
 mod attempt_claim;
 mod entry;
 mod entry_queue;
+mod file_copy;
 mod file_header;
 mod file_scan;
 mod part_file;
@@ -28,13 +29,14 @@ mod writer_progress;
 
 pub use attempt_claim::AttemptClaim;
 pub use entry::EntryKind;
+pub use file_copy::SampleFileCopy;
 pub use file_header::SampleFileHeader;
 pub use file_scan::{FileDamage, ScannedFile};
 pub use sample_directory::SampleDirectory;
 pub use sample_id::SampleId;
 pub use sample_index::{SampleIndex, ValuePlace};
 pub use sample_writer::SampleWriter;
-pub use transfer::{SampleFileCopy, SampleFileStream, encode_samples, receive_sample_file};
+pub use transfer::{SampleFileStream, encode_samples, receive_sample_file};
 pub use writer_progress::WriterProgress;
 
 #[cfg(test)]

@@ -13,16 +13,13 @@ use crate::{
     os::{directory, file, listing, remove},
     samples::{
         entry::EntryHeader,
-        entry_queue::{EntryQueue, QueuePosition},
+        entry_queue::{EntryQueue, PIECE_BYTES, QueuePosition},
         file_header::SampleFileHeader,
     },
 };
 
 /// Permissions of files of samples, of which the umask takes some away: teams may share a directory.
 pub(crate) const FILE_MODE: u32 = 0o666;
-
-/// Bytes that are written at a time at most, except that a single entry always may.
-pub(crate) const PIECE_BYTES: usize = 1 << 20;
 
 /// The file that is being written, and the entries that may not be on disk.
 pub(crate) struct PartFile {

@@ -23,9 +23,9 @@ use crate::{
     payload::parallel,
     samples::{
         entry::{EntryHead, EntryKind},
+        file_copy::SampleFileCopy,
         file_scan::{ScannedFile, Source},
         sample_index::{SampleIndex, ValuePlace},
-        transfer::SampleFileCopy,
     },
     slow_place,
 };

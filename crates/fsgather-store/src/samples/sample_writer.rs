@@ -31,9 +31,9 @@ use crate::{
     samples::{
         attempt_claim::AttemptClaim,
         entry::EntryKind,
-        entry_queue::EntryQueue,
+        entry_queue::{EntryQueue, PIECE_BYTES},
         file_header::SampleFileHeader,
-        part_file::{PIECE_BYTES, PartFile, is_too_long},
+        part_file::{PartFile, is_too_long},
         sample_id::SampleId,
         writer_progress::WriterProgress,
     },

@@ -1,6 +1,7 @@
 //! Variables of one launcher that contradict those of another.
 
 use super::*;
+use crate::launcher::family::RANKS_WITHOUT_A_SIZE;
 
 /// Variables that show more than one rank, for each family of launchers and each of its variables that shows so.
 fn proofs_of_several() -> Vec<String> {
