@@ -35,19 +35,19 @@ def file_to_write(name: str, path: str) -> str:
 def write(path: str, results: Iterable[tuple[Any, Any]]) -> None:
     """Writes a line for each id and result to a file that appears whole or not at all."""
     target = file_to_write("path", path)
-    temporary = f"{target}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "xb") as file:
+    # Processes of two containers may have one pid.
+    temporary = f"{target}.{os.urandom(8).hex()}.tmp"
+    with open(temporary, "xb") as file:
+        try:
             for sample, result in results:
                 text = text_of(result, f"the result of sample {sample!r}")
                 file.write(b'{"id": %b, "result": %b}\n' % (json.dumps(sample, ensure_ascii=False).encode(), text.encode()))
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        if os.path.exists(temporary):
+            os.replace(temporary, target)
+        except BaseException:
             os.unlink(temporary)
-        raise
+            raise
 
 
 def text_of(result: Any, shown: str = "") -> str:
