@@ -23,6 +23,9 @@ const DAEMONS: &[&str] = &[
     "mpirun",
 ];
 
+/// Programs that scripts run beside a rank, with its variables, and that never become one. A shell may still become a rank.
+const TOOLS: &[&str] = &["awk", "cat", "grep", "sed", "sleep", "tail", "tee"];
+
 /// Processes whose many children are unrelated.
 const ADOPTERS: &[&str] = &["systemd", "init"];
 
@@ -246,7 +249,10 @@ fn double(claims: &BTreeMap<u32, u32>, all: &BTreeMap<u32, Seen>) -> Option<Doub
         let is_helper = claims
             .iter()
             .any(|(other, its)| its == rank && is_below(*pid, *other, all));
-        if is_helper {
+        let is_tool = all
+            .get(pid)
+            .is_some_and(|seen| TOOLS.contains(&seen.name.as_str()));
+        if is_helper || is_tool {
             continue;
         }
         if let Some(other) = seen.insert(*rank, *pid) {

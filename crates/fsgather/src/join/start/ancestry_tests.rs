@@ -280,3 +280,24 @@ fn two_processes_of_one_rank_are_found_below_one_starter() {
     };
     assert_eq!(twins(&claim(0), of_session, &two), Some((1, 21, 24)));
 }
+
+#[test]
+fn tools_beside_a_rank_have_its_variables_and_claim_nothing() {
+    let tree = Tree::default()
+        .with(20, 1, 20, "sh")
+        .rank(21, 20, 20, 0)
+        .rank(22, 20, 20, 1)
+        .rank(23, 20, 20, 1)
+        .with(23, 20, 20, "sleep");
+    let start = Start {
+        starter: Some(Starter {
+            pid: 20,
+            start_time: 20,
+        }),
+        session: 20,
+        is_whole: true,
+    };
+    assert_eq!(twins(&claim(0), start, &tree), None);
+    let again = tree.rank(24, 20, 20, 1);
+    assert_eq!(twins(&claim(0), start, &again), Some((1, 22, 24)));
+}
