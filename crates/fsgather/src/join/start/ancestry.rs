@@ -23,8 +23,11 @@ const DAEMONS: &[&str] = &[
     "mpirun",
 ];
 
-/// Programs that scripts run beside a rank, with its variables, and that never become one. A shell may still become a rank.
-const TOOLS: &[&str] = &["awk", "cat", "grep", "sed", "sleep", "tail", "tee"];
+/// Programs that may still become a rank, or another program.
+const WRAPPERS: &[&str] = &[
+    "sh", "bash", "dash", "ksh", "zsh", "busybox", "env", "nice", "nohup", "timeout", "setsid",
+    "stdbuf", "numactl", "taskset",
+];
 
 /// Processes whose many children are unrelated.
 const ADOPTERS: &[&str] = &["systemd", "init"];
@@ -243,21 +246,30 @@ pub(super) fn twins(claim: &Claim, start: Start, look: &impl ProcessTable) -> Op
 }
 
 /// Returns a rank that two of these processes claim, and these two.
+///
+/// Both run one program, or one of them may still become a rank. A script that exports the variables of a rank also runs other programs
+/// beside it, which are no ranks.
 fn double(claims: &BTreeMap<u32, u32>, all: &BTreeMap<u32, Seen>) -> Option<Double> {
-    let mut seen: BTreeMap<u32, u32> = BTreeMap::new();
+    let name = |pid: u32| all.get(&pid).map_or("", |seen| seen.name.as_str());
+    let may_be_alike = |one: u32, other: u32| {
+        name(one) == name(other)
+            || [one, other]
+                .iter()
+                .any(|pid| WRAPPERS.contains(&name(*pid)))
+    };
+    let mut seen: Vec<(u32, u32)> = Vec::new();
     for (pid, rank) in claims {
         let is_helper = claims
             .iter()
             .any(|(other, its)| its == rank && is_below(*pid, *other, all));
-        let is_tool = all
-            .get(pid)
-            .is_some_and(|seen| TOOLS.contains(&seen.name.as_str()));
-        if is_helper || is_tool {
+        if is_helper {
             continue;
         }
-        if let Some(other) = seen.insert(*rank, *pid) {
-            return Some((*rank, other, *pid));
+        let mut before = seen.iter().filter(|(its, _)| its == rank);
+        if let Some((_, other)) = before.find(|(_, other)| may_be_alike(*other, *pid)) {
+            return Some((*rank, *other, *pid));
         }
+        seen.push((*rank, *pid));
     }
     None
 }

@@ -282,7 +282,7 @@ fn two_processes_of_one_rank_are_found_below_one_starter() {
 }
 
 #[test]
-fn tools_beside_a_rank_have_its_variables_and_claim_nothing() {
+fn other_programs_beside_a_rank_claim_nothing() {
     let tree = Tree::default()
         .with(20, 1, 20, "sh")
         .rank(21, 20, 20, 0)
@@ -300,4 +300,7 @@ fn tools_beside_a_rank_have_its_variables_and_claim_nothing() {
     assert_eq!(twins(&claim(0), start, &tree), None);
     let again = tree.rank(24, 20, 20, 1);
     assert_eq!(twins(&claim(0), start, &again), Some((1, 22, 24)));
+    // A shell may still become a rank.
+    let waiting = again.with(24, 20, 20, "sh");
+    assert_eq!(twins(&claim(0), start, &waiting), Some((1, 22, 24)));
 }
