@@ -19,7 +19,7 @@ def gather(communicator: Communicator, array: Any, dim: int, dst: Optional[int],
     try:
         kind = _kind_of(array)
         header = (kind.name, kind.dtype(array), _axis(array, dim), tuple(array.shape))
-        own = kind.to_host(array)
+        own = array if communicator.world_size == 1 else kind.to_host(array)
     except Exception as error:
         # The others get an error as well: they would wait for this rank.
         problem = error
@@ -85,13 +85,6 @@ class _Numpy:
 
     @staticmethod
     def to_host(array: Any) -> Any:
-        import numpy
-
-        if type(array) not in (numpy.ndarray, numpy.memmap, numpy.matrix, numpy.recarray):
-            raise ConfigError(
-                f"gather joins plain arrays, and would lose what {type(array).__name__} adds to numpy.ndarray; use gather_object,"
-                " or hand in its parts, such as data and mask"
-            )
         return array
 
     @staticmethod
@@ -114,11 +107,6 @@ class _Torch:
 
     @staticmethod
     def to_host(tensor: Any) -> Any:
-        import torch
-
-        if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_meta:
-            kind = "meta" if tensor.is_meta else "nested" if tensor.is_nested else str(tensor.layout)
-            raise ConfigError(f"gather joins dense tensors, not {kind} ones; use gather_object, or make it dense: tensor.to_dense()")
         return tensor.detach().cpu()
 
     @staticmethod
@@ -133,11 +121,20 @@ class _Torch:
 
 
 def _kind_of(array: Any) -> Any:
+    """The kind of an array that can be joined with others, without losing anything."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
+        if array.layout is not torch.strided or array.is_nested or array.is_meta:
+            kind = "meta" if array.is_meta else "nested" if array.is_nested else str(array.layout)
+            raise ConfigError(f"gather joins dense tensors, not {kind} ones; use gather_object, or make it dense: tensor.to_dense()")
         return _Torch
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(array, numpy.ndarray):
+        if type(array) not in (numpy.ndarray, numpy.memmap, numpy.matrix, numpy.recarray):
+            raise ConfigError(
+                f"gather joins plain arrays, and would lose what {type(array).__name__} adds to numpy.ndarray; use gather_object,"
+                " or hand in its parts, such as data and mask"
+            )
         return _Numpy
     raise ConfigError(
         f"gather joins arrays of numpy and tensors of torch, not {type(array).__name__}; use gather_object for other objects"
