@@ -106,17 +106,11 @@ impl Surveyor {
         let Some(writer) = calls::writer(path, view.own) else {
             return Some(leftover);
         };
-        let name = format!("pid {} on {}", writer.pid, writer.host);
-        match liveness(&writer, &self.me) {
-            Liveness::Running => return None,
-            Liveness::Gone | Liveness::Replaced => {
-                leftover.removable = true;
-                let reason = format!("its writer, {name}, has ended");
-                leftover.explain(Why::new(reason, "its writer has ended"));
-            }
-            Liveness::Rebooted | Liveness::Unknown => {}
+        let liveness = liveness(&writer, &self.me);
+        if liveness == Liveness::Running {
+            return None;
         }
-        leftover.writer = Some(writer);
+        leftover.take_writer(writer, liveness);
         Some(leftover)
     }
 
@@ -157,28 +151,20 @@ impl Surveyor {
             Err(_) => return Some(SurveyedEntry::Leftover(leftover)),
         };
         let (writer, body) = (record.poster, record.body);
-        let name = format!("pid {} on {}", writer.pid, writer.host);
-        match liveness(&writer, &self.me) {
-            Liveness::Running => {
-                return Some(SurveyedEntry::Meeting(Meeting {
-                    path: leftover.path,
-                    bytes: leftover.bytes,
-                    age: leftover.age,
-                    writer,
-                    is_forming: true,
-                    world_size: (self.world_size)(&body),
-                    reason: format!("its writer, {name}, runs"),
-                }));
-            }
-            Liveness::Gone | Liveness::Replaced => {
-                leftover.removable = true;
-                let reason = format!("its writer, {name}, has ended");
-                leftover.explain(Why::new(reason, "its writer has ended"));
-            }
-            // A record proves no life, so a host that was booted since may be another one.
-            Liveness::Rebooted | Liveness::Unknown => {}
+        let liveness = liveness(&writer, &self.me);
+        if liveness == Liveness::Running {
+            let reason = format!("its writer, pid {} on {}, runs", writer.pid, writer.host);
+            return Some(SurveyedEntry::Meeting(Meeting {
+                path: leftover.path,
+                bytes: leftover.bytes,
+                age: leftover.age,
+                writer,
+                is_forming: true,
+                world_size: (self.world_size)(&body),
+                reason,
+            }));
         }
-        leftover.writer = Some(writer);
+        leftover.take_writer(writer, liveness);
         Some(SurveyedEntry::Leftover(leftover))
     }
 }

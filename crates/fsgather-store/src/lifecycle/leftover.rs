@@ -16,7 +16,7 @@ use crate::{
     },
     os::{
         listing::{self, Facts},
-        process::user_text,
+        process::{Liveness, user_text},
     },
 };
 
@@ -69,6 +69,19 @@ pub struct Meeting {
 }
 
 impl Leftover {
+    /// Takes note of its writer, which is not seen to run. It may be removed if the writer has ended; after a reboot the host may be another.
+    pub(super) fn take_writer(&mut self, writer: ProcessId, liveness: Liveness) {
+        if matches!(liveness, Liveness::Gone | Liveness::Replaced) {
+            self.removable = true;
+            let reason = format!(
+                "its writer, pid {} on {}, has ended",
+                writer.pid, writer.host
+            );
+            self.explain(Why::new(reason, "its writer has ended"));
+        }
+        self.writer = Some(writer);
+    }
+
     pub(super) fn explain(&mut self, why: Why) {
         (self.reason, self.gist) = (why.reason, why.gist);
     }
