@@ -249,18 +249,13 @@ pub(crate) fn check_headers(read: &SampleDirectory, own: &SampleFileHeader) -> R
             continue;
         };
         if let Some(difference) = difference(header, own) {
-            let hint = match header.encoding.as_str() {
-                encoding if encoding == own.encoding => {
-                    "name another directory, or remove this one"
-                }
-                JSON_LINES => {
-                    "shell jobs have added them: `fsgather samples` and fsgather.read_samples read them; name another directory for \
-                     these results"
-                }
-                _ => "name another directory for these results",
+            let readers = if header.encoding == JSON_LINES && own.encoding != JSON_LINES {
+                "shell jobs have added them: `fsgather samples` and fsgather.read_samples read them; "
+            } else {
+                ""
             };
             return Err(Error::config(format!(
-                "{} has results of attempt {} on {} with {difference}; {hint}",
+                "{} has results of attempt {} on {} with {difference}; {readers}name another directory for these results",
                 read.path().display(),
                 file.name.attempt,
                 header.process.host,
