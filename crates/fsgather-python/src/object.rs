@@ -7,7 +7,7 @@
 use std::fmt::Display;
 
 use bytes::Bytes;
-use fsgather::{Payload, Pieces, Rank};
+use fsgather::{Payload, Pieces, Rank, bindings::inside_a_call};
 use pyo3::{
     exceptions::{PyMemoryError, PyTypeError, PyValueError},
     prelude::*,
@@ -277,7 +277,8 @@ fn unpickle(
     buffers: Vec<Py<PyAny>>,
 ) -> PyResult<Py<PyAny>> {
     let loads = py.import("fsgather._pickling")?.getattr("loads")?;
-    Ok(loads.call1((kind, stream, buffers))?.unbind())
+    let object = inside_a_call(|| loads.call1((kind, stream, buffers)))?;
+    Ok(object.unbind())
 }
 
 /// Positions in a payload.

@@ -29,6 +29,26 @@ def test_a_call_while_another_one_pickles_its_object_fails(world: World) -> None
     assert "rank 1" in text and "inside another call" in text and "inside another call" in reason
 
 
+def test_a_call_while_another_one_unpickles_an_object_fails(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        class Calls:
+            def __setstate__(self, state):
+                fsgather.barrier()
+
+        value = Calls()
+        value.state = 7
+        try:
+            fsgather.all_gather(value)
+        except fsgather.Error as error:
+            tell([type(error).__name__, str(error)])
+        """,
+    ).told()
+    for ((kind, text),) in told:
+        assert kind == "ConfigError" and "inside another call" in text
+
+
 def test_a_call_of_a_signal_handler_inside_a_call_fails(world: World) -> None:
     world.start(
         2,

@@ -9,10 +9,9 @@ thread_local! {
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs code of the program inside a call, such as code that encodes or reads its input, or a signal handler.
+/// Runs code of the program inside a call, such as code that encodes, reads or decodes its data, or a signal handler.
 ///
-/// A call in it is refused: on this rank alone it would come before the outer call or between its steps, and the other ranks would get the
-/// data of another call.
+/// A call in it is refused: if only this rank makes it, the other ranks get the data of another call.
 pub fn inside_a_call<R>(work: impl FnOnce() -> R) -> R {
     /// Restores the state, even after a panic.
     struct Restore(bool);
@@ -31,8 +30,8 @@ pub fn inside_a_call<R>(work: impl FnOnce() -> R) -> R {
 pub(crate) fn check() -> Result<(), Error> {
     if IS_INSIDE.get() {
         return Err(Error::config(
-            "this call was made inside another call of this rank, by code that encodes or reads its input or by a signal handler; make it \
-             before that call or after it",
+            "this call was made inside another call of this rank, by code that encodes, reads or decodes its data or by a signal \
+             handler; make it before that call or after it",
         ));
     }
     Ok(())

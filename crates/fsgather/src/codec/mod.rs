@@ -12,7 +12,10 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use postcard::Postcard;
 
-use crate::{call::guard::CallGuard, payload::writer::InputWriter};
+use crate::{
+    call::{guard::CallGuard, nesting::inside_a_call},
+    payload::writer::InputWriter,
+};
 
 /// The encoding of payloads that are bytes already.
 pub(crate) const BYTES: Encoding = Encoding(0);
@@ -149,7 +152,7 @@ pub(crate) fn decode<T: DeserializeOwned>(
     writer: Option<&Peer>,
     reader: &Peer,
 ) -> Result<T, Error> {
-    codec.decode(bytes).map_err(|reason| {
+    inside_a_call(|| codec.decode(bytes)).map_err(|reason| {
         Error::corrupt(
             PathBuf::from("a payload"),
             format!(
