@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -20,6 +21,8 @@ KINDS = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOC
 def file_to_write(name: str, path: str) -> str:
     """Follows links from a path to the file that is written or replaced, which must be a regular one if it is there."""
     target = os.path.realpath(path)
+    if re.fullmatch(r"samples-a\d+-r\d+-[0-9a-f]+-p\d+", os.path.basename(target)):
+        raise ConfigError(f"{name}={path!r} is a file of samples, whose results would be lost; give another name, such as 'results.jsonl'")
     try:
         mode = os.stat(target).st_mode
     except FileNotFoundError:
